@@ -22,8 +22,8 @@ const LARGEST_STEP: f64 = 0.08;
 const LAST_STEP: f64 = 0.005;
 /// The most steps.
 const STEPS: usize = 6;
-/// The most steps of a fit without one machine. It starts from the costs of all machines, which are near.
-const REFIT_STEPS: usize = 3;
+/// The most trials of a fit without one machine. It starts from the costs of all machines, which are near.
+const REFIT_STEPS: usize = 4;
 /// The number of costs in front of the load factors.
 const COSTS: usize = 2;
 
@@ -151,6 +151,8 @@ struct Refit {
     size: f64,
     /// Accepted steps.
     steps: usize,
+    /// The part of a step that is tried: halved after a step that did not bring the others nearer.
+    damping: f64,
     ended: bool,
 }
 
@@ -173,6 +175,7 @@ fn refit_without_each(
         rows: all.rows.clone(),
         size: size_without(&of_all, machine),
         steps: 0,
+        damping: 1.0,
         ended: false,
     };
     let mut refits: Vec<Refit> = (0..goals.len()).map(start).collect();
@@ -184,7 +187,9 @@ fn refit_without_each(
             let others = others.filter(|(row, _)| row / per_machine != machine).map(|(_, row)| row);
             // Without another machine of the same group nothing determines a load factor, and the costs of all machines
             // remain.
-            match step(unknowns, others).filter(|step| step.iter().any(|step| step.abs() > LAST_STEP)) {
+            let step =
+                step(unknowns, others).map(|step| step.iter().map(|part| part * refit.damping).collect::<Vec<_>>());
+            match step.filter(|step| step.iter().any(|part| part.abs() > LAST_STEP)) {
                 Some(step) => {
                     tried.push(machine);
                     points.push(moved(&refit.at, &step));
@@ -200,9 +205,9 @@ fn refit_without_each(
             let size = size_without(&residuals(goals, &rows), machine);
             let refit = &mut refits[machine];
             if size < refit.size {
-                *refit = Refit { at, rows, size, steps: refit.steps + 1, ended: false };
+                *refit = Refit { at, rows, size, steps: refit.steps + 1, damping: refit.damping, ended: false };
             } else {
-                refit.ended = true;
+                refit.damping /= 2.0;
             }
         }
     }
