@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::{
-    Allocator, Block, Config, CpuId, FreeCheck, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request,
-    SpinLock, ZoneKind, ZoneSpec,
+    AllocError, Allocator, Block, Config, CpuId, FreeCheck, FreeError, Machine, MigrateType, NodeId, Order, PageRange,
+    Pfn, RawLock, Request, SpinLock, ZoneKind, ZoneSpec,
 };
 
 /// The number of counted calls. Fewer than a batch, so that none of the cheap calls meets a refill or a drain.
@@ -119,31 +119,35 @@ fn order(order: u8) -> Order {
 }
 
 macro_rules! subjects {
-    ($($name:ident($world:ident, $($arg:ident: $type:ty),*) $body:block)*) => {
+    ($($name:ident($world:ident, $($arg:ident: $type:ty),*) -> $result:ty $body:block)*) => {
         $(
+            // The function returns what the call returns, as a caller's own function would with `?`.
             #[inline(never)]
-            fn $name<L: Counted>($world: &World<'_, L>, $($arg: $type),*) {
-                L::mark(true);
-                $body
-                L::mark(false);
-            }
+            fn $name<L: Counted>($world: &World<'_, L>, $($arg: $type),*) -> $result $body
         )*
     };
 }
 
 subjects! {
-    subject_harness(_world, page: &mut Pfn) { *page = black_box(*page); }
-    subject_alloc(world, page: &mut Pfn) { *page = world.alloc(&SINGLE).expect("memory"); }
-    subject_free(world, page: &mut Pfn) { world.free(*page, Order::ZERO).expect("was allocated"); }
-    subject_alloc_of(world, page: &mut Pfn, request: &Request) { *page = world.alloc(request).expect("memory"); }
-    subject_free_of(world, page: &mut Pfn, order: Order) { world.free(*page, order).expect("was allocated"); }
-    subject_alloc_bulk(world, pages: &mut [Pfn; BULK]) {
-        assert_eq!(world.alloc_bulk(&SINGLE, pages), Ok(BULK));
-    }
-    subject_free_bulk(world, blocks: &[Block; BULK]) { world.free_bulk(blocks).expect("were allocated"); }
-    subject_refill(world, page: &mut Pfn) { *page = world.alloc(&SINGLE).expect("memory"); }
-    subject_drain(world, page: &mut Pfn) { world.free(*page, Order::ZERO).expect("was allocated"); }
-    subject_free_direct(world, page: &mut Pfn) { world.free_direct(*page, Order::ZERO).expect("was allocated"); }
+    subject_harness(_world, page: Pfn) -> Result<Pfn, AllocError> { Ok(black_box(page)) }
+    subject_alloc(world,) -> Result<Pfn, AllocError> { world.alloc(&SINGLE) }
+    subject_free(world, page: Pfn) -> Result<(), FreeError> { world.free(page, Order::ZERO) }
+    subject_alloc_of(world, request: &Request) -> Result<Pfn, AllocError> { world.alloc(request) }
+    subject_free_of(world, page: Pfn, order: Order) -> Result<(), FreeError> { world.free(page, order) }
+    subject_alloc_bulk(world, pages: &mut [Pfn; BULK]) -> Result<usize, AllocError> { world.alloc_bulk(&SINGLE, pages) }
+    subject_free_bulk(world, blocks: &[Block; BULK]) -> Result<(), FreeError> { world.free_bulk(blocks) }
+    subject_refill(world,) -> Result<Pfn, AllocError> { world.alloc(&SINGLE) }
+    subject_drain(world, page: Pfn) -> Result<(), FreeError> { world.free(page, Order::ZERO) }
+    subject_free_direct(world, page: Pfn) -> Result<(), FreeError> { world.free_direct(page, Order::ZERO) }
+}
+
+/// Makes a counted call.
+#[inline(always)]
+fn count_call<L: Counted, T, E: std::fmt::Debug>(call: impl FnOnce() -> Result<T, E>) -> T {
+    L::mark(true);
+    let result = call();
+    L::mark(false);
+    result.expect("memory is there, and each freed block was in use")
 }
 
 /// The names of the entry points.
@@ -186,7 +190,7 @@ fn half<L: Counted>(world: &World<'_, L>, order: Order, allocs: bool) -> usize {
         LOCKS.store(0, Relaxed);
         for page in &mut pages {
             if counted && allocs {
-                subject_alloc_of(world, page, &request);
+                *page = count_call::<L, _, _>(|| subject_alloc_of(world, &request));
             } else {
                 *page = world.alloc(&request).expect("memory");
             }
@@ -194,7 +198,7 @@ fn half<L: Counted>(world: &World<'_, L>, order: Order, allocs: bool) -> usize {
         let locks = LOCKS.swap(0, Relaxed);
         for page in &mut pages {
             if counted && !allocs {
-                subject_free_of(world, page, order);
+                count_call::<L, _, _>(|| subject_free_of(world, *page, order));
             } else {
                 world.free(*page, order).expect("was allocated");
             }
@@ -229,20 +233,20 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
         LOCKS.store(0, Relaxed);
         for page in pages.iter_mut() {
             if allocs {
-                subject_alloc_of(world, page, &request)
+                *page = count_call::<L, _, _>(|| subject_alloc_of(world, &request))
             } else {
                 *page = world.alloc(&request).expect("memory")
             }
         }
         if !allocs {
             LOCKS.store(0, Relaxed);
-            pages.iter_mut().for_each(|page| subject_free_of(world, page, order));
+            pages.iter().for_each(|&page| count_call::<L, _, _>(|| subject_free_of(world, page, order)));
         }
     };
     match name {
         "harness" => {
             LOCKS.store(0, Relaxed);
-            pages.iter_mut().for_each(|page| subject_harness(world, page));
+            pages.iter_mut().for_each(|page| *page = count_call::<L, _, _>(|| subject_harness(world, *page)));
         }
         "alloc" | "free" => {
             for _ in 0..2 {
@@ -251,11 +255,11 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
             }
             LOCKS.store(0, Relaxed);
             if name == "alloc" {
-                pages.iter_mut().for_each(|page| subject_alloc(world, page));
+                pages.iter_mut().for_each(|page| *page = count_call::<L, _, _>(|| subject_alloc(world)));
             } else {
                 pages.iter_mut().for_each(|page| *page = world.alloc(&SINGLE).expect("memory"));
                 LOCKS.store(0, Relaxed);
-                pages.iter_mut().for_each(|page| subject_free(world, page));
+                pages.iter().for_each(|&page| count_call::<L, _, _>(|| subject_free(world, page)));
             }
         }
         "alloc-order-3" => with_order(3, pages, true),
@@ -269,7 +273,7 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
                 let mut some = [Pfn(0); BULK];
                 LOCKS.store(0, Relaxed);
                 if name == "alloc-bulk-32" && round > 0 {
-                    subject_alloc_bulk(world, &mut some);
+                    assert_eq!(count_call::<L, _, _>(|| subject_alloc_bulk(world, &mut some)), BULK);
                     locks += LOCKS.load(Relaxed);
                 } else {
                     assert_eq!(world.alloc_bulk(&SINGLE, &mut some), Ok(BULK));
@@ -277,7 +281,7 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
                 let blocks = some.map(|pfn| Block { pfn, order: Order::ZERO });
                 LOCKS.store(0, Relaxed);
                 if name == "free-bulk-32" && round > 0 {
-                    subject_free_bulk(world, &blocks);
+                    count_call::<L, _, _>(|| subject_free_bulk(world, &blocks));
                     locks += LOCKS.load(Relaxed);
                 } else {
                     world.free_bulk(&blocks).expect("were allocated");
@@ -292,7 +296,7 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
                 // The state after a pause: a refill takes one batch.
                 world.restore_pageset(0, CpuId(0), &Default::default());
                 LOCKS.store(0, Relaxed);
-                subject_refill(world, page);
+                *page = count_call::<L, _, _>(|| subject_refill(world));
                 locks += LOCKS.load(Relaxed);
             }
             LOCKS.store(locks, Relaxed);
@@ -321,7 +325,7 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
                 *page = held[0];
                 let before = world.pageset_stats(0, CpuId(0)).drain_pages;
                 LOCKS.store(0, Relaxed);
-                subject_drain(world, page);
+                count_call::<L, _, _>(|| subject_drain(world, *page));
                 locks += LOCKS.load(Relaxed);
                 assert_eq!(world.pageset_stats(0, CpuId(0)).drain_pages - before, u64::from(BATCH));
                 for &page in &held[2 * BATCH as usize..] {
@@ -333,7 +337,7 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
         "free-direct" => {
             pages.iter_mut().for_each(|page| *page = world.alloc(&SINGLE).expect("memory"));
             LOCKS.store(0, Relaxed);
-            pages.iter_mut().for_each(|page| subject_free_direct(world, page));
+            pages.iter().for_each(|&page| count_call::<L, _, _>(|| subject_free_direct(world, page)));
         }
         other => panic!("{other} is no entry point; allowed: {}", NAMES.join(", ")),
     }

@@ -13,7 +13,7 @@ use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicBool;
-use crate::zone::{CHECKED, NO_FAST_PATH};
+use crate::zone::{CHECKED, LOOK_UP_ZONE, NO_FAST_PATH};
 
 /// Cuts `len` elements off the front of a slice, or all if there are fewer.
 fn cut<'a, T>(rest: &mut &'a [T], len: usize) -> &'a [T] {
@@ -77,6 +77,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.shared.highatomic = config.tuning.highatomic;
             zone.shared.flags.set(CHECKED, config.free_check != FreeCheck::Basic);
             zone.shared.flags.set(NO_FAST_PATH, !config.tuning.has_fast_path());
+            zone.shared.flags.set(LOOK_UP_ZONE, config.zones.len() > 1 || spec.kind > ZoneKind::Normal);
             zone.shared.boost_factor = config.watermarks.boost_factor;
             zone.shared.buddy.zone = index;
             zone.shared.buddy.regions = regions;
@@ -117,12 +118,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
             fraction: AtomicU32::new(config.high_fraction),
         };
         let zones: &'a [CachedZone<'a, M>] = metadata.zones;
+        let front_zone = zones.first().ok_or(MapError::Zones { zones: 0 })?;
         let common_first_zones = zonelist::common_first_zones(zones, first_zones, &config.tuning);
         let allocator = Allocator {
             machine,
             zones,
             zonelists,
             first_zones,
+            front_zone,
             common_first_zones,
             only_zone: if let [only] = zones { Some(only) } else { None },
             sections,

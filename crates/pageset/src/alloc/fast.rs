@@ -9,8 +9,6 @@
 //! If one of them says otherwise, nothing has changed, and the general path serves the call. Specification:
 //! `linux-page-allocator.md` 2.3, 2.5, 4.11.
 
-use core::sync::atomic::AtomicU8;
-
 use crate::alloc::Allocator;
 use crate::alloc::request::{Block, Request};
 use crate::frame::MigrateType;
@@ -69,7 +67,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let page = {
             let pcp = zone.try_lock_hinted(self.env(), hint)?;
             let page = pcp.take_hot(list, request.order)?;
-            zone.frames().set_tag(page, Tag::new(PageState::Allocated, request.order, request.migratetype));
+            // A page of a list has a tag. Without the test, the function could panic with the lock held, and would need a frame.
+            if let Some(tag) = zone.frames().tags.get(page as usize) {
+                tag.set(Tag::new(PageState::Allocated, request.order, request.migratetype).byte());
+            }
             page
         };
         Some(zone.frames().pfn(page))
@@ -97,6 +98,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if !ordinary || !request.migratetype.is_ordinary() {
             return None;
         }
+        // The flags of the default rules and one zone of movable pageblocks are tested first.
+        let is_relaxed = self.front_zone.shared.flags.get() == RELAXED_CHECKED;
+        if is_relaxed && request.highest >= ZoneKind::Normal {
+            return Some(self.front_zone);
+        }
         let zone = match self.common_first_zones[request.highest.index()] {
             Some(zone) => zone,
             None if !self.has_fast_path => return None,
@@ -105,40 +111,43 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.shared.has_plenty().then_some(zone)
     }
 
-    /// The fast path of [`Self::free`], by a hint of the caller's CPU. Returns false, with nothing changed, if the
-    /// general path must serve the call, also for a wrong free.
+    /// The fast path of [`Self::free`], by a hint of the caller's CPU. Returns false, with nothing changed, if
+    /// [`Self::free_generally`] must serve the call, also for a wrong free.
     #[inline(always)]
     #[must_use]
     pub fn free_hot(&self, pfn: Pfn, order: Order, hint: impl CpuHint<M::Lock>) -> bool {
-        let Some((zone, page, tag)) = self.page_hot(pfn) else { return false };
-        // The flags of the default `FreeCheck` are tested first.
-        if zone.shared.flags.get() == RELAXED_CHECKED {
-            self.give_hot::<true>(zone, page, tag, order, MigrateType::Movable, hint)
-        } else if zone.shared.flags.get() == RELAXED {
-            self.give_hot::<false>(zone, page, tag, order, MigrateType::Movable, hint)
-        } else {
-            self.give_mixed(zone, page, tag, order, hint)
+        let mut zone = self.front_zone;
+        // The flags of the default `FreeCheck` and of one zone are tested first.
+        if zone.shared.flags.get() != RELAXED_CHECKED {
+            let Some(found) = self.zone_hot(pfn) else { return false };
+            zone = found;
+            match zone.shared.flags.of_found_zone() {
+                RELAXED_CHECKED => {}
+                RELAXED => return self.give_hot::<false>(zone, pfn, order, MigrateType::Movable, hint),
+                _ => return false,
+            }
         }
+        self.give_hot::<true>(zone, pfn, order, MigrateType::Movable, hint)
     }
 
     /// The rest of [`Self::free_hot`] in a zone whose pageblocks have several types.
-    #[inline(never)]
-    fn give_mixed(
-        &self,
-        zone: &'a CachedZone<'a, M>,
-        page: u32,
-        tag: &AtomicU8,
-        order: Order,
-        hint: impl CpuHint<M::Lock>,
-    ) -> bool {
+    #[inline]
+    pub(crate) fn free_mixed(&self, pfn: Pfn, order: Order) -> bool {
+        let Some(zone) = self.zone_hot(pfn) else { return false };
+        let flags = zone.shared.flags.of_found_zone();
+        if flags != RELAXED_MIXED && flags != RELAXED_MIXED_CHECKED {
+            return false;
+        }
+        let Some(page) = zone.frames().page(pfn) else { return false };
         let migratetype = zone.frames().block_type(page);
         if !migratetype.is_ordinary() {
             return false;
         }
-        match zone.shared.flags.get() {
-            RELAXED_MIXED => self.give_hot::<false>(zone, page, tag, order, migratetype, hint),
-            RELAXED_MIXED_CHECKED => self.give_hot::<true>(zone, page, tag, order, migratetype, hint),
-            _ => false,
+        let hint = MachineHint::of(&self.machine);
+        if flags == RELAXED_MIXED {
+            self.give_hot::<false>(zone, pfn, order, migratetype, hint)
+        } else {
+            self.give_hot::<true>(zone, pfn, order, migratetype, hint)
         }
     }
 
@@ -146,12 +155,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn give_hot<const CHECKED: bool>(
         &self,
         zone: &'a CachedZone<'a, M>,
-        page: u32,
-        tag: &AtomicU8,
+        pfn: Pfn,
         order: Order,
         migratetype: MigrateType,
         hint: impl CpuHint<M::Lock>,
     ) -> bool {
+        let page = pfn.0.wrapping_sub(zone.frames().base.0);
+        // Pages outside the zone's span read as `Inside`.
+        let Some(tag) = usize::try_from(page).ok().and_then(|page| zone.frames().tags.get(page)) else { return false };
         let Some(list) = self.list_of(order, migratetype) else { return false };
         let Some(pcp) = zone.try_lock_hinted(self.env(), hint) else { return false };
         // A block that was allocated for another type is for the general path.
@@ -173,7 +184,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             }
             tag.set(cached.byte());
         }
-        pcp.give_hot(room, page, order);
+        pcp.give_hot(room, page as u32, order);
         true
     }
 
@@ -183,7 +194,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub(crate) fn prepare_movable<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
         let first = entries.first().and_then(|first| self.zone_hot(block(first).pfn));
         let Some(zone) = first else { return 0 };
-        match (zone.shared.flags.get(), self.checks_bulk) {
+        match (zone.shared.flags.of_found_zone(), self.checks_bulk) {
             (RELAXED | RELAXED_CHECKED, false) => self.prepare_movable_in::<T, false>(zone, entries, block),
             (RELAXED_CHECKED, true) => self.prepare_movable_in::<T, true>(zone, entries, block),
             _ => 0,
@@ -219,7 +230,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// the call.
     #[inline(always)]
     pub(crate) fn give_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Option<usize> {
-        let is_relaxed = |zone: &&CachedZone<'a, M>| matches!(zone.shared.flags.get(), RELAXED | RELAXED_CHECKED);
+        let is_relaxed =
+            |zone: &&CachedZone<'a, M>| matches!(zone.shared.flags.of_found_zone(), RELAXED | RELAXED_CHECKED);
         let zone = self.zone_hot(block(entries.first()?).pfn).filter(is_relaxed)?;
         let hint = MachineHint::of(&self.machine);
         // Checked first, so that the lock is not taken needlessly.
@@ -242,15 +254,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
             Some(zone) => Some(zone),
             None => self.zones.get(self.sections.find(pfn)?),
         }
-    }
-
-    /// A page and its tag, if the page is in the zone that has most of its section. Pages outside the zone's span read as
-    /// `Inside`.
-    #[inline(always)]
-    fn page_hot(&self, pfn: Pfn) -> Option<(&'a CachedZone<'a, M>, u32, &'a AtomicU8)> {
-        let zone = self.zone_hot(pfn)?;
-        let page = pfn.0.wrapping_sub(zone.frames().base.0);
-        Some((zone, page as u32, zone.frames().tags.get(usize::try_from(page).ok()?)?))
     }
 
     /// The list of blocks of this order and ordinary type: [`ListRule::list`], looked up.
@@ -316,11 +319,17 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         let Room { count, freed, place } = room;
         place.push(page);
         self.count.set(count);
-        self.alloc_factor.set(self.alloc_factor.get() >> 1);
-        self.prev_high_order.set(is_costly(order));
         let freed = if freed < self.free_count_cap.get() { freed + order.pages() as u32 } else { freed };
         self.free_count.set(freed);
-        sync::add(&self.free_pages, order.pages());
+        if order == Order::ZERO {
+            // The pageset's state stays unsettled.
+            sync::add(&self.free_pages, 1);
+        } else {
+            self.settle();
+            self.alloc_factor.set(self.alloc_factor.get() >> 1);
+            self.prev_high_order.set(is_costly(order));
+            self.count_freed(order.pages());
+        }
     }
 
     /// Updates the state for single pages that were put on a list one after the other without a drain.
@@ -330,8 +339,6 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         }
         let (freed, cap) = (self.free_count.get(), self.free_count_cap.get());
         self.count.set(self.count.get() + pages);
-        self.alloc_factor.set(self.alloc_factor.get() >> pages.min(7));
-        self.prev_high_order.set(false);
         self.free_count.set(if freed < cap { (freed + pages).min(cap) } else { freed });
         sync::add(&self.free_pages, pages.into());
     }

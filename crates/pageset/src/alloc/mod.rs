@@ -61,6 +61,9 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) zonelists: &'a [AtomicU32],
     /// A row for each CPU: by [`ZoneKind`] the first zone that a request for at most that kind tries.
     pub(crate) first_zones: &'a [AtomicU32],
+    /// The zone of number 0. Its flags say whether it is the zone of every common request and of every page:
+    /// [`LOOK_UP_ZONE`](crate::zone::LOOK_UP_ZONE).
+    pub(crate) front_zone: &'a CachedZone<'a, M>,
     /// The first zone by [`ZoneKind`], if it is the same for all CPUs.
     pub(crate) common_first_zones: [Option<&'a CachedZone<'a, M>>; ZoneKind::COUNT],
     /// The zone, if there is only one.
@@ -241,13 +244,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if self.free_hot(pfn, order, MachineHint::of(&self.machine)) { Ok(()) } else { self.free_generally(pfn, order) }
     }
 
-    /// As [`Self::free`], without the fast path: for a caller whose block [`Self::free_hot`] did not take.
+    /// As [`Self::free`], for a caller whose block [`Self::free_hot`] did not take.
     ///
     /// # Errors
     /// As [`Self::free`].
     #[cold]
     #[inline(never)]
     pub fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        if self.free_mixed(pfn, order) {
+            return Ok(());
+        }
         let (zone, page) = self.claim_free(pfn, order)?;
         self.commit_free(zone, page, order, true);
         Ok(())

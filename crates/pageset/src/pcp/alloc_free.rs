@@ -216,7 +216,7 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         let due = env.tuning.commit(&mut pcp, order, self.shared.pressure());
         pcp.update_threshold();
-        sync::add(&pcp.free_pages, order.pages());
+        pcp.count_freed(order.pages());
         if due > 0 && (drain || !pcp.may_keep()) {
             drop(self.drain_after_free(env, pcp, due, list, cpu));
         }
@@ -337,7 +337,7 @@ impl<M: Machine> CachedZone<'_, M> {
             done += 1;
             let due = env.tuning.commit(&mut pcp, order, self.shared.pressure());
             pcp.update_threshold();
-            sync::add(&pcp.free_pages, order.pages());
+            pcp.count_freed(order.pages());
             if due > 0 {
                 match self.drain_after_free(env, pcp, due, list, cpu) {
                     Some(held) => pcp = held,

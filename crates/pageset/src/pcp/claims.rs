@@ -348,7 +348,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 continue;
             }
             pcp.count.set(pcp.count.get() + order.pages() as u32);
-            sync::add(&pcp.free_pages, order.pages());
+            pcp.count_freed(order.pages());
             sync::add(&pcp.owner_pages, order.pages());
         }
     }

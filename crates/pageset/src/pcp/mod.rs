@@ -36,7 +36,7 @@ use crate::policy::expiry::Expiry;
 use crate::policy::lists::{LISTS, order_of};
 use crate::policy::state::{State, words};
 use crate::policy::{Bounds, Decay, PcpState, Tuning};
-use crate::sync::{AtomicU64, LockedWord, const_new};
+use crate::sync::{self, AtomicU64, LockedWord, const_new};
 use crate::zone::Zone;
 use crate::zone::deferred::Deferred;
 
@@ -76,6 +76,10 @@ pub struct Pageset<L> {
     pub(crate) free_pages: AtomicU64,
 
     lists: [Stack; LIST_PLACES],
+
+    /// The value of `free_pages` at which `alloc_factor` and `prev_high_order` were written. Every later page was freed by itself,
+    /// which halves the exponent and ends a row of frees of orders 1 to 3: [`Pageset::settle`].
+    settled_at: AtomicU64,
 
     pub(crate) refills: AtomicU64,
     pub(crate) refill_pages: AtomicU64,
@@ -161,6 +165,7 @@ impl<L> Pageset<L> {
                 costly_room: AtomicU32::new(0),
                 free_pages: AtomicU64::new(0),
                 lists: [const { Stack::new() }; LIST_PLACES],
+                settled_at: AtomicU64::new(0),
                 refills: AtomicU64::new(0),
                 refill_pages: AtomicU64::new(0),
                 drains: AtomicU64::new(0),
@@ -193,6 +198,36 @@ impl<L> Pageset<L> {
     pub(crate) fn alloc_pages(&self) -> u64 {
         let gone = self.drain_pages.get() + u64::from(self.count.get());
         (self.refill_pages.get() + self.free_pages.get()).saturating_sub(gone)
+    }
+
+    /// Single pages that were freed since [`Self::settle`].
+    #[inline]
+    fn unsettled(&self) -> u64 {
+        self.free_pages.get().wrapping_sub(self.settled_at.get())
+    }
+
+    /// `alloc_factor` and `prev_high_order` with the frees since they were written.
+    fn refill_state(&self) -> (u8, bool) {
+        let singles = self.unsettled();
+        (self.alloc_factor.get() >> singles.min(7), self.prev_high_order.get() && singles == 0)
+    }
+
+    /// Brings `alloc_factor` and `prev_high_order` up to date. The fast path writes neither when it frees single pages.
+    #[inline]
+    pub(crate) fn settle(&self) {
+        if self.unsettled() > 0 {
+            let (alloc_factor, prev_high_order) = self.refill_state();
+            self.alloc_factor.set(alloc_factor);
+            self.prev_high_order.set(prev_high_order);
+            self.settled_at.set(self.free_pages.get());
+        }
+    }
+
+    /// Counts pages that were freed, after the state machine has noted the free.
+    #[inline]
+    pub(crate) fn count_freed(&self, pages: u64) {
+        sync::add(&self.free_pages, pages);
+        sync::add(&self.settled_at, pages);
     }
 
     pub(crate) fn batch(&self) -> u32 {
@@ -249,6 +284,7 @@ impl<L> Pageset<L> {
 
     /// The state at a recent moment.
     pub(crate) fn state(&self) -> PcpState {
+        let (alloc_factor, prev_high_order) = self.refill_state();
         PcpState {
             count: self.count.get(),
             high: self.high.get(),
@@ -258,8 +294,8 @@ impl<L> Pageset<L> {
             free_count: self.free_count.get(),
             count_min: self.count_min.get(),
             free_factor: self.free_factor.get(),
-            alloc_factor: self.alloc_factor.get(),
-            prev_high_order: self.prev_high_order.get(),
+            alloc_factor,
+            prev_high_order,
             large_cache: self.large_cache.get(),
         }
     }
@@ -274,10 +310,10 @@ pub(crate) struct PcpGuard<'p, L, G> {
     _guard: G,
 }
 
-/// The guard of a lock that was taken by way of the machine.
+/// The guard of a lock that was taken by way of the machine. The state of its pageset is settled.
 pub(crate) type MachineGuard<'p, L> = PcpGuard<'p, L, Guard<'p, L>>;
 
-/// The guard of a lock that was taken by a hint of the CPU.
+/// The guard of a lock that was taken by a hint of the CPU, for the fast path. The state may be unsettled.
 pub(crate) type HintedGuard<'p, L, H> = PcpGuard<'p, L, HintGuard<'p, L, H>>;
 
 impl<L, G> Deref for PcpGuard<'_, L, G> {
@@ -556,6 +592,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         cpu: CpuId,
     ) -> Option<MachineGuard<'p, M::Lock>> {
         let guard = Guard::taken(&pageset.lock, |lock| env.machine.try_lock_pageset(lock, cpu))?;
+        pageset.settle();
         Some(self.held(pageset, guard))
     }
 
@@ -595,6 +632,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         cpu: CpuId,
     ) -> MachineGuard<'p, M::Lock> {
         env.machine.lock_pageset(&pageset.lock, cpu);
+        pageset.settle();
         self.held(pageset, Guard(&pageset.lock))
     }
 }

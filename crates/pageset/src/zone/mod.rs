@@ -158,6 +158,9 @@ const MIXED: u8 = 16;
 pub(crate) const CHECKED: u8 = 32;
 /// The rules have no fast path.
 pub(crate) const NO_FAST_PATH: u8 = 64;
+/// The fast path looks up the zone of a request and of a page: there are several zones, or the zone does not serve requests for
+/// at most [`ZoneKind::Normal`]. Constant after construction.
+pub(crate) const LOOK_UP_ZONE: u8 = 128;
 
 /// The flags of a zone that has plenty, is under no pressure, and whose pageblocks are all MOVABLE.
 pub(crate) const RELAXED: u8 = PLENTY;
@@ -184,6 +187,12 @@ impl Flags {
     pub(crate) fn get(&self) -> u8 {
         // Relaxed: hints. An old value moves some pages earlier or later.
         self.0.load(Relaxed)
+    }
+
+    /// All flags but [`LOOK_UP_ZONE`] at a recent moment: for a zone that was looked up.
+    #[inline]
+    pub(crate) fn of_found_zone(&self) -> u8 {
+        self.get() & !LOOK_UP_ZONE
     }
 
     /// Sets or clears one flag.
