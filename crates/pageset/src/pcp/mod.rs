@@ -75,7 +75,7 @@ pub struct Pageset<L> {
     /// Pages freed through this pageset. The number of allocated pages follows from it: [`Pageset::alloc_pages`].
     pub(crate) free_pages: AtomicU64,
 
-    lists: [Stack; LIST_PLACES],
+    lists: [Stack; LISTS],
 
     /// The value of `free_pages` at which `alloc_factor` and `prev_high_order` were written. Every later page was freed by itself,
     /// which halves the exponent and ends a row of frees of orders 1 to 3: [`Pageset::settle`].
@@ -110,18 +110,13 @@ pub struct Pageset<L> {
     pool: Pool,
 }
 
-/// The number of lists, rounded up to a power of two, so that an index needs no test.
-const LIST_PLACES: usize = 64;
-const _: () = assert!(LISTS <= LIST_PLACES);
-
 // The layout that the fast path relies on: the state is in the first line, no list head crosses a line. One call touches the first
 // line and the line of one list head. (A model checker's lock is larger.)
 #[cfg(not(all(loom, test)))]
 const _: () = {
     use crate::machine::SpinLock;
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) <= 64);
-    assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) % 16 == 0);
-    assert!(64 % size_of::<Stack>() == 0);
+    assert!(size_of::<Stack>() % 64 == 0);
 };
 
 /// The number of words of the arrays of a pageset with some lists that holds `capacity` pages.
@@ -164,7 +159,7 @@ impl<L> Pageset<L> {
                 costly_frees: AtomicU32::new(0),
                 costly_room: AtomicU32::new(0),
                 free_pages: AtomicU64::new(0),
-                lists: [const { Stack::new() }; LIST_PLACES],
+                lists: [const { Stack::new() }; LISTS],
                 settled_at: AtomicU64::new(0),
                 refills: AtomicU64::new(0),
                 refill_pages: AtomicU64::new(0),
@@ -254,7 +249,8 @@ impl<L> Pageset<L> {
     /// A list by its number. Without the lock, only its emptiness is meaningful.
     #[inline(always)]
     pub(crate) fn list(&self, list: usize) -> &Stack {
-        &self.lists[list % LIST_PLACES]
+        // Never a panic: it would happen with the lock held, and the fast path would need a frame for it.
+        self.lists.get(list).unwrap_or(&self.lists[0])
     }
 
     /// The blocks that other CPUs left. Nobody takes one meanwhile. `link` reads the word of a block.
@@ -273,8 +269,8 @@ impl<L> Pageset<L> {
     }
 
     /// The blocks of a list, the oldest first. Without the lock, meaningful only if nobody uses the allocator.
-    pub(crate) fn blocks<'w>(&self, words: &'w [AtomicU32], list: usize) -> impl Iterator<Item = u32> + use<'w, L> {
-        self.lists[list].iter(words)
+    pub(crate) fn blocks<'w>(&'w self, words: &'w [AtomicU32], list: usize) -> impl Iterator<Item = u32> + use<'w, L> {
+        self.list(list).iter(words)
     }
 
     /// Whether the pageset may keep any pages.
@@ -345,13 +341,13 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
     /// Takes the newest block of a list if the list's newest chunk has one.
     #[inline(always)]
     pub(crate) fn pop_within(&self, list: usize) -> Option<u32> {
-        self.list(list).pop_within(self.words)
+        self.pageset.list(list).pop_within()
     }
 
     /// Takes up to `pages` of the newest blocks of a list: [`Stack::pop_run`].
     #[inline(always)]
     pub(crate) fn pop_run(&self, list: usize, pages: usize) -> &'p [AtomicU32] {
-        self.list(list).pop_run(self.words, pages)
+        self.pageset.list(list).pop_run(pages)
     }
 
     /// Takes the oldest block of a list.
@@ -361,7 +357,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
 
     /// The blocks of a list's oldest chunk, the oldest first.
     pub(crate) fn oldest(&self, list: usize) -> &'p [AtomicU32] {
-        self.list(list).oldest(self.words)
+        self.pageset.list(list).oldest(self.words)
     }
 
     /// Takes `blocks` blocks of [`Self::oldest`] off their list.
@@ -378,7 +374,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
     /// The free place after the newest block of a list, if the list's newest chunk has one.
     #[inline(always)]
     pub(crate) fn place_within(&self, list: usize) -> Option<Place<'p>> {
-        self.pageset.list(list).place_within(self.words)
+        self.pageset.list(list).place_within()
     }
 
     /// Puts one block per entry on a list, until there is no more room. Returns the number of blocks.

@@ -1,41 +1,36 @@
-//! The arrays of a pageset's lists: block numbers, the newest on top, the oldest at the bottom.
+//! The lists of a pageset: block numbers, the newest on top, the oldest at the bottom.
 //!
-//! All lists of a pageset share one pool of memory, since each list alone may hold all pages of the pageset. The pool
-//! consists of chunks. A list is a chain of chunks, each linked to its neighbours. So a push or pop touches one word
-//! besides the list's head, and memory that was never used is never touched. All calls are made with the pageset's lock
-//! held.
+//! The newest blocks of a list lie in its two *banks*, next to its head: arrays of constant length, so that an index needs a mask
+//! instead of a test. Each list's older blocks lie in a chain of *chunks* from a pool that all lists of a pageset share, since each
+//! list alone may hold all pages of the pageset. A bank and a chunk have the same layout. When both banks are full, the older one
+//! is copied to a chunk; when both are empty, the newest chunk is copied to a bank. So the border between two banks costs no copy
+//! when a list loses and gains one block there repeatedly. Pool memory that was never used is never touched. All calls are made
+//! with the pageset's lock held.
 
 use core::sync::atomic::AtomicU32;
 
 use crate::sync::LockedWord;
 
-/// Words in a chunk: four cache lines, so that one call in sixty touches more than the head and its entry.
+/// Words in a chunk, and in a bank: four cache lines.
 const CHUNK: u32 = 64;
 /// The first words of a chunk: the older neighbour, then the newer one (in the pool: the next free chunk). The entries
-/// follow.
+/// follow. A bank has no neighbours there, but [`NONE`] before its entries.
 const OLDER: u32 = 0;
 const NEWER: u32 = 1;
 const FIRST: u32 = 2;
 const LAST: u32 = CHUNK - 1;
 const ENTRIES: u32 = CHUNK - FIRST;
+/// The words of both banks, a power of two.
+const BANKS: usize = 2 * CHUNK as usize;
 
-/// No position. Its place in a chunk is [`LAST`], so a push on an empty list takes the path of a full chunk.
+/// No chunk. Also stands for no block, in the place before the oldest block of a list or of a bank: a pop that reads it has found
+/// the bank empty.
 const NONE: u32 = u32::MAX;
 
-/// The place of a position in its chunk.
-const fn place(at: u32) -> u32 {
-    at % CHUNK
-}
-
-/// The chunk of a position.
-const fn chunk(at: u32) -> u32 {
-    at - at % CHUNK
-}
-
-/// The words for `lists` lists with `entries` entries in total, however they are divided. Two chunks of each list may
-/// be partly used.
+/// The words for `lists` lists with `entries` entries in total, however they are divided. The oldest chunk of each list may be
+/// partly used.
 pub(crate) const fn words(entries: u32, lists: u32) -> u64 {
-    (entries.div_ceil(ENTRIES) + 2 * lists) as u64 * CHUNK as u64
+    (entries.div_ceil(ENTRIES) + lists) as u64 * CHUNK as u64
 }
 
 /// The free chunks of one pageset.
@@ -84,33 +79,37 @@ impl Pool {
     }
 }
 
-/// One list: the positions of its newest and its oldest entry.
+/// One list.
 ///
-/// The newest chunk stays with the list when its last entry is popped. A list that loses and gains one entry repeatedly
-/// then stays on the shortest path, wherever that entry is.
+/// The newest bank has the block on top. The other bank and the chunks have older blocks, or none. Each of them is full to its end;
+/// only the oldest of all may begin later than at its first entry. A bank that is emptied by pops stays the newest one.
 #[derive(Debug)]
-#[repr(C, align(16))]
+#[repr(C, align(64))]
 pub(crate) struct Stack {
-    /// The newest entry; in an empty newest chunk, the position before its entries; [`NONE`] without a chunk.
+    /// The newest entry in the banks; the place of [`NONE`] before it in an empty bank. The newest bank is the one around it.
     top: AtomicU32,
-    /// Pops above this position touch one word. The position before the newest chunk's oldest entry.
-    floor: AtomicU32,
-    /// The oldest entry; in an empty list the position after `top`.
+    /// The place of the oldest entry in the oldest chunk; in the oldest bank, if there is no chunk. In an empty list the place after
+    /// `top`.
     bottom: AtomicU32,
+    /// 1 if the bank that is not the newest has entries.
+    other: AtomicU32,
+    /// The chain of chunks; [`NONE`] without one.
+    newest: AtomicU32,
+    oldest: AtomicU32,
+    banks: [AtomicU32; BANKS],
 }
 
 /// The free place after the newest block of a list.
 pub(crate) struct Place<'w> {
     stack: &'w Stack,
     at: u32,
-    word: &'w AtomicU32,
 }
 
 impl Place<'_> {
     /// Pushes a block there.
     #[inline(always)]
     pub(crate) fn push(self, block: u32) {
-        self.word.set(block);
+        self.stack.bank_word(self.at).set(block);
         self.stack.top.set(self.at);
     }
 }
@@ -121,72 +120,144 @@ impl Default for Stack {
     }
 }
 
+/// Where blocks of a list lie.
+#[derive(Clone, Copy)]
+enum Part {
+    Chunk(u32),
+    Other,
+    Newest,
+}
+
 impl Stack {
     pub(crate) const fn new() -> Self {
-        Stack { top: AtomicU32::new(NONE), floor: AtomicU32::new(NONE), bottom: AtomicU32::new(NONE.wrapping_add(1)) }
+        let mut banks = [const { AtomicU32::new(0) }; BANKS];
+        banks[FIRST as usize - 1] = AtomicU32::new(NONE);
+        banks[(CHUNK + FIRST) as usize - 1] = AtomicU32::new(NONE);
+        Stack {
+            top: AtomicU32::new(FIRST - 1),
+            bottom: AtomicU32::new(FIRST),
+            other: AtomicU32::new(0),
+            newest: AtomicU32::new(NONE),
+            oldest: AtomicU32::new(NONE),
+            banks,
+        }
+    }
+
+    /// The word of a position in the banks.
+    #[inline(always)]
+    fn bank_word(&self, at: u32) -> &AtomicU32 {
+        &self.banks[at as usize % BANKS]
+    }
+
+    /// The position of the newest bank; that of the other one.
+    #[inline(always)]
+    fn bank(&self) -> u32 {
+        self.top.get() & CHUNK
+    }
+
+    #[inline(always)]
+    fn other_bank(&self) -> u32 {
+        self.bank() ^ CHUNK
+    }
+
+    /// The words of a bank.
+    fn bank_words(&self, bank: u32) -> &[AtomicU32] {
+        let (low, high) = self.banks.split_at(CHUNK as usize);
+        if bank == 0 { low } else { high }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.end() == self.bottom.get()
+        self.bank_word(self.top.get()).get() == NONE && !self.has_older()
     }
 
-    /// The position after the newest entry.
+    /// Whether there are blocks outside the newest bank.
     #[inline]
-    fn end(&self) -> u32 {
-        self.top.get().wrapping_add(1)
+    fn has_older(&self) -> bool {
+        self.other.get() != 0 || self.oldest.get() != NONE
     }
 
-    /// Makes the list empty, without a chunk.
+    /// Makes the list, which has no chunk, empty.
     fn clear(&self) {
-        self.top.set(NONE);
-        self.bottom.set(NONE.wrapping_add(1));
-        self.floor.set(NONE);
+        self.top.set(self.bank() + FIRST - 1);
+        self.bottom.set(FIRST);
     }
 
-    /// Recomputes the floor after the newest chunk or its oldest entry has changed.
-    fn settle(&self) {
-        let (top, bottom) = (self.top.get(), self.bottom.get());
-        let oldest_in_chunk = if chunk(top) == chunk(bottom) { bottom } else { chunk(top) + FIRST };
-        self.floor.set(if top == NONE { NONE } else { oldest_in_chunk - 1 });
-    }
-
-    /// The place after the newest block, if the newest chunk has room.
-    #[inline(always)]
-    pub(crate) fn place_within<'w>(&'w self, words: &'w [AtomicU32]) -> Option<Place<'w>> {
-        // The position after `NONE`, and the position after a chunk's last place, are multiples of the chunk size.
-        let at = self.top.get().wrapping_add(1);
-        if place(at) == 0 {
-            return None;
+    /// The part with the oldest block.
+    fn oldest_part(&self) -> Part {
+        match self.oldest.get() {
+            NONE if self.other.get() != 0 => Part::Other,
+            NONE => Part::Newest,
+            chunk => Part::Chunk(chunk),
         }
-        Some(Place { stack: self, at, word: words.get(at as usize)? })
     }
 
-    /// Pushes a block if the newest chunk has room. Otherwise returns false.
+    /// The part with the blocks that follow those of a part.
+    fn newer_part(&self, words: &[AtomicU32], part: Part) -> Option<Part> {
+        match part {
+            Part::Chunk(chunk) if chunk != self.newest.get() => {
+                Some(Part::Chunk(words[(chunk + NEWER) as usize].get()))
+            }
+            Part::Chunk(_) if self.other.get() != 0 => Some(Part::Other),
+            Part::Chunk(_) | Part::Other => Some(Part::Newest),
+            Part::Newest => None,
+        }
+    }
+
+    /// All words of a part.
+    fn part_words<'w>(&'w self, words: &'w [AtomicU32], part: Part) -> &'w [AtomicU32] {
+        match part {
+            Part::Chunk(chunk) => words.get(chunk as usize..(chunk + CHUNK) as usize).unwrap_or(&[]),
+            Part::Other => self.bank_words(self.other_bank()),
+            Part::Newest => self.bank_words(self.bank()),
+        }
+    }
+
+    /// The blocks of a part, whose first block has the place `from`, the oldest first.
+    fn blocks_of<'w>(&'w self, words: &'w [AtomicU32], part: Part, from: u32) -> &'w [AtomicU32] {
+        let end = if let Part::Newest = part { self.top.get() % CHUNK + 1 } else { CHUNK };
+        self.part_words(words, part).get(from as usize..end as usize).unwrap_or(&[])
+    }
+
+    /// The place after the newest block, if the newest bank has room.
     #[inline(always)]
-    fn push_within(&self, words: &[AtomicU32], block: u32) -> bool {
-        self.place_within(words).map(|place| place.push(block)).is_some()
+    pub(crate) fn place_within(&self) -> Option<Place<'_>> {
+        // The position after the second bank is the start of the first, which is no place either.
+        let at = (self.top.get() + 1) % BANKS as u32;
+        (at % CHUNK != 0).then_some(Place { stack: self, at })
+    }
+
+    /// Pushes a block if the newest bank has room. Otherwise returns false.
+    #[inline(always)]
+    fn push_within(&self, block: u32) -> bool {
+        self.place_within().map(|place| place.push(block)).is_some()
     }
 
     /// Pushes a block. Returns false if the pool has no room.
     #[inline]
     pub(crate) fn push(&self, words: &[AtomicU32], pool: &Pool, block: u32) -> bool {
-        self.push_within(words, block) || self.push_beyond(words, pool, block)
+        self.push_within(block) || self.turn(words, pool) && self.push_within(block)
     }
 
+    /// Makes the other bank the newest one, which is full. Returns false if the other bank is full as well and the pool has no room.
     #[cold]
-    fn push_beyond(&self, words: &[AtomicU32], pool: &Pool, block: u32) -> bool {
-        let Some(new) = pool.take(words) else { return false };
-        let (top, at) = (self.top.get(), new + FIRST);
-        if top == NONE {
-            self.bottom.set(at);
-        } else {
-            words[(chunk(top) + NEWER) as usize].set(new);
-            words[(new + OLDER) as usize].set(chunk(top));
+    #[inline(never)]
+    fn turn(&self, words: &[AtomicU32], pool: &Pool) -> bool {
+        let other = self.other_bank();
+        if self.other.get() != 0 {
+            let Some(new) = pool.take(words) else { return false };
+            copy(self.bank_words(other), &words[new as usize..(new + CHUNK) as usize]);
+            match self.newest.get() {
+                NONE => self.oldest.set(new),
+                newest => {
+                    words[(newest + NEWER) as usize].set(new);
+                    words[(new + OLDER) as usize].set(newest);
+                }
+            }
+            self.newest.set(new);
         }
-        words[at as usize].set(block);
-        self.top.set(at);
-        self.floor.set(at - 1);
+        self.other.set(1);
+        self.top.set(other + FIRST - 1);
         true
     }
 
@@ -200,74 +271,85 @@ impl Stack {
         block: impl Fn(&T) -> u32,
     ) -> usize {
         let mut rest = entries;
-        while let [first, others @ ..] = rest {
-            let places = self.places(words);
+        while !rest.is_empty() {
+            let places = self.places();
             if places.is_empty() {
-                if !self.push_beyond(words, pool, block(first)) {
-                    break;
+                if self.turn(words, pool) {
+                    continue;
                 }
-                rest = others;
-                continue;
+                break;
             }
             let (now, later) = rest.split_at(places.len().min(rest.len()));
             places.iter().zip(now).for_each(|(place, entry)| place.set(block(entry)));
-            self.top.set(self.top.get().wrapping_add(now.len() as u32));
+            self.top.set(self.top.get() + now.len() as u32);
             rest = later;
         }
         entries.len() - rest.len()
     }
 
-    /// The free places of the newest chunk, after its newest entry.
+    /// The free places of the newest bank, after its newest entry.
     #[inline(always)]
-    fn places<'w>(&self, words: &'w [AtomicU32]) -> &'w [AtomicU32] {
-        let at = self.top.get().wrapping_add(1);
-        let start = at as usize;
-        // If the newest chunk is full, this is the start of another chunk, which does not belong to the list.
-        let end = if place(at) == 0 { start } else { (chunk(at) + CHUNK) as usize };
-        words.get(start..end).unwrap_or(&[])
+    fn places(&self) -> &[AtomicU32] {
+        let top = self.top.get();
+        self.banks.get(top as usize + 1..((top & CHUNK) + CHUNK) as usize).unwrap_or(&[])
     }
 
-    /// Pops the newest block if it is in the newest chunk.
+    /// Pops the newest block if it is in the newest bank.
     #[inline(always)]
-    pub(crate) fn pop_within(&self, words: &[AtomicU32]) -> Option<u32> {
-        let top = self.top.get();
-        if top <= self.floor.get() {
+    pub(crate) fn pop_within(&self) -> Option<u32> {
+        let top = self.top.get() % BANKS as u32;
+        let block = self.bank_word(top).get();
+        if block == NONE {
             return None;
         }
-        let block = words.get(top as usize)?.get();
-        self.top.set(top - 1);
+        self.top.set(top.wrapping_sub(1));
         Some(block)
     }
 
     /// Pops up to `most` blocks, as that many calls of [`Self::pop_within`] would. The result is in reverse order.
     #[inline]
-    pub(crate) fn pop_run<'w>(&self, words: &'w [AtomicU32], most: usize) -> &'w [AtomicU32] {
-        let (top, floor) = (self.top.get(), self.floor.get());
-        let len = most.min(top.saturating_sub(floor) as usize);
-        let end = top.wrapping_add(1) as usize;
-        let Some(run) = end.checked_sub(len).and_then(|start| words.get(start..end)) else { return &[] };
-        self.top.set(top.wrapping_sub(len as u32));
+    pub(crate) fn pop_run(&self, most: usize) -> &[AtomicU32] {
+        let top = self.top.get();
+        let first = (top & CHUNK) + if self.has_older() { FIRST } else { self.bottom.get() };
+        let end = top + 1;
+        let len = most.min(end.saturating_sub(first) as usize);
+        let Some(run) = (end as usize).checked_sub(len).and_then(|start| self.banks.get(start..end as usize)) else {
+            return &[];
+        };
+        self.top.set(top - len as u32);
         run
     }
 
     /// Pops the newest block.
     #[inline]
     pub(crate) fn pop(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
-        self.pop_within(words).or_else(|| self.pop_older(words, pool))
+        self.pop_within().or_else(|| self.pop_older(words, pool))
     }
 
-    /// Pops the newest block if the newest chunk is empty. The empty chunk returns to the pool if the list has an older
-    /// one.
+    /// Pops the newest block if the newest bank is empty.
     #[cold]
+    #[inline(never)]
     fn pop_older(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
-        if self.is_empty() {
+        if self.other.get() != 0 {
+            self.other.set(0);
+            self.top.set(self.other_bank() + LAST);
+            return self.pop_within();
+        }
+        let chunk = self.newest.get();
+        if chunk == NONE {
+            self.clear();
             return None;
         }
-        let emptied = chunk(self.top.get());
-        self.top.set(words[(emptied + OLDER) as usize].get() + LAST);
-        self.settle();
-        pool.give(words, emptied);
-        self.pop_within(words)
+        copy(&words[chunk as usize..(chunk + CHUNK) as usize], self.bank_words(self.bank()));
+        self.top.set(self.bank() + LAST);
+        if chunk == self.oldest.get() {
+            self.oldest.set(NONE);
+            self.newest.set(NONE);
+        } else {
+            self.newest.set(words[(chunk + OLDER) as usize].get());
+        }
+        pool.give(words, chunk);
+        self.pop_within()
     }
 
     /// Pops the oldest block.
@@ -277,245 +359,139 @@ impl Stack {
         Some(oldest)
     }
 
-    /// The blocks of the oldest chunk, oldest first; all blocks if the list has only one chunk.
-    pub(crate) fn oldest<'w>(&self, words: &'w [AtomicU32]) -> &'w [AtomicU32] {
-        let (top, bottom) = (self.top.get(), self.bottom.get());
-        if self.is_empty() {
-            return &[];
-        }
-        let end = if chunk(top) == chunk(bottom) { top } else { chunk(bottom) + LAST };
-        words.get(bottom as usize..end as usize + 1).unwrap_or(&[])
+    /// The blocks of the oldest part of the list, oldest first; all blocks if they lie in one bank.
+    pub(crate) fn oldest<'w>(&'w self, words: &'w [AtomicU32]) -> &'w [AtomicU32] {
+        self.blocks_of(words, self.oldest_part(), self.bottom.get())
     }
 
     /// Removes the `blocks` oldest blocks: at least one, at most the length of [`Self::oldest`].
     pub(crate) fn drop_oldest(&self, words: &[AtomicU32], pool: &Pool, blocks: u32) {
-        let last = self.bottom.get() + (blocks - 1);
-        if last == self.top.get() {
-            self.clear();
-            pool.give(words, chunk(last));
-            return;
+        let (part, bottom) = (self.oldest_part(), self.bottom.get() + blocks);
+        match part {
+            Part::Newest if bottom > self.top.get() % CHUNK => return self.clear(),
+            Part::Newest => {}
+            Part::Other if bottom == CHUNK => {
+                self.other.set(0);
+                return self.bottom.set(FIRST);
+            }
+            Part::Chunk(chunk) if bottom == CHUNK => {
+                if chunk == self.newest.get() {
+                    self.newest.set(NONE);
+                    self.oldest.set(NONE);
+                } else {
+                    self.oldest.set(words[(chunk + NEWER) as usize].get());
+                }
+                pool.give(words, chunk);
+                return self.bottom.set(FIRST);
+            }
+            Part::Other | Part::Chunk(_) => {}
         }
-        if place(last) == LAST {
-            self.bottom.set(words[(chunk(last) + NEWER) as usize].get() + FIRST);
-            pool.give(words, chunk(last));
-        } else {
-            self.bottom.set(last + 1);
-        }
-        self.settle();
+        self.bottom.set(bottom);
+        self.part_words(words, part)[bottom as usize - 1].set(NONE);
     }
 
     /// Inserts up to `want` blocks at the bottom. If the list was empty, they pop in the order in which `next` returned
     /// them. Returns the number inserted.
-    pub(crate) fn fill(&self, words: &[AtomicU32], pool: &Pool, want: u32, next: impl FnMut() -> Option<u32>) -> u32 {
-        if self.is_empty() && self.top.get() != NONE {
-            // The pool's size allows one partly used chunk at each end of a list. The empty chunk goes back, so that
-            // the new entries fill a chunk from its end.
-            pool.give(words, chunk(self.top.get()));
-            self.clear();
+    pub(crate) fn fill(
+        &self,
+        words: &[AtomicU32],
+        pool: &Pool,
+        want: u32,
+        mut next: impl FnMut() -> Option<u32>,
+    ) -> u32 {
+        let mut part: &[AtomicU32] = &[];
+        let mut bottom = FIRST;
+        if !self.is_empty() {
+            (part, bottom) = (self.part_words(words, self.oldest_part()), self.bottom.get());
         }
-        let came = self.fill_down(words, pool, want, next);
-        self.settle();
+        let mut came = 0;
+        while came < want {
+            let is_full = bottom == FIRST;
+            // Asked first: a block that came must have a place.
+            if is_full && self.needs_chunk() && !pool.has_room() {
+                break;
+            }
+            let Some(block) = next() else { break };
+            if is_full {
+                part = self.grow_down(words, pool);
+                bottom = CHUNK;
+            }
+            bottom -= 1;
+            part[bottom as usize].set(block);
+            came += 1;
+        }
+        if came > 0 {
+            self.bottom.set(bottom);
+            if bottom > FIRST {
+                part[bottom as usize - 1].set(NONE);
+            }
+        }
         came
     }
 
-    fn fill_down(&self, words: &[AtomicU32], pool: &Pool, want: u32, mut next: impl FnMut() -> Option<u32>) -> u32 {
-        for came in 0..want {
-            let bottom = self.bottom.get();
-            let in_chunk = self.top.get() != NONE && place(bottom) != FIRST;
-            if !in_chunk && !pool.has_room() {
-                return came;
-            }
-            let Some(block) = next() else { return came };
-            let at = if in_chunk { bottom - 1 } else { self.grow_down(words, pool, bottom) };
-            words[at as usize].set(block);
-            self.bottom.set(at);
-        }
-        want
+    /// Whether the blocks below a full oldest part need a chunk.
+    fn needs_chunk(&self) -> bool {
+        self.has_older()
     }
 
+    /// Begins a new oldest part, and returns its words.
     #[cold]
-    fn grow_down(&self, words: &[AtomicU32], pool: &Pool, bottom: u32) -> u32 {
+    #[inline(never)]
+    fn grow_down<'w>(&'w self, words: &'w [AtomicU32], pool: &Pool) -> &'w [AtomicU32] {
+        if self.is_empty() {
+            // The new entries fill the bank from its end.
+            self.top.set(self.bank() + LAST);
+            return self.part_words(words, Part::Newest);
+        }
+        if !self.needs_chunk() {
+            self.other.set(1);
+            return self.part_words(words, Part::Other);
+        }
         // The pool has room: the only caller has checked.
         let new = pool.take(words).unwrap_or(0);
-        if self.top.get() == NONE {
-            self.top.set(new + LAST);
-        } else {
-            words[(chunk(bottom) + OLDER) as usize].set(new);
-            words[(new + NEWER) as usize].set(chunk(bottom));
+        match self.oldest.get() {
+            NONE => self.newest.set(new),
+            oldest => {
+                words[(oldest + OLDER) as usize].set(new);
+                words[(new + NEWER) as usize].set(oldest);
+            }
         }
-        new + LAST
+        self.oldest.set(new);
+        self.part_words(words, Part::Chunk(new))
     }
 
     /// The entries, oldest first.
-    pub(crate) fn iter<'w>(&self, words: &'w [AtomicU32]) -> impl Iterator<Item = u32> + use<'w> {
-        let (top, end, mut at) = (self.top.get(), self.end(), self.bottom.get());
+    pub(crate) fn iter<'w>(&'w self, words: &'w [AtomicU32]) -> impl Iterator<Item = u32> + use<'w> {
+        let mut part = self.oldest_part();
+        let mut blocks = self.oldest(words).iter();
         core::iter::from_fn(move || {
-            if at == end {
-                return None;
+            loop {
+                if let Some(block) = blocks.next() {
+                    return Some(block.get());
+                }
+                part = self.newer_part(words, part)?;
+                blocks = self.blocks_of(words, part, FIRST).iter();
             }
-            let block = words[at as usize].get();
-            at = match at {
-                _ if at != top && place(at) == LAST => words[(chunk(at) + NEWER) as usize].get() + FIRST,
-                _ => at + 1,
-            };
-            Some(block)
         })
     }
 
     /// The number of entries. Reads each chunk.
     pub(crate) fn len(&self, words: &[AtomicU32]) -> u32 {
-        let (top, mut at) = (self.top.get(), self.bottom.get());
-        if self.is_empty() {
-            return 0;
+        let mut part = self.oldest_part();
+        let mut len = self.oldest(words).len();
+        while let Some(newer) = self.newer_part(words, part) {
+            part = newer;
+            len += self.blocks_of(words, part, FIRST).len();
         }
-        let before = place(at);
-        let mut len = place(top) + 1;
-        while chunk(at) != chunk(top) {
-            at = words[(chunk(at) + NEWER) as usize].get();
-            len += ENTRIES;
-        }
-        len - before
+        len as u32
     }
+}
+
+/// Copies the entries of a bank or a chunk to another.
+fn copy(from: &[AtomicU32], to: &[AtomicU32]) {
+    let (from, to) = (from.iter().skip(FIRST as usize), to.iter().skip(FIRST as usize));
+    from.zip(to).for_each(|(from, to)| to.set(from.get()));
 }
 
 #[cfg(test)]
-mod tests {
-    extern crate std;
-
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::VecDeque;
-    use std::vec::Vec;
-
-    #[derive(Clone, Copy, Debug)]
-    enum Op {
-        Push(usize),
-        PushAll(usize, u32),
-        Pop(usize),
-        PopOldest(usize),
-        Fill(usize, u32),
-        PopRun(usize, usize),
-        DropOldest(usize, u32),
-    }
-
-    fn op() -> impl Strategy<Value = Op> {
-        prop_oneof![
-            (0..3_usize).prop_map(Op::Push),
-            (0..3_usize).prop_map(Op::Push),
-            (0..3_usize, 0..200_u32).prop_map(|(list, n)| Op::PushAll(list, n)),
-            (0..3_usize).prop_map(Op::Pop),
-            (0..3_usize).prop_map(Op::PopOldest),
-            (0..3_usize, 0..200_u32).prop_map(|(list, n)| Op::Fill(list, n)),
-            (0..3_usize, 0..80_usize).prop_map(|(list, n)| Op::PopRun(list, n)),
-            (0..3_usize, 1..80_u32).prop_map(|(list, n)| Op::DropOldest(list, n)),
-        ]
-    }
-
-    proptest! {
-        /// Three lists over one pool behave like three double-ended queues, and the pool always has room for its
-        /// capacity.
-        #[test]
-        fn lists_are_queues(ops in prop::collection::vec((op(), 1..80_usize), 0..60)) {
-            const ROOM: u32 = 500;
-            // The pool of another pageset comes first; it must stay unchanged.
-            let words: Vec<AtomicU32> = (0..CHUNK as u64 + words(ROOM, 3)).map(|_| AtomicU32::new(0)).collect();
-            let pool = Pool::new();
-            pool.place(CHUNK, words.len() as u32 - CHUNK);
-            let lists: [Stack; 3] = Default::default();
-            let mut models: [VecDeque<u32>; 3] = Default::default();
-            let mut number = 0;
-            for (op, times) in ops {
-                for _ in 0..times {
-                    let held: usize = models.iter().map(VecDeque::len).sum();
-                    match op {
-                        Op::Push(list) if held < ROOM as usize => {
-                            number += 1;
-                            prop_assert!(lists[list].push(&words, &pool, number));
-                            models[list].push_front(number);
-                        }
-                        Op::Push(_) => {}
-                        Op::PushAll(list, n) => {
-                            let n = n.min(ROOM - held as u32);
-                            let pages: Vec<_> = (number..number + n).collect();
-                            prop_assert_eq!(lists[list].push_all(&words, &pool, &pages, |page| *page), pages.len());
-                            pages.iter().for_each(|&page| models[list].push_front(page));
-                            number += n;
-                        }
-                        Op::Pop(list) => prop_assert_eq!(lists[list].pop(&words, &pool), models[list].pop_front()),
-                        Op::PopOldest(list) => {
-                            prop_assert_eq!(lists[list].pop_oldest(&words, &pool), models[list].pop_back());
-                        }
-                        Op::PopRun(list, n) => {
-                            let run = lists[list].pop_run(&words, n);
-                            prop_assert!(run.len() <= n);
-                            for page in run.iter().rev() {
-                                prop_assert_eq!(Some(page.get()), models[list].pop_front());
-                            }
-                        }
-                        Op::DropOldest(list, n) => {
-                            let oldest = lists[list].oldest(&words);
-                            prop_assert_eq!(oldest.is_empty(), models[list].is_empty());
-                            let n = n.min(oldest.len() as u32);
-                            let taken: Vec<_> = oldest[..n as usize].iter().map(|page| Some(page.get())).collect();
-                            if n > 0 {
-                                lists[list].drop_oldest(&words, &pool, n);
-                            }
-                            for page in taken {
-                                prop_assert_eq!(page, models[list].pop_back());
-                            }
-                        }
-                        Op::Fill(list, n) => {
-                            let n = n.min(ROOM - held as u32);
-                            let taken = lists[list].fill(&words, &pool, n, || {
-                                number += 1;
-                                models[list].push_back(number);
-                                Some(number)
-                            });
-                            prop_assert_eq!(taken, n);
-                        }
-                    }
-                }
-                for (list, model) in lists.iter().zip(&models) {
-                    prop_assert_eq!(list.len(&words) as usize, model.len());
-                    prop_assert_eq!(list.is_empty(), model.is_empty());
-                    prop_assert!(list.iter(&words).eq(model.iter().rev().copied()));
-                }
-                prop_assert!(words[..CHUNK as usize].iter().all(|word| word.get() == 0));
-            }
-        }
-    }
-
-    #[test]
-    fn a_full_pool_says_so() {
-        let words: Vec<AtomicU32> = (0..2 * CHUNK).map(|_| AtomicU32::new(0)).collect();
-        let pool = Pool::new();
-        pool.place(0, 2 * CHUNK);
-        let (one, other): (Stack, Stack) = Default::default();
-        assert!(other.push(&words, &pool, 7));
-        let mut next = 0..;
-        assert_eq!(one.fill(&words, &pool, 1000, || next.next()), ENTRIES);
-        assert_eq!(next.next(), Some(ENTRIES), "each requested block had a place");
-        assert!(!one.push(&words, &pool, 8));
-        assert_eq!(one.push_all(&words, &pool, &[8, 9], |page| *page), 0);
-        assert_eq!(other.pop_oldest(&words, &pool), Some(7));
-        assert!(one.push(&words, &pool, 8), "the chunk returned to the pool");
-        assert_eq!(one.iter(&words).count() as u32, ENTRIES + 1);
-    }
-
-    /// At every list length, alternating one push and one pop stays on the shortest path.
-    #[test]
-    fn alternating_push_and_pop_stay_in_one_chunk() {
-        let words: Vec<AtomicU32> = (0..words(300, 1)).map(|_| AtomicU32::new(0)).collect();
-        let (pool, list) = (Pool::new(), Stack::default());
-        pool.place(0, words.len() as u32);
-        for block in 0..300 {
-            assert!(list.push(&words, &pool, block));
-            assert_eq!(list.pop(&words, &pool), Some(block));
-            for _ in 0..2 {
-                assert!(list.push_within(&words, block), "push on {block}");
-                assert_eq!(list.pop_within(&words), Some(block), "pop of {block}");
-            }
-            assert!(list.push(&words, &pool, block));
-        }
-    }
-}
+mod tests;
