@@ -13,7 +13,7 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::{
     AllocError, Allocator, Block, Config, CpuId, FreeCheck, FreeError, Machine, MigrateType, NodeId, Order, PageRange,
-    Pfn, RawLock, Request, SpinLock, ZoneKind, ZoneSpec,
+    Pfn, RawLock, Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
 };
 
 /// The number of counted calls. Fewer than a batch, so that none of the cheap calls meets a refill or a drain.
@@ -151,7 +151,7 @@ fn count_call<L: Counted, T, E: std::fmt::Debug>(call: impl FnOnce() -> Result<T
 }
 
 /// The names of the entry points.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 26] = [
     "harness",
     "alloc",
     "free",
@@ -162,7 +162,9 @@ const NAMES: [&str; 24] = [
     "alloc-bulk-32",
     "free-bulk-32",
     "refill-63",
+    "refill-63-depot",
     "drain-63",
+    "drain-63-lists",
     "alloc-order-5",
     "free-direct",
     "free-basic",
@@ -301,8 +303,13 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
             }
             LOCKS.store(locks, Relaxed);
         }
-        "drain-63" => {
+        "drain-63" | "refill-63-depot" => {
             let mut locks = 0;
+            let passed = |before: &pageset::admin::stats::ZoneStats| {
+                let after = world.zone_stats(0);
+                (after.depot_in_pages - before.depot_in_pages, after.depot_out_pages - before.depot_out_pages)
+            };
+            let depot_pages = if world.tuning().depot { u64::from(BATCH) } else { 0 };
             for page in pages {
                 // Room for one batch and one refill; the next free drains one batch.
                 world.drain();
@@ -317,19 +324,33 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
                     world.free(page, Order::ZERO).expect("was allocated");
                 }
                 world.set_bounds(0, bounds(2 * BATCH)).expect("room");
-                world.restore_pageset(
-                    0,
-                    CpuId(0),
-                    &pageset::policy::PcpState { high: 2 * BATCH, ..Default::default() },
-                );
+                let state = pageset::policy::PcpState { high: 2 * BATCH, ..Default::default() };
+                world.restore_pageset(0, CpuId(0), &state);
                 *page = held[0];
-                let before = world.pageset_stats(0, CpuId(0)).drain_pages;
+                let (drained, before) = (world.pageset_stats(0, CpuId(0)).drain_pages, world.zone_stats(0));
                 LOCKS.store(0, Relaxed);
-                count_call::<L, _, _>(|| subject_drain(world, *page));
-                locks += LOCKS.load(Relaxed);
-                assert_eq!(world.pageset_stats(0, CpuId(0)).drain_pages - before, u64::from(BATCH));
+                if name == "drain-63" {
+                    count_call::<L, _, _>(|| subject_drain(world, *page));
+                    locks += LOCKS.load(Relaxed);
+                } else {
+                    world.free(*page, Order::ZERO).expect("was allocated");
+                }
+                assert_eq!(world.pageset_stats(0, CpuId(0)).drain_pages - drained, u64::from(BATCH));
+                assert_eq!(passed(&before), (depot_pages, 0));
                 for &page in &held[2 * BATCH as usize..] {
                     world.free(page, Order::ZERO).expect("was allocated");
+                }
+                if name == "refill-63-depot" {
+                    let kept = world.pageset_state(0, CpuId(0)).count;
+                    let kept: Vec<_> = (0..kept).map(|_| world.alloc(&SINGLE).expect("memory")).collect();
+                    // The state after a pause: a refill takes one batch.
+                    world.restore_pageset(0, CpuId(0), &state);
+                    let before = world.zone_stats(0);
+                    LOCKS.store(0, Relaxed);
+                    *page = count_call::<L, _, _>(|| subject_refill(world));
+                    locks += LOCKS.load(Relaxed);
+                    assert_eq!(passed(&before), (0, depot_pages));
+                    kept.iter().chain([&*page]).for_each(|&page| world.free(page, Order::ZERO).expect("was allocated"));
                 }
             }
             LOCKS.store(locks, Relaxed);
@@ -349,7 +370,11 @@ fn run_in_world<L: Counted + 'static>(name: &str) -> Result<usize, Box<dyn std::
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let other_check = CHECKS.iter().find_map(|(end, check)| Some((name.strip_suffix(end)?, *check)));
     let (name, free_check) = other_check.unwrap_or((name, FreeCheck::default()));
-    let config = Config { pageset_capacity: 1 << 15, free_check, ..Config::new(&zones, &[NodeId(0)]) };
+    // Without depots, a drain goes to the free lists.
+    let without_depot = name.strip_suffix("-lists");
+    let tuning = Tuning { depot: without_depot.is_none(), ..Tuning::default() };
+    let name = without_depot.unwrap_or(name);
+    let config = Config { pageset_capacity: 1 << 15, free_check, tuning, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata: OwnedMetadata<OneCpu<L>> = OwnedMetadata::new(&config)?;
     let mut zones = metadata.zones();
     let machine = OneCpu { number: AtomicU32::new(0), lock: std::marker::PhantomData };

@@ -4,6 +4,7 @@
 
 use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError};
+use crate::alloc::fast::Run;
 use crate::alloc::general::Attempt;
 use crate::alloc::request::{Block, PageHandle, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
@@ -92,12 +93,30 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     #[inline(always)]
     fn free_all<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
-        let prepared = self.prepare_movable(entries, &block);
+        match self.free_run_hot(entries, &block) {
+            (_, Run::Inside) => Ok(()),
+            (prepared, run) => self.free_rest(entries, prepared, run == Run::Busy, block),
+        }
+    }
+
+    /// Frees blocks, of which the first `prepared` ones are checked: their tags are Cached. `is_busy` says that another thread was
+    /// just seen to hold the pageset's lock: the first block then goes to the buddy.
+    #[inline(never)]
+    fn free_rest<T>(
+        &self,
+        entries: &[T],
+        prepared: usize,
+        is_busy: bool,
+        block: impl Fn(&T) -> Block,
+    ) -> Result<(), FreeError> {
         if prepared < entries.len() {
             self.prepare_rest(entries, prepared, &block)?;
         }
         let all_prepared = prepared == entries.len();
         let mut rest = entries;
+        if is_busy {
+            rest = &rest[self.free_first_to_buddy(rest, &block)..];
+        }
         while !rest.is_empty() {
             let given = if all_prepared { self.give_run_hot(rest, &block) } else { None };
             let done = match given.unwrap_or_else(|| self.commit_run(rest, &block)) {

@@ -3,7 +3,7 @@
 //! The general path checks the rules, the marks and the state. The fast path reads a few words that summarise them:
 //!
 //! - the zone's flags: the zone has plenty, is under no pressure, and its pageblocks are all MOVABLE;
-//! - a list's floor and the ends of its chunks: one word is read or written;
+//! - the newest array of a list: one word is read or written;
 //! - the pageset's `drain_threshold`: a free drains nothing and moves no bound.
 //!
 //! If one of them says otherwise, nothing has changed, and the general path serves the call. Specification:
@@ -55,6 +55,17 @@ impl Tuning {
             && self.lists != ListRule::OrderZero
             && self.owners == OwnerRule::Off
     }
+}
+
+/// What became of the pages of a bulk free in their first hold of the pageset's lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Run {
+    /// All are in the pageset.
+    Inside,
+    /// None is.
+    Outside,
+    /// None is, since another thread holds the lock.
+    Busy,
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
@@ -188,44 +199,69 @@ impl<'a, M: Machine> Allocator<'a, M> {
         true
     }
 
-    /// Checks pages in order and sets their tags to Cached, as long as each is a single movable page in use, in the zone of
-    /// the first, whose pageblocks are all MOVABLE. Returns the number of pages.
+    /// Checks pages and puts them into the caller's pageset under one hold of its lock, each in one step, if a drain is not due before
+    /// the last one. Returns the number of pages, from the first on, whose tags are now Cached, and what became of them. Serves single movable pages in use, in the zone of the first, whose pageblocks are all MOVABLE.
     #[inline(always)]
-    pub(crate) fn prepare_movable<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
+    pub(crate) fn free_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> (usize, Run) {
         let first = entries.first().and_then(|first| self.zone_hot(block(first).pfn));
-        let Some(zone) = first else { return 0 };
+        let Some(zone) = first else { return (0, Run::Outside) };
         match (zone.shared.flags.of_found_zone(), self.checks_bulk) {
-            (RELAXED | RELAXED_CHECKED, false) => self.prepare_movable_in::<T, false>(zone, entries, block),
-            (RELAXED_CHECKED, true) => self.prepare_movable_in::<T, true>(zone, entries, block),
-            _ => 0,
+            (RELAXED | RELAXED_CHECKED, false) => self.free_run_in::<T, false>(zone, entries, block),
+            (RELAXED_CHECKED, true) => self.free_run_in::<T, true>(zone, entries, block),
+            _ => (0, Run::Outside),
         }
     }
 
     #[inline(always)]
-    fn prepare_movable_in<T, const CHECKED: bool>(
+    fn free_run_in<T, const CHECKED: bool>(
         &self,
-        zone: &CachedZone<'a, M>,
+        zone: &'a CachedZone<'a, M>,
         entries: &[T],
         block: impl Fn(&T) -> Block,
-    ) -> usize {
+    ) -> (usize, Run) {
+        // Copies: the compiler would read the zone's own words again after each store.
         let (tags, base) = (zone.frames().tags, zone.frames().base.0);
+        // The page of an entry whose tag is now Cached.
         let prepare = |entry: &T| {
             let Block { pfn, order } = block(entry);
-            let page = usize::try_from(pfn.0.wrapping_sub(base));
-            let Some(tag) = page.ok().and_then(|page| tags.get(page)) else { return false };
+            let page = pfn.0.wrapping_sub(base);
+            let tag = tags.get(usize::try_from(page).ok()?)?;
             if order > Order::ZERO || tag.get() != MOVABLE_PAGE.byte() {
-                return false;
+                return None;
             }
             if CHECKED {
-                return exchange(tag, MOVABLE_PAGE, MOVABLE_PAGE_CACHED);
+                return exchange(tag, MOVABLE_PAGE, MOVABLE_PAGE_CACHED).then_some(page as u32);
             }
             tag.set(MOVABLE_PAGE_CACHED.byte());
-            true
+            Some(page as u32)
         };
-        entries.iter().position(|entry| !prepare(entry)).unwrap_or(entries.len())
+        let count = || entries.iter().position(|entry| prepare(entry).is_none()).unwrap_or(entries.len());
+        let hint = MachineHint::of(&self.machine);
+        let has_room = |pageset: &Pageset<M::Lock>| pageset.room_before_drain() > entries.len();
+        // Asked first without the lock, so that it is not taken needlessly.
+        if entries.len() <= self.tuning.long_free_run() && zone.pagesets.get(hint.cpu() as usize).is_some_and(has_room)
+        {
+            let Some(pcp) = zone.try_lock_hinted(self.env(), hint) else {
+                return (count(), Run::Busy);
+            };
+            if !has_room(&pcp) {
+                drop(pcp);
+                return (count(), Run::Outside);
+            }
+            let list = MigrateType::Movable.index();
+            let given = pcp.push_all(list, entries, prepare);
+            if given == entries.len() {
+                pcp.note_given(given as u32);
+                return (given, Run::Inside);
+            }
+            // A page that is not served here, or a pageset without room: the others wait for its check.
+            pcp.take_back(list, given);
+            return (given, Run::Outside);
+        }
+        (count(), Run::Outside)
     }
 
-    /// Puts the pages of [`Self::prepare_movable`] into the caller's pageset under one hold of its lock, until a drain
+    /// Puts pages whose tags are Cached, of the first one's zone, into the caller's pageset under one hold of its lock, until a drain
     /// would be due. Returns their number: 0 if another thread holds the lock, `None` if the general path must serve
     /// the call.
     #[inline(always)]
@@ -241,7 +277,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some(pcp) = zone.try_lock_hinted(self.env(), hint) else { return Some(0) };
         let most = pcp.room_before_drain().saturating_sub(1).min(self.tuning.long_free_run()).min(entries.len());
         let base = zone.frames().base.0;
-        let page = |entry: &T| block(entry).pfn.0.wrapping_sub(base) as u32;
+        let page = |entry: &T| Some(block(entry).pfn.0.wrapping_sub(base) as u32);
         let given = pcp.push_all(MigrateType::Movable.index(), &entries[..most], page);
         pcp.note_given(given as u32);
         (given > 0).then_some(given)

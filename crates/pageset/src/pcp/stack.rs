@@ -224,7 +224,7 @@ impl Stack {
     pub(crate) fn place_within(&self) -> Option<Place<'_>> {
         // The position after the second bank is the start of the first, which is no place either.
         let at = (self.top.get() + 1) % BANKS as u32;
-        (at % CHUNK != 0).then_some(Place { stack: self, at })
+        (!at.is_multiple_of(CHUNK)).then_some(Place { stack: self, at })
     }
 
     /// Pushes a block if the newest bank has room. Otherwise returns false.
@@ -261,14 +261,15 @@ impl Stack {
         true
     }
 
-    /// Pushes one block per entry, in order, until the pool has no room. Returns the number of blocks pushed.
+    /// Pushes one block per entry, in order, until an entry has no block or the pool has no room. Returns the number of blocks
+    /// pushed.
     #[inline(always)]
     pub(crate) fn push_all<T>(
         &self,
         words: &[AtomicU32],
         pool: &Pool,
         entries: &[T],
-        block: impl Fn(&T) -> u32,
+        block: impl Fn(&T) -> Option<u32>,
     ) -> usize {
         let mut rest = entries;
         while !rest.is_empty() {
@@ -280,8 +281,11 @@ impl Stack {
                 break;
             }
             let (now, later) = rest.split_at(places.len().min(rest.len()));
-            places.iter().zip(now).for_each(|(place, entry)| place.set(block(entry)));
-            self.top.set(self.top.get() + now.len() as u32);
+            let pushed = write_all(places, now, &block);
+            self.top.set(self.top.get() + pushed as u32);
+            if pushed < now.len() {
+                return entries.len() - rest.len() + pushed;
+            }
             rest = later;
         }
         entries.len() - rest.len()
@@ -350,6 +354,15 @@ impl Stack {
         }
         pool.give(words, chunk);
         self.pop_within()
+    }
+
+    /// Pops the `blocks` newest blocks.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_back(&self, words: &[AtomicU32], pool: &Pool, blocks: usize) {
+        for _ in 0..blocks {
+            self.pop(words, pool);
+        }
     }
 
     /// Pops the oldest block.
@@ -485,6 +498,35 @@ impl Stack {
         }
         len as u32
     }
+}
+
+/// Writes one block per entry, until an entry has none. Returns the number of blocks. `places` has one for each entry.
+#[inline(always)]
+fn write_all<T>(places: &[AtomicU32], entries: &[T], block: impl Fn(&T) -> Option<u32>) -> usize {
+    let mut written = 0;
+    // Eight at a time, at constant places: the loop's own instructions and its tests count once for eight blocks.
+    let (eights, odd) = entries.as_chunks::<8>();
+    let (front, back) = places.split_at(8 * eights.len());
+    for (entries, places) in eights.iter().zip(front.as_chunks::<8>().0) {
+        for at in 0..8 {
+            let Some(block) = block(&entries[at]) else { return stopped(written + at) };
+            places[at].set(block);
+        }
+        written += 8;
+    }
+    for (entry, place) in odd.iter().zip(back) {
+        let Some(block) = block(entry) else { return written };
+        place.set(block);
+        written += 1;
+    }
+    written
+}
+
+/// Returns its argument. A call of its own for each end of a loop keeps the loop from counting along.
+#[cold]
+#[inline(never)]
+fn stopped(at: usize) -> usize {
+    at
 }
 
 /// Copies the entries of a bank or a chunk to another.

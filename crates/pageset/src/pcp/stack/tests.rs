@@ -57,7 +57,7 @@ proptest! {
                     Op::PushAll(list, n) => {
                         let n = n.min(ROOM - held as u32);
                         let pages: Vec<_> = (number..number + n).collect();
-                        prop_assert_eq!(lists[list].push_all(&words, &pool, &pages, |page| *page), pages.len());
+                        prop_assert_eq!(lists[list].push_all(&words, &pool, &pages, |page| Some(*page)), pages.len());
                         pages.iter().for_each(|&page| models[list].push_front(page));
                         number += n;
                     }
@@ -115,7 +115,7 @@ fn a_full_pool_says_so() {
     assert_eq!(one.fill(&words, &pool, 1000, || next.next()), 4 * ENTRIES, "two banks and two chunks");
     assert_eq!(next.next(), Some(4 * ENTRIES), "each requested block had a place");
     assert!(!one.push(&words, &pool, 8));
-    assert_eq!(one.push_all(&words, &pool, &[8, 9], |page| *page), 0);
+    assert_eq!(one.push_all(&words, &pool, &[8, 9], |page| Some(*page)), 0);
     assert!(other.push(&words, &pool, 7), "each list has banks of its own");
     one.drop_oldest(&words, &pool, ENTRIES);
     assert!(one.push(&words, &pool, 8), "the chunk returned to the pool");
