@@ -98,7 +98,7 @@ fn row(cells: &Cells<'_>, cell: Cell, description: &str, mut outcome: Value) -> 
         ("address", json!(address(description))),
         ("machine", json!(machine.name)),
         ("about", json!(machine.about)),
-        ("sockets", json!(machine.topology().sockets)),
+        ("sockets", json!(machine.cited.sockets)),
         ("cpus", json!(machine.topology().cpus())),
         ("memory_gib", json!(machine.cited.memory_gib)),
         ("workload", json!(workload.name)),

@@ -90,9 +90,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 fn list() -> Result<String, Failure> {
-    let heads = ["name", "CPUs", "sockets", "GiB", "about"];
+    let heads = ["name", "CPUs", "sockets", "nodes", "GiB", "about"];
     let mut table = numbers(heads.into_iter(), 0..1);
-    if let Some(column) = table.column_mut(4) {
+    if let Some(column) = table.column_mut(5) {
         column.set_cell_alignment(comfy_table::CellAlignment::Left);
     }
     for (name, _) in SHIPPED {
@@ -101,6 +101,7 @@ fn list() -> Result<String, Failure> {
         table.add_row([
             machine.name,
             topology.cpus().to_string(),
+            machine.cited.sockets.get().to_string(),
             topology.sockets.to_string(),
             machine.cited.memory_gib.get().to_string(),
             machine.about,

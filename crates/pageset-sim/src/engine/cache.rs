@@ -23,24 +23,43 @@ pub enum Source {
     L1,
     /// The core's own second-level cache.
     L2,
-    /// The last-level cache of the core's socket.
+    /// The core's last-level cache.
     Llc,
-    /// The private cache of another core of the socket.
+    /// The private cache of another core that shares the last level.
     Transfer,
     /// Memory of the core's own node.
     Memory,
     /// A cache of another socket.
     RemoteTransfer,
-    /// Memory of another node.
+    /// Memory of a node of another package.
     RemoteMemory,
+    /// A cache of the package that the core does not share.
+    NearTransfer,
+    /// Memory of another node of the package.
+    NearMemory,
 }
 
 impl Source {
     /// Number of sources.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 9;
     /// All sources, in the order of their discriminants.
-    pub const ALL: [Source; Self::COUNT] =
-        [Self::L1, Self::L2, Self::Llc, Self::Transfer, Self::Memory, Self::RemoteTransfer, Self::RemoteMemory];
+    pub const ALL: [Source; Self::COUNT] = [
+        Self::L1,
+        Self::L2,
+        Self::Llc,
+        Self::Transfer,
+        Self::Memory,
+        Self::RemoteTransfer,
+        Self::RemoteMemory,
+        Self::NearTransfer,
+        Self::NearMemory,
+    ];
+
+    /// Whether the line came from memory, of any node.
+    #[must_use]
+    pub const fn is_memory(self) -> bool {
+        matches!(self, Self::Memory | Self::NearMemory | Self::RemoteMemory)
+    }
 
     /// Whether the line was in no cache that the core owns or shares.
     #[must_use]
@@ -56,7 +75,7 @@ pub struct CacheCosts {
     pub l1_lines: u64,
     /// Lines of a core's second-level cache.
     pub l2_lines: u64,
-    /// Lines of a socket's last-level cache.
+    /// Lines of one last-level cache.
     pub llc_lines: u64,
     /// How many times longer single lines stay in the last level than streamed pages, at least 1.
     pub llc_reuse_factor: u64,
@@ -81,6 +100,7 @@ const CORE_SHIFT: u32 = 48;
 /// The caches of all cores.
 #[derive(Debug)]
 pub(crate) struct Caches {
+    topology: Topology,
     costs: CacheCosts,
     cores: Box<[CoreCache]>,
     sources: [Cell<u64>; Source::COUNT],
@@ -97,17 +117,22 @@ struct CoreCache {
     /// The core's share of the last level in lines, at least its second-level size.
     llc_share: Cell<u64>,
     socket: Socket,
+    package: u32,
+    last_level: u32,
 }
 
 impl Caches {
     pub(crate) fn new(topology: Topology, costs: CacheCosts) -> Self {
         Caches {
+            topology,
             costs,
             cores: (0..topology.cores())
                 .map(|core| CoreCache {
                     tag: Cell::new((u64::from(core) + 1) << CORE_SHIFT),
                     llc_share: Cell::new(costs.llc_lines.max(costs.l2_lines)),
                     socket: topology.socket_of(Core(core)),
+                    package: topology.package_of(topology.socket_of(Core(core))),
+                    last_level: topology.last_level_of(Core(core)),
                 })
                 .collect(),
             sources: Default::default(),
@@ -115,12 +140,17 @@ impl Caches {
         }
     }
 
-    /// Divides a socket's last level and its interconnect among `cores` busy cores.
+    /// Divides each last level of a socket, and the interconnect of its cores, among its busy cores. The first `cores` cores of the
+    /// socket are busy.
     pub(crate) fn share_socket(&self, socket: Socket, cores: u32) {
-        let others = u64::from(cores.saturating_sub(1));
+        let each = self.topology.cores_per_last_level();
+        let others = u64::from(cores.min(each).saturating_sub(1));
         self.transfer_permille[socket.0 as usize].set(1000 + self.costs.transfer_permille_per_core * others);
-        let share = (self.costs.llc_lines / u64::from(cores.max(1))).max(self.costs.l2_lines);
-        self.cores.iter().filter(|core| core.socket == socket).for_each(|core| core.llc_share.set(share));
+        for core in self.cores.iter().filter(|core| core.socket == socket) {
+            let before = core.last_level % self.topology.last_levels_per_node * each;
+            let busy = cores.saturating_sub(before).clamp(1, each);
+            core.llc_share.set((self.costs.llc_lines / u64::from(busy)).max(self.costs.l2_lines));
+        }
     }
 
     /// The value that a core which does not run writes into line states.
@@ -166,7 +196,7 @@ impl Caches {
         let (own, tag) = (&self.cores[running.core.get().0 as usize], running.tag.get());
         // `locate_outside` reads the tag of the last holder, which may be this core.
         own.tag.set(tag);
-        let source = self.locate_outside(own.socket, line.0.get(), node, lines);
+        let source = self.locate_outside(own, line.0.get(), node, lines);
         running.tag.set(tag + lines);
         line.0.set(tag + lines);
         self.count(source, lines);
@@ -197,7 +227,7 @@ impl Caches {
     #[inline(always)]
     fn bring_into(&self, core: Core, line: &LineState, node: Socket, lines: u64) -> Source {
         let own = &self.cores[core.0 as usize];
-        let source = self.locate_outside(own.socket, line.0.get(), node, lines);
+        let source = self.locate_outside(own, line.0.get(), node, lines);
         let tag = own.tag.get() + lines;
         own.tag.set(tag);
         line.0.set(tag);
@@ -236,10 +266,16 @@ impl Caches {
         (source, self.costs.page[source as usize])
     }
 
-    /// The source of lines outside the core's own caches, for a core of socket `here`.
+    /// The source of lines outside the core's own caches, for the core with the caches `own`.
     #[inline(always)]
-    fn locate_outside(&self, here: Socket, state: u64, node: Socket, lines: u64) -> Source {
-        let memory = if node == here { Source::Memory } else { Source::RemoteMemory };
+    fn locate_outside(&self, own: &CoreCache, state: u64, node: Socket, lines: u64) -> Source {
+        let memory = if node == own.socket {
+            Source::Memory
+        } else if self.topology.package_of(node) == own.package {
+            Source::NearMemory
+        } else {
+            Source::RemoteMemory
+        };
         let Some(holder) = (state >> CORE_SHIFT).checked_sub(1) else { return memory };
         let holder = &self.cores[holder as usize];
         let age = holder.tag.get() - state;
@@ -247,8 +283,10 @@ impl Caches {
         let times = if lines < PAGE_LINES { self.costs.llc_reuse_factor } else { 1 };
         if age >= times.saturating_mul(holder.llc_share.get()) {
             memory
-        } else if holder.socket != here {
+        } else if holder.package != own.package {
             Source::RemoteTransfer
+        } else if holder.last_level != own.last_level {
+            Source::NearTransfer
         } else if age < self.costs.l2_lines {
             Source::Transfer
         } else {

@@ -423,7 +423,7 @@ impl Engine {
     #[inline]
     pub fn write_page(&self, page: &LineState, node: Socket) {
         let (source, time) = self.caches.fetch_page(&self.running, page, node);
-        let in_memory = matches!(source, Source::Memory | Source::RemoteMemory) && self.is_running();
+        let in_memory = source.is_memory() && self.is_running();
         self.work(if in_memory { self.bandwidth.clear(node, self.now(), time) } else { time });
     }
 

@@ -12,10 +12,16 @@ fn ns(ns: u64) -> Time {
 
 /// Two sockets of two cores with two threads: CPUs 0, 1 and 4, 5 on socket 0, CPU 0 and 4 on one core.
 fn config() -> EngineConfig {
-    // L1, L2, LLC, transfer, memory, remote transfer, remote memory.
-    let line = [1, 4, 20, 50, 80, 120, 150].map(ns);
+    // L1, L2, LLC, transfer, memory, remote transfer, remote memory, near transfer, near memory.
+    let line = [1, 4, 20, 50, 80, 120, 150, 70, 100].map(ns);
     EngineConfig {
-        topology: Topology { sockets: 2, cores_per_socket: 2, threads_per_core: 2 },
+        topology: Topology {
+            sockets: 2,
+            cores_per_socket: 2,
+            threads_per_core: 2,
+            nodes_per_package: 1,
+            last_levels_per_node: 1,
+        },
         cache: CacheCosts {
             l1_lines: 4,
             l2_lines: 200,
@@ -42,6 +48,39 @@ fn config() -> EngineConfig {
 const LOCK: LockId = LockId(0);
 const NODE: Socket = Socket(0);
 const SPECS: [LockSpec; 1] = [LockSpec { node: NODE, around: Time::ZERO, kind: LockKind::Queue }];
+
+#[test]
+fn lines_of_the_package_are_nearer_than_those_of_another() {
+    // Two packages of two nodes, each with two cores and a last level for each core.
+    let topology = Topology {
+        sockets: 4,
+        cores_per_socket: 2,
+        threads_per_core: 1,
+        nodes_per_package: 2,
+        last_levels_per_node: 2,
+    };
+    let config = EngineConfig { topology, ..config() };
+    // The line is last written by CPU 0, of node 0, and read by another CPU. Its memory is on node 0.
+    let read_by = |cpu: u32, written: bool| {
+        let line = LineState::default();
+        let took = std::cell::Cell::new(Time::ZERO);
+        run(config, &[0, 100, 100, 100, 100, 100, 100, 100], |engine, number| {
+            if number == 0 && written {
+                engine.touch(&line, NODE);
+            }
+            engine.yield_now();
+            if number == cpu {
+                let begin = engine.now();
+                engine.touch(&line, NODE);
+                took.set(engine.now() - begin);
+            }
+        });
+        took.get()
+    };
+    // Another last level of the node, another node of the package, another package.
+    assert_eq!([1, 2, 4].map(|cpu| read_by(cpu, true)), [70, 70, 120].map(ns));
+    assert_eq!([1, 2, 4].map(|cpu| read_by(cpu, false)), [80, 100, 150].map(ns));
+}
 
 /// Runs a task on each of the first CPUs; CPU `i` starts at `starts[i]` ns.
 fn run(config: EngineConfig, starts: &[u64], task: impl Fn(&Engine, u32)) -> Engine {

@@ -52,8 +52,11 @@ pub struct Machine {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cited {
-    /// Sockets; each socket is a memory node.
+    /// Sockets; each socket has one memory node, or [`Self::nodes_per_socket`].
     pub sockets: Count,
+    /// Memory nodes of a socket, with equal parts of its cores, memory and last level. Default 1.
+    #[serde(default = "Count::one", skip_serializing_if = "Count::is_one")]
+    pub nodes_per_socket: Count,
     /// Cores per socket.
     pub cores_per_socket: Count,
     /// Threads per core.
@@ -66,8 +69,11 @@ pub struct Cited {
     pub l1_kib: Kib,
     /// Second-level cache of a core, in KiB.
     pub l2_kib: Kib,
-    /// Last-level cache of a socket, in KiB.
+    /// Last-level cache of a socket, in KiB; all of them together.
     pub llc_kib: Kib,
+    /// Last-level caches of a node, each shared by equally many of its cores. Default 1.
+    #[serde(default = "Count::one", skip_serializing_if = "Count::is_one")]
+    pub last_levels_per_node: Count,
     /// Hit in the first level, in ns.
     pub l1_ns: Ns,
     /// Hit in the second level, in ns.
@@ -76,10 +82,17 @@ pub struct Cited {
     pub llc_ns: Ns,
     /// Line from memory of the own node, in ns.
     pub memory_ns: Ns,
-    /// Line from memory of another node, in ns.
+    /// Line from memory of another socket, in ns.
     pub remote_memory_ns: Ns,
-    /// Line that another core of the socket has written, on an idle machine, in ns.
+    /// Line from memory of another node of the socket, in ns. Required for more than one node per socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_memory_ns: Option<Ns>,
+    /// Line that another core of the last level has written, on an idle machine, in ns.
     pub core_to_core_ns: Ns,
+    /// Line that a core of another last level of the socket has written, on an idle machine, in ns. Required for more than
+    /// one last level per socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_transfer_ns: Option<Ns>,
     /// Line that a core of another socket has written, in ns.
     pub remote_transfer_ns: Ns,
     /// What the memory of a socket transfers, in GB a second.
@@ -212,15 +225,25 @@ impl Machine {
     /// One node of this machine as a machine. `None` for a machine with one node, or when its memory does not split
     /// into whole GiB.
     pub(crate) fn one_node(&self) -> Option<Machine> {
-        let sockets = self.cited.sockets.get();
+        let (nodes, per_socket) = (self.node_count(), self.cited.nodes_per_socket.get());
         let gib = self.cited.memory_gib.get();
-        if sockets == 1 || !gib.is_multiple_of(sockets) {
+        if nodes == 1 || !gib.is_multiple_of(nodes) {
             return None;
         }
+        let count = |n: u64| Count::try_from(n as i64).ok();
         let mut machine = self.clone();
-        machine.cited.sockets = Count::try_from(1).ok()?;
-        machine.cited.memory_gib = Count::try_from((gib / sockets) as i64).ok()?;
+        let c = &mut machine.cited;
+        (c.sockets, c.nodes_per_socket) = (Count::one(), Count::one());
+        c.cores_per_socket = count(c.cores_per_socket.get() / per_socket)?;
+        c.memory_gib = count(gib / nodes)?;
+        c.llc_kib = Kib::try_from((c.llc_kib.get() / per_socket) as i64).ok()?;
+        c.memory_gb_per_s = Rate::try_from(c.memory_gb_per_s.get() / per_socket as f64).ok()?;
         Some(machine)
+    }
+
+    /// Memory nodes of the machine.
+    fn node_count(&self) -> u64 {
+        self.cited.sockets.get() * self.cited.nodes_per_socket.get()
     }
 
     /// The first conflict between keys: the key and the allowed values.
@@ -232,10 +255,29 @@ impl Machine {
         if cpus > MAX_CPUS {
             return Some(("sockets", format!("{cpus} CPUs in all; allowed: 1 to {MAX_CPUS}")));
         }
-        let gib = h.memory_gib.get();
-        if gib > MAX_GIB || gib < h.sockets.get() {
-            let sockets = h.sockets.get();
-            return Some(("memory_gib", format!("{gib} GiB; allowed: {sockets} (one a socket) to {MAX_GIB}")));
+        let (cores, per_socket) = (h.cores_per_socket.get(), h.nodes_per_socket.get());
+        if !cores.is_multiple_of(per_socket) {
+            let what = format!("{per_socket}; allowed: a divisor of the {cores} cores_per_socket");
+            return Some(("nodes_per_socket", what));
+        }
+        let (cores, last_levels) = (cores / per_socket, h.last_levels_per_node.get());
+        if !cores.is_multiple_of(last_levels) {
+            let what = format!("{last_levels}; allowed: a divisor of the {cores} cores of a node");
+            return Some(("last_levels_per_node", what));
+        }
+        if per_socket > 1 && h.near_memory_ns.is_none() {
+            let what = format!("{per_socket} without near_memory_ns; allowed: 1, or with near_memory_ns");
+            return Some(("nodes_per_socket", what));
+        }
+        if per_socket * last_levels > 1 && h.near_transfer_ns.is_none() {
+            let (key, n) =
+                if per_socket > 1 { ("nodes_per_socket", per_socket) } else { ("last_levels_per_node", last_levels) };
+            return Some((key, format!("{n} without near_transfer_ns; allowed: 1, or with near_transfer_ns")));
+        }
+        let (gib, nodes) = (h.memory_gib.get(), self.node_count());
+        if gib > MAX_GIB || gib < nodes {
+            let each = if per_socket > 1 { "node" } else { "socket" };
+            return Some(("memory_gib", format!("{gib} GiB; allowed: {nodes} (one a {each}) to {MAX_GIB}")));
         }
         if h.l1_kib > h.l2_kib {
             return Some(("l1_kib", "larger than l2_kib; allowed: l1_kib up to l2_kib".to_owned()));
@@ -255,9 +297,11 @@ impl Machine {
     #[must_use]
     pub fn topology(&self) -> Topology {
         Topology {
-            sockets: self.cited.sockets.get() as u32,
-            cores_per_socket: self.cited.cores_per_socket.get() as u32,
+            sockets: self.node_count() as u32,
+            cores_per_socket: (self.cited.cores_per_socket.get() / self.cited.nodes_per_socket.get()) as u32,
             threads_per_core: self.cited.threads_per_core.get() as u32,
+            nodes_per_package: self.cited.nodes_per_socket.get() as u32,
+            last_levels_per_node: self.cited.last_levels_per_node.get() as u32,
         }
     }
 
@@ -269,7 +313,7 @@ impl Machine {
     /// Pages of memory per node.
     #[must_use]
     pub fn node_pages(&self) -> u64 {
-        (self.cited.memory_gib.get() << 18) / self.cited.sockets.get()
+        (self.cited.memory_gib.get() << 18) / self.node_count()
     }
 
     /// The duration of something measured in nanoseconds.
@@ -306,7 +350,14 @@ impl Machine {
             Interconnect::Ring => (1.0, (load - 1.0) / (RING_CORES - 1.0)),
             Interconnect::Other => (load, 0.0),
         };
-        let transfer = Time::from_ns(c.core_to_core_ns.get() * constant * self.fitted.pace.get());
+        let last_levels = c.nodes_per_socket.get() * c.last_levels_per_node.get();
+        let paced = |ns: f64| Time::from_ns(ns * self.fitted.pace.get());
+        let loaded = c.core_to_core_ns.get() * constant;
+        let transfer = paced(loaded);
+        // Requests for a contended line queue at its home, however far away they come from. A guess.
+        let queueing = loaded - c.core_to_core_ns.get();
+        let near_transfer = paced(c.near_transfer_ns.map_or(loaded, |ns| ns.get() + queueing));
+        let near_memory = self.time(c.near_memory_ns.unwrap_or(c.remote_memory_ns));
         let [l1, l2, llc, memory, remote_transfer, remote_memory] =
             [c.l1_ns, c.l2_ns, c.llc_ns, c.memory_ns, c.remote_transfer_ns, c.remote_memory_ns].map(|ns| self.time(ns));
         // A page in another core's cache comes through the last level. Prefetchers hide the distance of memory.
@@ -318,6 +369,8 @@ impl Machine {
             d.clear_memory_ns,
             d.clear_memory_ns,
             d.clear_memory_ns,
+            d.clear_llc_ns,
+            d.clear_memory_ns,
         ];
         // The engine clears a page as work, which follows the clock; these times do not.
         let as_work = |ns: Ns| Time::from_ns(ns.get() * self.fitted.pace.get() / self.work_factor());
@@ -326,14 +379,16 @@ impl Machine {
             cache: CacheCosts {
                 l1_lines: lines(c.l1_kib),
                 l2_lines: lines(c.l2_kib),
-                llc_lines: lines(c.llc_kib),
+                llc_lines: lines(c.llc_kib) / last_levels,
                 llc_reuse_factor: g.llc_reuse_factor.get(),
-                line: [l1, l2, llc, transfer, memory, remote_transfer, remote_memory],
+                line: [l1, l2, llc, transfer, memory, remote_transfer, remote_memory, near_transfer, near_memory],
                 page: page.map(as_work),
                 transfer_permille_per_core: (1000.0 * per_core).round() as u64,
             },
             memory: Memory {
-                bytes_per_second: (c.memory_gb_per_s.get() * 1e9 / self.fitted.pace.get()) as u64,
+                bytes_per_second: (c.memory_gb_per_s.get() * 1e9
+                    / c.nodes_per_socket.get() as f64
+                    / self.fitted.pace.get()) as u64,
                 bytes_per_page: d.clear_traffic_bytes.get(),
             },
             atomic: self.cycles(c.atomic_cycles),
@@ -352,15 +407,14 @@ impl Machine {
     /// Pages of the last-level cache per CPU that shares it. Specification: `linux-page-allocator.md` 4.2.
     #[must_use]
     pub fn cache_slice_pages(&self) -> u64 {
-        let topology = self.topology();
-        self.cited.llc_kib.get() / 4 / u64::from(topology.cores_per_socket * topology.threads_per_core)
+        self.cited.llc_kib.get() / 4 / (self.cited.cores_per_socket.get() * self.cited.threads_per_core.get())
     }
 
     /// Pages of all data caches per CPU, as in the first posting. Specification: `linux-page-allocator.md` 4.2.
     #[must_use]
     pub fn cache_slice_of_all_levels(&self) -> u64 {
         let of_core = (self.cited.l1_kib.get() + self.cited.l2_kib.get()) / 4;
-        self.cache_slice_pages() + of_core / u64::from(self.topology().threads_per_core)
+        self.cache_slice_pages() + of_core / self.cited.threads_per_core.get()
     }
 }
 

@@ -78,6 +78,12 @@ impl Count {
     pub(super) const fn one() -> Self {
         Count(1)
     }
+
+    /// Whether the number is one, so that a description may leave it out.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(super) const fn is_one(&self) -> bool {
+        self.0 == 1
+    }
 }
 
 impl Share {

@@ -8,7 +8,7 @@ macro_rules! shipped {
     };
 }
 
-/// Names and texts: first the machines of the batch tables, the largest first, then those of the other tables.
+/// Names and texts: first the machines of the batch tables, the largest first, then those of the other tables, then current ones.
 pub const SHIPPED: &[(&str, &str)] = shipped![
     "lkp-skl-4sp1",
     "lkp-bdw-ex1",
@@ -24,6 +24,9 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "icx-2s128",
     "csl-2s80",
     "vm-8",
+    "epyc-2s512",
+    "srf-2s288",
+    "graviton4-2s192",
 ];
 
 /// The shipped machine with this name; `None` for an unknown name.

@@ -109,6 +109,60 @@ fn all_machines_share_costs_and_those_of_a_microarchitecture_share_latencies() {
 }
 
 #[test]
+fn a_socket_may_have_several_nodes_and_last_levels() {
+    let xeon = find("srf-2s288").unwrap().unwrap();
+    let topology = xeon.topology();
+    assert_eq!((topology.sockets, topology.cores_per_socket, topology.nodes_per_package), (4, 72, 2));
+    assert_eq!(xeon.node_pages() * 4, xeon.cited.memory_gib.get() << 18);
+    let config = xeon.engine_config(0);
+    let whole = find("srf-2s288").map(|machine| machine.unwrap()).map(|mut machine| {
+        machine.cited.nodes_per_socket = Count::one();
+        machine.engine_config(0)
+    });
+    assert_eq!(config.cache.llc_lines * 2, whole.unwrap().cache.llc_lines, "each node has half of the last level");
+    assert_eq!(config.memory.bytes_per_second * 2, whole.unwrap().memory.bytes_per_second);
+    // Farther lines take longer: node, package, machine; the queue at a contended line adds as much at any distance.
+    let line = |source: crate::engine::Source| config.cache.line[source as usize];
+    use crate::engine::Source::{Memory, NearMemory, NearTransfer, RemoteMemory, Transfer};
+    assert_eq!(line(NearTransfer) - line(Transfer), Time::from_ns(15.0));
+    assert!(line(Memory) < line(NearMemory) && line(NearMemory) < line(RemoteMemory));
+    // A node alone is a machine with the same parts.
+    let node = xeon.one_node().unwrap();
+    assert_eq!(
+        (node.topology().sockets, node.topology().cores_per_socket, node.node_pages()),
+        (1, 72, xeon.node_pages())
+    );
+    assert_eq!(node.engine_config(0).cache.llc_lines, config.cache.llc_lines);
+    assert_eq!(node.engine_config(0).memory.bytes_per_second, config.memory.bytes_per_second);
+
+    let epyc = find("epyc-2s512").unwrap().unwrap();
+    assert_eq!((epyc.topology().sockets, epyc.topology().cores_per_last_level()), (2, 8));
+    assert_eq!(epyc.engine_config(0).cache.llc_lines, 16 * 1024 * 1024 / 64);
+    assert_eq!(epyc.cache_slice_pages(), 256, "16 MiB among 16 CPUs");
+}
+
+#[test]
+fn nodes_and_last_levels_must_divide_the_cores() {
+    let with = |key: &str| {
+        let text = text().replace("sockets = 4\n", &format!("sockets = 4\n{key}\n"));
+        Machine::parse("m.toml", &text).unwrap_err().to_string()
+    };
+    let line = line_of("sockets = 4") + 1;
+    for (key, message) in [
+        ("nodes_per_socket = 5", "nodes_per_socket: 5; allowed: a divisor of the 24 cores_per_socket"),
+        ("nodes_per_socket = 2", "nodes_per_socket: 2 without near_memory_ns; allowed: 1, or with near_memory_ns"),
+        ("last_levels_per_node = 7", "last_levels_per_node: 7; allowed: a divisor of the 24 cores of a node"),
+        (
+            "last_levels_per_node = 3",
+            "last_levels_per_node: 3 without near_transfer_ns; allowed: 1, or with near_transfer_ns",
+        ),
+        ("nodes_per_socket = 0", "nodes_per_socket: 0; allowed: 1 and above"),
+    ] {
+        assert_eq!(with(key), format!("m.toml, line {line}, {message}"));
+    }
+}
+
+#[test]
 fn pace_scales_every_duration() {
     let machine = find("lkp-sb02").unwrap().unwrap();
     let at = |pace: f64| {
@@ -130,7 +184,7 @@ fn pace_scales_every_duration() {
 fn cpu_counts_match_the_specification() {
     let cpus: Vec<_> =
         SHIPPED.iter().map(|(name, text)| Machine::parse(name, text).unwrap().topology().cpus()).collect();
-    assert_eq!(cpus, [192, 192, 112, 88, 72, 40, 24, 8, 8, 4, 224, 128, 80, 8]);
+    assert_eq!(cpus, [192, 192, 112, 88, 72, 40, 24, 8, 8, 4, 224, 128, 80, 8, 512, 288, 192]);
 }
 
 #[test]

@@ -109,8 +109,8 @@ impl Outcome {
     #[must_use]
     pub fn cache_miss_pct(&self) -> f64 {
         let sum = |sources: &[Source]| sources.iter().map(|source| self.lines[*source as usize]).sum::<u64>() as f64;
-        let missed = sum(&[Source::Memory, Source::RemoteMemory, Source::RemoteTransfer]);
-        100.0 * missed / (missed + sum(&[Source::Llc, Source::Transfer])).max(1.0)
+        let missed = sum(&[Source::Memory, Source::NearMemory, Source::RemoteMemory, Source::RemoteTransfer]);
+        100.0 * missed / (missed + sum(&[Source::Llc, Source::Transfer, Source::NearTransfer])).max(1.0)
     }
 
     /// Wait for `locks` in per cent of the time that the tasks did not sleep.
