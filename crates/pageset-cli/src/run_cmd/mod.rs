@@ -76,6 +76,11 @@ pub(crate) struct Task {
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     tasks: Vec<u32>,
 
+    /// The size of a workload that has one, such as the GiB of `exit` or the order of `page_fault1-folios` [default: by
+    /// workload; `pageset run --list` shows it]
+    #[arg(long, value_name = "N")]
+    size: Option<u32>,
+
     /// The kind of the zone locks
     ///
     /// `queue`, as in the kernel: the lock passes from CPU to CPU. `combining`: the holder executes the critical
@@ -140,7 +145,13 @@ pub(crate) fn simulate(
     timeline: Option<&Path>,
 ) -> Result<Exit, Failure> {
     // Both are present: without --list they are required.
-    let workload = &workload(task.workload.as_deref().unwrap_or_default(), task.recording.as_deref())?;
+    let workload = workload(task.workload.as_deref().unwrap_or_default(), task.recording.as_deref())?;
+    let workload = &match task.size {
+        Some(size) => {
+            workload.with_size(size).map_err(|wrong| Failure::new(Exit::Usage, format!("--size: {wrong}")))?
+        }
+        None => workload,
+    };
     let machine = machine(task.machine.as_deref().unwrap_or_default())?;
     let cpus = machine.topology().cpus();
     let tasks = if task.tasks.is_empty() { vec![cpus] } else { task.tasks.clone() };
@@ -203,10 +214,14 @@ fn list() -> String {
     let mut table = wrapped(["workload", "what it does", "counted"].into_iter());
     for workload in WORKLOADS {
         let mut unit = workload.unit.to_owned();
+        let about = match workload.size() {
+            Some(size) => format!("{} [{}]", workload.about, size.value),
+            None => workload.about.to_owned(),
+        };
         if let Some(second) = workload.second_unit {
             unit = format!("{unit}, {second}");
         }
-        table.add_row([workload.name, workload.about, &unit]);
+        table.add_row([workload.name, &about, &unit]);
     }
     table.add_row([TRACE, "the processes of a recording, spread over the tasks", "calls"]);
     trimmed(&table)

@@ -19,8 +19,9 @@ pub struct Memory {
     pub bytes_per_page: u64,
 }
 
-/// The time over which traffic is measured: short against a run and long against a page fault. A guess.
-const WINDOW: Time = Time::from_ps(100_000_000);
+/// The time over which traffic is measured: short against a run, and long against the time by which CPUs run ahead of each other,
+/// some 31 page faults. A guess.
+const WINDOW: Time = Time::from_ps(100_000_000 * (pageset::Pfn::PAGE_BYTES / 4096));
 /// The least and the largest stretch, in thousandths. The largest is far beyond any need.
 const STRETCH: std::ops::RangeInclusive<u64> = 1000..=1_000_000;
 

@@ -13,8 +13,8 @@ use crate::time::Time;
 
 /// Bytes of a cache line, the same on all machines of the tables.
 pub const LINE_BYTES: u64 = 64;
-/// Lines per 4 KiB page.
-const PAGE_LINES: u64 = 4096 / LINE_BYTES;
+/// Lines per page.
+const PAGE_LINES: u64 = pageset::Pfn::PAGE_BYTES / LINE_BYTES;
 
 /// Where a core finds a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -9,6 +9,7 @@ mod error;
 mod numbers;
 mod shipped;
 
+use pageset::Pfn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,8 @@ pub use shipped::{SHIPPED, find};
 use crate::engine::{CacheCosts, EngineConfig, LINE_BYTES, Memory, Mode, Socket, Topology};
 use crate::time::Time;
 
+/// The descriptions state the costs of clearing 4 KiB. A page may have more.
+const PAGE_IN_4_KIB: u64 = Pfn::PAGE_BYTES / 4096;
 /// Upper limit of CPUs. The state of a line could name more.
 const MAX_CPUS: u64 = 4096;
 /// Upper limit of memory in GiB: page numbers have 32 bits.
@@ -313,7 +316,7 @@ impl Machine {
     /// Pages of memory per node.
     #[must_use]
     pub fn node_pages(&self) -> u64 {
-        (self.cited.memory_gib.get() << 18) / self.node_count()
+        (self.cited.memory_gib.get() << 30) / Pfn::PAGE_BYTES / self.node_count()
     }
 
     /// The duration of something measured in nanoseconds.
@@ -373,7 +376,8 @@ impl Machine {
             d.clear_memory_ns,
         ];
         // The engine clears a page as work, which follows the clock; these times do not.
-        let as_work = |ns: Ns| Time::from_ns(ns.get() * self.fitted.pace.get() / self.work_factor());
+        let as_work =
+            |ns: Ns| Time::from_ns(ns.get() * PAGE_IN_4_KIB as f64 * self.fitted.pace.get() / self.work_factor());
         EngineConfig {
             topology: self.topology(),
             cache: CacheCosts {
@@ -389,7 +393,7 @@ impl Machine {
                 bytes_per_second: (c.memory_gb_per_s.get() * 1e9
                     / c.nodes_per_socket.get() as f64
                     / self.fitted.pace.get()) as u64,
-                bytes_per_page: d.clear_traffic_bytes.get(),
+                bytes_per_page: d.clear_traffic_bytes.get() * PAGE_IN_4_KIB,
             },
             atomic: self.cycles(c.atomic_cycles),
             work_permille: (1000.0 * self.work_factor()).round() as u64,
@@ -407,13 +411,15 @@ impl Machine {
     /// Pages of the last-level cache per CPU that shares it. Specification: `linux-page-allocator.md` 4.2.
     #[must_use]
     pub fn cache_slice_pages(&self) -> u64 {
-        self.cited.llc_kib.get() / 4 / (self.cited.cores_per_socket.get() * self.cited.threads_per_core.get())
+        self.cited.llc_kib.get() * 1024
+            / Pfn::PAGE_BYTES
+            / (self.cited.cores_per_socket.get() * self.cited.threads_per_core.get())
     }
 
     /// Pages of all data caches per CPU, as in the first posting. Specification: `linux-page-allocator.md` 4.2.
     #[must_use]
     pub fn cache_slice_of_all_levels(&self) -> u64 {
-        let of_core = (self.cited.l1_kib.get() + self.cited.l2_kib.get()) / 4;
+        let of_core = (self.cited.l1_kib.get() + self.cited.l2_kib.get()) * 1024 / Pfn::PAGE_BYTES;
         self.cache_slice_pages() + of_core / self.cited.threads_per_core.get()
     }
 }

@@ -3,6 +3,8 @@
 //! the costs of faults, unmapping and the LRU. [`LRU_JOIN_ATOMICS`] is a count, because each machine has its own time
 //! for atomic operations.
 
+use pageset::Pfn;
+
 use crate::time::Time;
 
 const fn ns(ns: u64) -> Time {
@@ -26,9 +28,11 @@ pub(super) const TRUNCATE_PAGE: Time = ns(80);
 pub(super) const LRU_JOIN_ATOMICS: u64 = 5;
 /// Reclaiming a page: unmap it from all page tables and remove it from its file.
 pub(super) const RECLAIM_PAGE: Time = ns(300);
-/// Copying 4 KiB to or from a user buffer, without the cost of its cache lines: 13 GB a second, the rate of one core in
+/// Copying a page to or from a user buffer, without the cost of its cache lines: 13 GB a second, the rate of one core in
 /// its caches.
-pub(super) const COPY_PAGE: Time = ns(300);
+pub(super) const COPY_PAGE: Time = ns(300 * (Pfn::PAGE_BYTES / 4096));
+/// Writing or clearing the page-table entry of a further page of a folio: a store, and a part of a loop.
+pub(super) const MAP_PAGE: Time = ns(5);
 /// Migrating a page: unmap, copy its structures, map again. The copy of its data costs extra.
 pub(super) const MIGRATE_PAGE: Time = ns(1000);
 /// Queuing or dequeuing a message of a socket without protocol work: headers, accounting, memory control.

@@ -38,9 +38,13 @@ impl Owner for System<'_> {
     }
 
     fn reclaim(&self, _request: &Request) -> u64 {
-        if !self.reclaims.get() {
-            return 0;
-        }
+        if self.reclaims.get() { self.reclaim_round() } else { 0 }
+    }
+}
+
+impl System<'_> {
+    /// Frees up to [`ROUND`] of the oldest pages of this CPU's node. Returns their number.
+    pub(crate) fn reclaim_round(&self) -> u64 {
         let topology = self.engine().config().topology;
         let node = topology.socket_of(topology.core_of(self.engine().cpu()));
         self.lru_flush();

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 use pageset::CpuId;
+use pageset::policy::Watermarks;
 use pageset::{AllocError, MigrateType, NodeId, Order, Pfn, Request};
 
 use super::System;
@@ -71,6 +72,17 @@ impl System<'_> {
     pub(crate) fn free_pages_of_node(&self, node: u32) -> u64 {
         let zones = (0..self.allocator.zone_count()).map(|zone| self.allocator.zone_stats(zone));
         zones.filter(|zone| zone.node == NodeId(node)).map(|zone| zone.nr_free_pages).sum()
+    }
+
+    /// Whether the free pages of this CPU's node are below a watermark.
+    pub(crate) fn is_below(&self, mark: fn(&Watermarks) -> u64) -> bool {
+        let topology = self.engine().config().topology;
+        let node = NodeId(topology.socket_of(topology.core_of(self.engine().cpu())).0);
+        let zones = (0..self.allocator.zone_count()).map(|zone| self.allocator.zone_stats(zone));
+        let (free, wanted) = zones
+            .filter(|zone| zone.node == node)
+            .fold((0, 0), |(free, wanted), zone| (free + zone.nr_free_pages, wanted + mark(&zone.watermarks)));
+        free < wanted
     }
 
     /// Free movable blocks of an order on all nodes.

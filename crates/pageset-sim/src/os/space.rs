@@ -10,13 +10,13 @@ use super::semaphore::Semaphore;
 
 /// Entries of the bundle on the stack of an unmap call. Specification: 5, "Unmap".
 const GATHER_FIRST: usize = 8;
-/// Entries of a gather page.
-pub(super) const GATHER_PAGE: usize = 510;
-/// Maximum of gather pages.
-const GATHER_PAGES: usize = 19;
+/// Entries of a gather page: pointers that fill a page but for two words.
+pub(super) const GATHER_PAGE: usize = TABLE_PAGES - 2;
+/// Maximum of gather pages: 10,000 entries in all.
+const GATHER_PAGES: usize = 10_000 / GATHER_PAGE;
 
-/// Pages that one page-table page maps.
-pub(super) const TABLE_PAGES: usize = 512;
+/// Pages that one page-table page maps: its entries have eight bytes.
+pub(super) const TABLE_PAGES: usize = Pfn::PAGE_BYTES as usize / 8;
 
 /// An address space, owned by one process or shared by threads. Faults take its semaphore for reading; changes of its
 /// map take it for writing.

@@ -74,6 +74,18 @@ pub enum RunError {
         /// CPUs of the machine.
         cpus: u32,
     },
+    /// The workload fills more memory than the machine has.
+    #[error("{title} on a machine of {memory_gib} GiB; allowed: {least} to {most} GiB; try another --size")]
+    Size {
+        /// The workload and its size.
+        title: String,
+        /// The machine's memory.
+        memory_gib: u64,
+        /// The least size.
+        least: u64,
+        /// The largest size.
+        most: u64,
+    },
     /// The rules are invalid for the machine.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -107,6 +119,7 @@ impl Run<'_> {
         if self.tasks == 0 || self.tasks > cpus {
             return Err(RunError::Tasks { tasks: self.tasks, cpus });
         }
+        self.check_size()?;
         match self.one_node() {
             Some((machine, nodes)) => {
                 let tasks = self.tasks / nodes;
@@ -117,6 +130,17 @@ impl Run<'_> {
             }
             None => self.simulate(None, keep_on),
         }
+    }
+
+    /// Whether the memory that the workload fills leaves enough for the others' work: a tenth of the machine.
+    fn check_size(&self) -> Result<(), RunError> {
+        let memory_gib = self.machine.cited.memory_gib.get();
+        let most = memory_gib * 9 / 10;
+        let size = self.workload.size().filter(|size| size.filled_gib().is_some_and(|gib| u64::from(gib) > most));
+        size.map_or(Ok(()), |size| {
+            let (title, least) = (self.workload.title(), u64::from(size.allowed.0));
+            Err(RunError::Size { title, memory_gib, least, most })
+        })
     }
 
     /// A machine of one node and the number of nodes, if one node represents all.
@@ -295,5 +319,7 @@ impl Run<'_> {
     }
 }
 
+#[cfg(test)]
+mod page_sizes;
 #[cfg(test)]
 mod tests;

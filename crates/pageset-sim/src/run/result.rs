@@ -274,7 +274,7 @@ impl RunResult {
         let Run { workload, machine, .. } = run;
         RunResult {
             schema: SCHEMA.to_owned(),
-            workload: workload.name.to_owned(),
+            workload: workload.title(),
             unit: workload.unit.to_owned(),
             second_unit: workload.second_unit.map(str::to_owned),
             machine: machine.name.clone(),

@@ -1,13 +1,13 @@
 //! vm-scalability anon-r-rand: anonymous memory, touched in random order.
 
-use pageset::AllocError;
+use pageset::{AllocError, Pfn};
 
 use crate::os::{Scattered, Space, System};
 use crate::time::Time;
 
 /// Pages of a task's region: 64 MiB. The original test divides the machine's memory among the tasks and touches it
 /// once.
-const REGION_PAGES: u64 = 16_384;
+const REGION_PAGES: u64 = (64 << 20) / Pfn::PAGE_BYTES;
 /// Touches of a region before it is unmapped, per page of the region. Nearly all pages are present then.
 const ROUNDS: u64 = 4;
 /// User work of one access, in picoseconds: 100 ns for a random number and a miss in all caches.

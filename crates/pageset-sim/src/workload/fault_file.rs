@@ -1,13 +1,13 @@
 //! will-it-scale page_fault2 and page_fault3: the region maps a file, private or shared.
 
-use pageset::AllocError;
+use pageset::{AllocError, Pfn};
 
 use super::page_fault1::REGION_PAGES;
 use crate::os::{File, Region, Space, System};
 
 /// Pages of the file: 32 MiB, which the region maps four times over. The original test's file is as large as the
 /// region. This file takes a quarter of the memory, and exceeds every core's own caches too.
-const FILE_PAGES: u64 = 8192;
+const FILE_PAGES: u64 = (32 << 20) / Pfn::PAGE_BYTES;
 
 /// page_fault2: each written page becomes a copy of the file's page.
 pub(super) fn private(system: &System<'_>, space: &Space, _number: u32) -> Result<(), AllocError> {

@@ -1,8 +1,9 @@
 //! All workloads by name.
 
 use super::{
-    Length, Workload, anon_r_rand, compile, database, ebizzy, fault_file, highalloc, lru_file, malloc, page_fault1,
-    parallel_free, pigz, processes, purge, read_write, streams, thp_mix, threads, truncate,
+    Length, Workload, anon_r_rand, compile, database, ebizzy, exit, fault_file, folios, highalloc, lru_file, malloc,
+    net_receive, page_cache, page_fault1, parallel_free, pigz, processes, purge, read_write, streams, thp_mix, threads,
+    truncate,
 };
 use crate::os::Needs;
 
@@ -39,6 +40,14 @@ pub const WORKLOADS: &[Workload] = &[
         |system, _| Ok(processes(system, page_fault1::task)),
     )
     .needing(|tasks| Needs { groups: tasks, ..Needs::NOTHING })
+    .apart(),
+    Workload::sized(
+        "page_fault1-folios",
+        "as page_fault1, with large folios; --size is their order",
+        "pages",
+        folios::set_up,
+        folios::SIZE,
+    )
     .apart(),
     Workload::new(
         "page_fault2",
@@ -157,6 +166,23 @@ pub const WORKLOADS: &[Workload] = &[
     .needing(purge::needs)
     .counting("pages purged")
     .lasting(Length::LONG_ROUNDS),
+    Workload::new(
+        "page-cache-reclaim",
+        "read files larger than memory, with a task on each node that reclaims",
+        "pages",
+        page_cache::set_up,
+    )
+    .needing(page_cache::needs)
+    .counting("pages reclaimed in the background")
+    .lasting(Length::LONG_ROUNDS),
+    Workload::new(
+        "net-receive",
+        "pairs of a CPU that polls a network card and a reader",
+        "packets",
+        net_receive::set_up,
+    )
+    .needing(net_receive::needs)
+    .lasting(Length::MESSAGES),
     Workload::new("thp-mix", "page_fault1 on fragmented memory, one half with huge pages", "pages", thp_mix::set_up)
         .counting("pages in huge ones")
         .lasting(thp_mix::LENGTH),
@@ -171,6 +197,15 @@ pub const WORKLOADS: &[Workload] = &[
     Workload::new("stress-highalloc-1ms", "a huge page every 1 ms while compilers run", "successes", highalloc::fast)
         .counting("failures")
         .once(),
+    Workload::sized(
+        "exit",
+        "a process with much memory exits while others fault; --size is its memory in GiB",
+        "pages",
+        exit::set_up,
+        exit::SIZE,
+    )
+    .counting("pages faulted by others")
+    .once(),
     Workload::new("parallel-free", "free a huge region, one part per task", "pages", parallel_free::set_up).once(),
     Workload::new("truncate", "truncate a sparse file of 1 GiB", "pages", truncate::set_up)
         .needing(truncate::needs)

@@ -1,7 +1,7 @@
 //! vm-scalability lru-file-mmap-read: tasks read sparse files larger than memory through mappings, in order or at
 //! random.
 
-use pageset::AllocError;
+use pageset::{AllocError, Pfn};
 
 use super::Job;
 use crate::os::{File, Needs, Region, Space, System};
@@ -10,15 +10,15 @@ use crate::time::Time;
 /// Free pages per node at the start: 1 GiB, used up within the warm-up. All other memory is in use, so reclaim works
 /// from then on, as on the real machine when files have filled memory. The pagesets of 192 CPUs hold at most 146,304
 /// pages with a batch of 127. Fewer free pages than that would leave nothing to reclaim.
-const FREE_PAGES: u64 = 1 << 18;
+const FREE_PAGES: u64 = (1 << 30) / Pfn::PAGE_BYTES;
 /// Pages that one fault maps: the 64 KiB around the address (fault-around).
-const AROUND: usize = 16;
+const AROUND: usize = ((64 << 10) / Pfn::PAGE_BYTES) as usize;
 /// Reading the bytes of one page. Unit: picoseconds, here 250 ns.
 const READ: Time = Time::from_ps(250_000);
 /// Pages after which a task unmaps what it has read, so that its region stays small.
 const WINDOW: usize = 4096;
 /// Pages of each task's file in the random form: 64 MiB, all in memory.
-const RANDOM_PAGES: u64 = 16_384;
+const RANDOM_PAGES: u64 = (64 << 20) / Pfn::PAGE_BYTES;
 
 /// One file per task.
 pub(super) fn needs(tasks: u32) -> Needs {

@@ -7,18 +7,23 @@ mod anon_r_rand;
 mod compile;
 mod database;
 mod ebizzy;
+mod exit;
 mod fault_file;
+mod folios;
 mod highalloc;
 mod length;
 mod list;
 mod lru_file;
 mod malloc;
+mod net_receive;
+mod page_cache;
 mod page_fault1;
 mod parallel_free;
 mod pigz;
 mod purge;
 mod read_write;
 mod recorded;
+mod size;
 mod streams;
 mod thp_mix;
 mod truncate;
@@ -31,6 +36,7 @@ use pageset::AllocError;
 pub use length::Length;
 pub use list::WORKLOADS;
 pub use recorded::{Call, Recording, RecordingBuilder, Step};
+pub use size::{Size, SizeUnit};
 
 use crate::os::{Needs, Space, System};
 
@@ -40,10 +46,14 @@ pub type Job<'s> = Box<dyn Fn(u32) -> Result<(), AllocError> + 's>;
 /// Prepares a run of `tasks` tasks before virtual time begins. The preparation takes no virtual time.
 type Code = for<'s> fn(&'s System<'_>, u32) -> Result<Job<'s>, AllocError>;
 
+/// As [`Code`], for a workload with a size.
+type SizedCode = for<'s> fn(&'s System<'_>, u32, u32) -> Result<Job<'s>, AllocError>;
+
 /// The source of the tasks.
 #[derive(Clone)]
 enum Setup {
     Code(Code),
+    Sized(SizedCode, Size),
     Recorded(Arc<Recording>),
 }
 
@@ -86,8 +96,16 @@ impl fmt::Debug for Workload {
 impl Workload {
     /// A workload of endless loops without objects.
     const fn new(name: &'static str, about: &'static str, unit: &'static str, setup: Code) -> Self {
+        Self::of(name, about, unit, Setup::Code(setup))
+    }
+
+    /// A workload with a size.
+    const fn sized(name: &'static str, about: &'static str, unit: &'static str, setup: SizedCode, size: Size) -> Self {
+        Self::of(name, about, unit, Setup::Sized(setup, size))
+    }
+
+    const fn of(name: &'static str, about: &'static str, unit: &'static str, setup: Setup) -> Self {
         let needs = |_| Needs::NOTHING;
-        let setup = Setup::Code(setup);
         Workload {
             name,
             about,
@@ -98,6 +116,42 @@ impl Workload {
             apart: false,
             needs,
             setup,
+        }
+    }
+
+    /// The size, if the workload has one.
+    #[must_use]
+    pub const fn size(&self) -> Option<Size> {
+        match &self.setup {
+            Setup::Sized(_, size) => Some(*size),
+            Setup::Code(_) | Setup::Recorded(_) => None,
+        }
+    }
+
+    /// The workload with another size.
+    ///
+    /// # Errors
+    /// The workload has no size, or the size is not allowed.
+    pub fn with_size(self, value: u32) -> Result<Workload, String> {
+        match self.setup {
+            Setup::Sized(code, size) => Ok(Workload { setup: Setup::Sized(code, size.with(value)?), ..self }),
+            Setup::Code(_) | Setup::Recorded(_) => {
+                let sized: Vec<&str> = WORKLOADS
+                    .iter()
+                    .filter(|workload| workload.size().is_some())
+                    .map(|workload| workload.name)
+                    .collect();
+                Err(format!("{} has no size; allowed with: {}", self.name, sized.join(", ")))
+            }
+        }
+    }
+
+    /// The name, with the size if the workload has one.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self.size() {
+            Some(size) => format!("{}, {}", self.name, size.named()),
+            None => self.name.to_owned(),
         }
     }
 
@@ -159,6 +213,7 @@ impl Workload {
     pub fn set_up<'s>(&self, system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
         match &self.setup {
             Setup::Code(code) => code(system, tasks),
+            Setup::Sized(code, size) => code(system, tasks, size.value),
             Setup::Recorded(recording) => recorded::set_up(system, tasks, recording),
         }
     }

@@ -1,11 +1,11 @@
 //! will-it-scale page_fault1. Specification: `linux-page-allocator.md` 5.
 
-use pageset::AllocError;
+use pageset::{AllocError, Pfn};
 
 use crate::os::{Region, Space, System};
 
 /// Pages of the region: 128 MiB.
-pub(super) const REGION_PAGES: u64 = 32_768;
+pub(super) const REGION_PAGES: u64 = (128 << 20) / Pfn::PAGE_BYTES;
 
 /// Maps a region, writes a byte in each page and unmaps it, in an endless loop.
 pub(super) fn task(system: &System<'_>, space: &Space, _number: u32) -> Result<(), AllocError> {

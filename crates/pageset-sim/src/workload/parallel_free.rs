@@ -8,7 +8,7 @@ use crate::os::System;
 
 /// Pages of each thread's part: 256 MiB. The published run has 512 GiB on 192 CPUs, 2.7 GiB each. The results are
 /// shares of time, which do not depend on the length.
-const PART_PAGES: u64 = 65_536;
+const PART_PAGES: u64 = (256 << 20) / Pfn::PAGE_BYTES;
 /// Pages freed as one list: the capacity of a gather page.
 const LIST_PAGES: usize = 510;
 

@@ -6,13 +6,13 @@
 
 use std::collections::VecDeque;
 
-use pageset::AllocError;
+use pageset::{AllocError, Pfn};
 
 use super::Job;
 use crate::os::{Channel, Extent, Needs, Region, Space, System};
 
 /// Pages of an extent: 2 MiB, the unit in which allocators with huge pages in mind give memory back.
-pub(super) const EXTENT_PAGES: u64 = 512;
+pub(super) const EXTENT_PAGES: u64 = (2 << 20) / Pfn::PAGE_BYTES;
 /// Extents that a worker keeps: 32 MiB, so that the pages have left its caches when a purger gets them. A guess.
 const KEPT: usize = 16;
 /// Extents that wait for the purgers of a process. A guess.

@@ -12,6 +12,7 @@ use crate::run::{Outcome, Run, RunError};
 use crate::time::Time;
 
 mod purge;
+mod worlds;
 
 fn small() -> Machine {
     machine::find("lkp-sb02").unwrap().unwrap()
@@ -54,7 +55,7 @@ fn once(code: Code, tasks: u32) -> Outcome {
 #[test]
 fn workloads_make_progress_and_are_deterministic() {
     // Workloads that fill gigabytes first have tests of their own in the form that users run.
-    let large = ["truncate", "thp-mix", "stress-highalloc-100ms", "stress-highalloc-1ms", "parallel-free"];
+    let large = ["truncate", "thp-mix", "stress-highalloc-100ms", "stress-highalloc-1ms", "parallel-free", "exit"];
     for workload in WORKLOADS.iter().filter(|workload| !large.contains(&workload.name)) {
         let machine = small();
         let outcome = run(&machine, workload, 4, 1).unwrap();

@@ -1,12 +1,12 @@
 //! Truncation of sparse files in the page cache, one per task.
 
-use pageset::AllocError;
+use pageset::{AllocError, Pfn};
 
 use super::Job;
 use crate::os::{File, Needs, System};
 
 /// Pages of a file: 1 GiB. The published runs do not state their size; the comparison is between two sets of rules.
-const FILE_PAGES: u64 = 1 << 18;
+const FILE_PAGES: u64 = (1 << 30) / Pfn::PAGE_BYTES;
 
 /// One file per task.
 pub(super) fn needs(tasks: u32) -> Needs {
