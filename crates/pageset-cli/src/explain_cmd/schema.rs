@@ -2,19 +2,32 @@
 
 use pageset_bench::{Report, report};
 use pageset_sim::calibrate::{self, Calibration, SharedFit};
+use pageset_sim::compare::page::{PAGE_SCHEMA, Page};
 use pageset_sim::compare::{self, CompareResult};
 use pageset_sim::run::{self, RunResult};
 use schemars::{Schema, schema_for};
 
 /// The names of the results that have a schema.
-pub(super) const NAMES: [&str; 10] =
-    ["replay", "identify", "advise", "trace info", "run", "sweep", "compare", "calibrate", "share", "bench"];
+pub(super) const NAMES: [&str; 11] = [
+    "replay",
+    "identify",
+    "advise",
+    "trace info",
+    "run",
+    "sweep",
+    "compare",
+    "compare --all",
+    "calibrate",
+    "share",
+    "bench",
+];
 
 /// The schema of a result, by the command's name or by the value of the result's member `schema`.
 pub(super) fn of(name: &str) -> Option<Schema> {
     Some(match name {
         "run" | "sweep" | run::SCHEMA => schema_for!(RunResult),
         "compare" | compare::SCHEMA => schema_for!(CompareResult),
+        "compare --all" | PAGE_SCHEMA => schema_for!(Page),
         "calibrate" | calibrate::SCHEMA => schema_for!(Calibration),
         "share" | calibrate::SHARED_SCHEMA => schema_for!(SharedFit),
         "bench" | report::SCHEMA => schema_for!(Report),

@@ -9,6 +9,7 @@
 //! | [`result`] | the result: published, simulated, baselines, verdicts, errors |
 //! | `table` | a table: its rows, and the simulations that they need |
 //! | `measure` | the measures of a simulation, and the value of a column from measures |
+//! | [`seen`], [`page`] | what the model had seen; all tables on one page |
 //! | `records`, `cells` | parsing rows: all columns at once, or cell by cell |
 //! | `sweep`, `tasks`, `batches`, `merge_skip`, `series`, `single_pass` | the kinds of tables and the meaning of their words |
 
@@ -16,8 +17,10 @@ mod batches;
 mod cells;
 mod measure;
 mod merge_skip;
+pub mod page;
 mod records;
 pub mod result;
+pub mod seen;
 mod series;
 mod single_pass;
 pub(crate) mod sweep;

@@ -1,0 +1,206 @@
+//! `pageset compare --all`: every built-in table, on one page of Markdown.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use pageset_sim::compare::page::{BOUNDS, Counts, Page, PageTable};
+use pageset_sim::compare::result::{CompareRow, Effect, Verdict};
+use pageset_sim::compare::seen::Seen;
+use pageset_sim::compare::{Kind, SHIPPED, Table};
+use pageset_sim::machine::Machine;
+
+use crate::columns::grouped;
+use crate::error::{Exit, Failure};
+use crate::sim::batch::Batch;
+use crate::sim::options::Beside;
+
+/// Simulates all built-in tables and writes the page.
+pub(super) fn run(beside: &Beside) -> Result<Exit, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Failed, error);
+    let mut tables: Vec<(Table, HashMap<&'static str, Machine>)> = Vec::new();
+    for (name, text) in SHIPPED {
+        let table = Table::parse(name, text).map_err(|error| failed(&error))?;
+        let machines = table.machines().map_err(|error| failed(&error))?;
+        tables.push((table, machines));
+    }
+    let batch = Batch::begin(&beside.effort)?;
+    // All runs together, so that no thread waits for the longest run of a table.
+    let how = |workload, machine, tuning, era| beside.run(workload, machine, tuning, era);
+    let runs: Vec<Vec<_>> = tables.iter().map(|(table, machines)| table.runs(machines, &how)).collect();
+    let mut outcomes = batch.run(&runs.concat()).into_iter();
+    let seeds = beside.effort.of_each().seeds;
+    let compared = tables.iter().zip(&runs).map(|((table, _), runs)| {
+        let outcomes = outcomes.by_ref().take(runs.len()).collect();
+        table.compare(runs, outcomes, beside.precision, seeds)
+    });
+    let page = Page::new(compared);
+    batch.give(&page, markdown)
+}
+
+/// The page.
+fn markdown(page: &Page) -> String {
+    let (change, points) = BOUNDS;
+    let seeds = page.tables.first().map_or(0, |table| table.comparison.seeds.len());
+    let mut text = format!(
+        "# All published tables, next to predictions\n\n\
+         Written by `pageset compare --all --seeds {seeds} > docs/research/all-tables.md`. Do not edit it. Every built-in table runs with \
+         the shipped machines and the default times of its workloads. [accuracy.md](accuracy.md) says how the machines were fitted.\n\n\
+         A value is *published / predicted*, with half the width of the 95 % interval over the seeds behind ±. **Bold** misses: a \
+         change above {change} % with the wrong sign, or a share off by more than {points} points. The last column says what the \
+         model had seen of the row's values:\n\n\
+         | word | what had been seen |\n| --- | --- |\n\
+         | base | the base of the changes: equal by definition, counted nowhere |\n\
+         | fitted | the machine's one number was fitted to this value |\n\
+         | shared | costs of all machines were set on this value and those of other machines |\n\
+         | chosen | a constant or a part of the model was chosen with this value in sight |\n\
+         | unseen | nothing |\n\n\
+         *Nothing* is the baseline that repeats the base. *Forecast* is the line in 1/batch or Amdahl's law, which know one row more \
+         than the simulator.\n\n## In short\n\n"
+    );
+    text += &short(page);
+    for table in &page.tables {
+        text += &of_table(table);
+    }
+    text
+}
+
+/// What all tables come to.
+fn short(page: &Page) -> String {
+    let mut text = "| table | values | nearer than nothing | than the forecast | than all baselines | signs right | shares near |\n\
+                    | --- | --: | --: | --: | --: | --: | --: |\n"
+        .to_owned();
+    let mut line = |name: &str, counts: Counts| {
+        let Counts { values, with_forecast, changes, shares, .. } = counts;
+        let _ = writeln!(
+            text,
+            "| {name} | {values} | {} | {} of {with_forecast} | {} | {} of {changes} | {} of {shares} |",
+            counts.nearer_than_nothing,
+            counts.nearer_than_forecast,
+            counts.nearer_than_all,
+            counts.right_signs,
+            counts.near_shares,
+        );
+    };
+    for table in &page.tables {
+        line(&table.comparison.table, table.counts);
+    }
+    line("**all**", Counts::sum(page.tables.iter().map(|table| table.counts)));
+    line("all, unseen values", Counts::sum(page.tables.iter().map(|table| table.unseen)));
+    for table in &page.tables {
+        if let Some([nothing, forecast, both, cells]) = table.cells_won() {
+            let _ = writeln!(
+                text,
+                "\nMean errors of each machine of {} (its cells): nearer than doing nothing in {nothing} of {cells}, than the \
+                 line in {forecast}, than both in {both}.",
+                table.comparison.table
+            );
+        }
+    }
+    text
+}
+
+/// A table: a line for each row, and the mean errors of each column.
+fn of_table(table: &PageTable) -> String {
+    let result = &table.comparison;
+    let mut text = format!("\n## {}\n\n", result.table);
+    let keys: Vec<&str> =
+        result.rows.first().map(|row| row.keys.keys().map(String::as_str).collect()).unwrap_or_default();
+    let mut columns: Vec<&str> = Vec::new();
+    for (column, _) in result.rows.iter().flat_map(CompareRow::effects) {
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    let heads: Vec<&str> = keys.iter().copied().chain(columns.iter().copied()).chain(["seen"]).collect();
+    let rules: Vec<&str> = keys.iter().map(|_| "---").chain(columns.iter().map(|_| "--:")).chain(["---"]).collect();
+    let _ = writeln!(text, "| {} |\n| {} |", heads.join(" | "), rules.join(" | "));
+    let mut values = table.values.iter().peekable();
+    for row in &result.rows {
+        let mut cells: Vec<String> = row.keys.values().map(ToString::to_string).collect();
+        let mut seen: Vec<Seen> = Vec::new();
+        for column in &columns {
+            let Some(effect) = row.effect(column) else {
+                cells.push(String::new());
+                continue;
+            };
+            // The values have the order of rows and columns; values that were not published are missing.
+            let judged = effect.published.and_then(|_| values.next());
+            let interval = judged.and_then(|judged| judged.interval);
+            cells.push(cell(&effect, interval));
+            seen.extend(judged.map(|judged| judged.seen));
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        cells.push(seen.into_iter().map(Seen::name).collect::<Vec<_>>().join(", "));
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+    text += &errors(table, &columns);
+    for note in &result.notes {
+        let _ = write!(text, "\n* {note}");
+    }
+    if !result.notes.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+/// A published and a predicted value.
+fn cell(effect: &Effect, interval: Option<f64>) -> String {
+    let published = effect.published.map_or_else(|| "-".to_owned(), |value| number(effect.kind, value));
+    let predicted = number(effect.kind, effect.simulated.mean);
+    let within = interval.map(|width| format!(" ± {}", number(effect.kind, width))).unwrap_or_default();
+    match effect.verdict() {
+        Verdict::Misses => format!("{published} / **{predicted}**{within}"),
+        Verdict::Holds | Verdict::Open => format!("{published} / {predicted}{within}"),
+    }
+}
+
+/// The mean absolute error of each column next to those of the baselines: of amounts in per cent of the published value, of shares
+/// and changes in points.
+fn errors(table: &PageTable, columns: &[&str]) -> String {
+    let mut text = "\nMean absolute errors of values that are no base, of amounts in percent, of shares and changes in points:\n\n\
+                    | column | values | predicted | nothing | forecast |\n| --- | --: | --: | --: | --: |\n"
+        .to_owned();
+    for column in columns {
+        let values: Vec<_> =
+            table.values.iter().filter(|value| value.column == *column && value.seen != Seen::Base).collect();
+        if values.is_empty() {
+            continue;
+        }
+        let mean = |of: &dyn Fn(&pageset_sim::compare::page::Judged) -> Option<f64>| {
+            let errors: Vec<f64> = values
+                .iter()
+                .filter_map(|value| {
+                    let off = (of(value)? - value.published).abs();
+                    let scale = if value.kind == Kind::Amount { 100.0 / value.published.abs() } else { 1.0 };
+                    Some(off * scale).filter(|error| error.is_finite())
+                })
+                .collect();
+            if errors.is_empty() {
+                "-".to_owned()
+            } else {
+                format!("{:.1}", errors.iter().sum::<f64>() / errors.len() as f64)
+            }
+        };
+        let _ = writeln!(
+            text,
+            "| {column} | {} | {} | {} | {} |",
+            values.len(),
+            mean(&|value| Some(value.predicted)),
+            mean(&|value| value.do_nothing),
+            mean(&|value| value.forecast),
+        );
+    }
+    text
+}
+
+/// A number with as many digits as its kind needs.
+fn number(kind: Kind, value: f64) -> String {
+    match kind {
+        Kind::Amount if value.abs() >= 1000.0 => grouped(value.round() as u64),
+        Kind::Amount if value.abs() >= 10.0 => format!("{value:.1}"),
+        Kind::Amount => format!("{value:.3}"),
+        Kind::Share => format!("{value:.1}"),
+        Kind::Change => format!("{value:+.1}").replace("+0.0", "0.0"),
+    }
+}

@@ -1,0 +1,273 @@
+//! All published tables on one page: each published value next to its prediction, the prediction's interval, both baselines, and
+//! what the model had seen.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::result::{Cell, CompareResult, CompareRow, Effect, MeanErrors, NEAR_POINTS, SMALL_CHANGE_PCT, Verdict};
+use super::seen::{Seen, seen};
+use super::table::{Key, Kind};
+use crate::statistics::student_95;
+
+/// The schema of [`Page`].
+pub const PAGE_SCHEMA: &str = "pageset.compare-page/1";
+
+/// All tables.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct Page {
+    /// [`PAGE_SCHEMA`].
+    pub schema: String,
+    /// The tables, in the order of their simulation.
+    pub tables: Vec<PageTable>,
+}
+
+/// A table of the page.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct PageTable {
+    /// The comparison, with both baselines and the settings of each simulation.
+    pub comparison: CompareResult,
+    /// A judgement of each published value, in the order of the table.
+    pub values: Vec<Judged>,
+    /// What the values come to.
+    pub counts: Counts,
+    /// The same for values that the model had not seen.
+    pub unseen: Counts,
+}
+
+/// A published value and its prediction.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct Judged {
+    /// The key columns of the row, separated by commas.
+    pub row: String,
+    /// The column.
+    pub column: String,
+    /// The kind of the column.
+    pub kind: Kind,
+    /// The published value.
+    pub published: f64,
+    /// The mean of the predictions over the seeds.
+    pub predicted: f64,
+    /// Half the width of the 95 % interval of that mean; missing for one seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<f64>,
+    /// The baseline "do nothing".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub do_nothing: Option<f64>,
+    /// The forecast of the table: the line in 1/batch, or Amdahl's law.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<f64>,
+    /// What the model had seen of this value.
+    pub seen: Seen,
+    /// Whether the sign of a change above 3 % is right, or a share within ten points. Missing for other values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<bool>,
+}
+
+/// How many values come out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
+pub struct Counts {
+    /// Published values that are no base.
+    pub values: u32,
+    /// Of these, values with a forecast.
+    pub with_forecast: u32,
+    /// Values whose prediction is nearer than doing nothing.
+    pub nearer_than_nothing: u32,
+    /// Values whose prediction is nearer than the forecast.
+    pub nearer_than_forecast: u32,
+    /// Values whose prediction is nearer than every baseline that they have.
+    pub nearer_than_all: u32,
+    /// Published changes above 3 %.
+    pub changes: u32,
+    /// Of these, changes whose predicted sign is right.
+    pub right_signs: u32,
+    /// Published shares of time.
+    pub shares: u32,
+    /// Of these, shares within ten points.
+    pub near_shares: u32,
+}
+
+impl Judged {
+    fn of(table: &str, seeds: usize, row: &CompareRow, column: &str, effect: &Effect) -> Option<Judged> {
+        let keys: Vec<String> = row.keys.values().map(Key::to_string).collect();
+        let root = (seeds as f64).sqrt();
+        Some(Judged {
+            row: keys.join(", "),
+            column: column.to_owned(),
+            kind: effect.kind,
+            published: effect.published?,
+            predicted: effect.simulated.mean,
+            interval: (seeds > 1).then(|| student_95(seeds - 1) * effect.simulated.deviation / root),
+            do_nothing: effect.do_nothing,
+            forecast: effect.forecast,
+            seen: seen(table, &row.keys, column),
+            holds: match effect.verdict() {
+                Verdict::Holds => Some(true),
+                Verdict::Misses => Some(false),
+                Verdict::Open => None,
+            },
+        })
+    }
+
+    /// Whether the prediction is nearer to the published value than `other`.
+    fn is_nearer_than(&self, other: f64) -> bool {
+        (self.predicted - self.published).abs() < (other - self.published).abs()
+    }
+}
+
+impl Counts {
+    /// Counts of `values`. A base counts nowhere, but for a share, which is published like any other.
+    fn of<'v>(values: impl Iterator<Item = &'v Judged>) -> Counts {
+        let mut counts = Counts::default();
+        for value in values.filter(|value| value.seen != Seen::Base) {
+            let baselines = [value.do_nothing, value.forecast];
+            let nearer = baselines.map(|other| other.is_some_and(|other| value.is_nearer_than(other)));
+            counts.values += 1;
+            counts.with_forecast += u32::from(value.forecast.is_some());
+            counts.nearer_than_nothing += u32::from(nearer[0]);
+            counts.nearer_than_forecast += u32::from(nearer[1]);
+            counts.nearer_than_all += u32::from(nearer[0] && (nearer[1] || value.forecast.is_none()));
+            if let Some(holds) = value.holds {
+                let (all, right) = if value.kind == Kind::Share {
+                    (&mut counts.shares, &mut counts.near_shares)
+                } else {
+                    (&mut counts.changes, &mut counts.right_signs)
+                };
+                *all += 1;
+                *right += u32::from(holds);
+            }
+        }
+        counts
+    }
+
+    /// The sums of counts.
+    #[must_use]
+    pub fn sum(all: impl Iterator<Item = Counts>) -> Counts {
+        all.fold(Counts::default(), |a, b| Counts {
+            values: a.values + b.values,
+            with_forecast: a.with_forecast + b.with_forecast,
+            nearer_than_nothing: a.nearer_than_nothing + b.nearer_than_nothing,
+            nearer_than_forecast: a.nearer_than_forecast + b.nearer_than_forecast,
+            nearer_than_all: a.nearer_than_all + b.nearer_than_all,
+            changes: a.changes + b.changes,
+            right_signs: a.right_signs + b.right_signs,
+            shares: a.shares + b.shares,
+            near_shares: a.near_shares + b.near_shares,
+        })
+    }
+}
+
+impl PageTable {
+    /// Judges a comparison.
+    #[must_use]
+    pub fn new(comparison: CompareResult) -> PageTable {
+        let mut values = Vec::new();
+        for row in &comparison.rows {
+            let seeds = row.simulations.iter().map(|simulation| simulation.seeds.len()).min().unwrap_or(0);
+            for (column, effect) in row.effects() {
+                values.extend(Judged::of(&comparison.table, seeds, row, column, &effect));
+            }
+        }
+        let counts = Counts::of(values.iter());
+        let unseen = Counts::of(values.iter().filter(|value| value.seen == Seen::Unseen));
+        PageTable { comparison, values, counts, unseen }
+    }
+
+    /// For a sweep of batches: the cells of its mean errors that are nearer than doing nothing, than the line, and than both, and
+    /// their number.
+    #[must_use]
+    pub fn cells_won(&self) -> Option<[usize; 4]> {
+        let cells: Vec<Cell> = self.comparison.mean_absolute_errors.iter().flat_map(MeanErrors::cells).collect();
+        let won = |beats: fn(&Cell) -> bool| cells.iter().filter(|cell| beats(cell)).count();
+        (!cells.is_empty()).then(|| {
+            [
+                won(|cell| cell.simulated < cell.do_nothing),
+                won(|cell| cell.simulated < cell.line),
+                won(Cell::is_won),
+                cells.len(),
+            ]
+        })
+    }
+}
+
+impl Page {
+    /// The page of these comparisons.
+    #[must_use]
+    pub fn new(comparisons: impl Iterator<Item = CompareResult>) -> Page {
+        Page { schema: PAGE_SCHEMA.to_owned(), tables: comparisons.map(PageTable::new).collect() }
+    }
+}
+
+/// The bounds of [`Counts`], for people: the largest change without a sign, in per cent, and the tolerance of a share, in points.
+pub const BOUNDS: (f64, f64) = (SMALL_CHANGE_PCT, NEAR_POINTS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(kind: Kind, [published, predicted, nothing]: [f64; 3], forecast: Option<f64>, seen: Seen) -> Judged {
+        let effect = Effect {
+            kind,
+            published: Some(published),
+            do_nothing: Some(nothing),
+            forecast,
+            simulated: crate::statistics::Spread { mean: predicted, deviation: 1.0 },
+        };
+        let judged = Judged::of("t.csv", 4, &CompareRow::default(), "c", &effect).unwrap();
+        Judged { seen, ..judged }
+    }
+
+    #[test]
+    fn wins_signs_and_shares_match_a_count_by_hand() {
+        let values = [
+            // A change of +10 %, predicted as +5 %: right sign, nearer than nothing, not nearer than the forecast.
+            value(Kind::Amount, [110.0, 105.0, 100.0], Some(109.0), Seen::Unseen),
+            // A change of -10 %, predicted as +1 %.
+            value(Kind::Amount, [90.0, 101.0, 100.0], Some(102.0), Seen::Chosen),
+            // Too small to have a sign.
+            value(Kind::Amount, [102.0, 101.9, 100.0], None, Seen::Unseen),
+            // Shares: within ten points, and not.
+            value(Kind::Share, [50.0, 45.0, 20.0], None, Seen::Unseen),
+            value(Kind::Share, [50.0, 30.0, 49.0], None, Seen::Shared),
+            // A base counts nowhere.
+            value(Kind::Amount, [100.0, 100.0, 100.0], None, Seen::Base),
+        ];
+        let all = Counts {
+            values: 5,
+            with_forecast: 2,
+            nearer_than_nothing: 3,
+            nearer_than_forecast: 1,
+            nearer_than_all: 2,
+            changes: 2,
+            right_signs: 1,
+            shares: 2,
+            near_shares: 1,
+        };
+        assert_eq!(Counts::of(values.iter()), all);
+        let unseen = Counts::of(values.iter().filter(|value| value.seen == Seen::Unseen));
+        assert_eq!((unseen.values, unseen.right_signs, unseen.near_shares), (3, 1, 1));
+        assert_eq!(Counts::sum([all, unseen].into_iter()).values, 8);
+        // Four seeds with a deviation of 1: 3.18 standard errors of a half.
+        assert!((values[0].interval.unwrap() - 1.59).abs() < 0.01, "{:?}", values[0].interval);
+    }
+
+    #[test]
+    fn fitted_values_are_not_called_unseen() {
+        let keys = |words: &[(&str, &str)]| {
+            words.iter().map(|(key, word)| ((*key).to_owned(), Key::Word((*word).to_owned()))).collect()
+        };
+        let sweep = "page_fault1-batch-sweep.csv";
+        let of = |batch, column| seen(sweep, &keys(&[("machine", "lkp-sb02"), ("batch", batch)]), column);
+        assert_eq!(of("31", "score"), Seen::Fitted);
+        assert_eq!(of("31", "zone_contention_pct"), Seen::Shared);
+        assert_eq!(of("63", "zone_contention_pct"), Seen::Chosen);
+        let tasks = |tasks| seen("page_fault1-1-to-40-tasks.csv", &keys(&[("tasks", tasks)]), "processes_faults_per_s");
+        assert_eq!((tasks("40"), tasks("1")), (Seen::Fitted, Seen::Chosen));
+        let series = |state, column| {
+            let keys = keys(&[("workload", "netperf-sctp-stream-many-score"), ("state", state)]);
+            seen("pcp-autotune-patch-by-patch.csv", &keys, column)
+        };
+        assert_eq!(series("base", "result_pct_of_base"), Seen::Base);
+        assert_eq!(series("patch7", "result_pct_of_base"), Seen::Unseen);
+        assert_eq!(seen("mine.csv", &keys(&[]), "score"), Seen::Unseen);
+    }
+}
