@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A study under real Slurm daemons on this machine: a controller and two nodes, one of them killed in the middle with its
-# tasks. The table has to be the same, byte for byte, as that of a local run. Takes two or three minutes: Slurm waits for two
+# A study under real Slurm daemons on this machine: a controller and two nodes. Nine workers are killed at random and requeued, and
+# then one of the nodes with its tasks. The table has to be the same, byte for byte, as that of a local run. Takes two or three minutes: Slurm waits for two
 # before it starts a requeued task. Prints `SKIPPED slurm: REASON` where Slurm cannot be installed.
 #
 # The daemons get a configuration, a folder and ports of their own. All of them end with the script. PAGESET_BUILT is a folder
@@ -20,6 +20,7 @@ if ! command -v slurmctld >/dev/null || ! command -v slurmd >/dev/null || ! comm
 fi
 
 cells=${STUDY_CELLS:-200}
+kills=${STUDY_KILLS:-9}
 [ -n "${PAGESET_BUILT:-}" ] || cargo build --locked --quiet -p pageset-cli
 pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pageset
 
@@ -107,6 +108,40 @@ echo "$submitted"
 finished() {
     find "$dir/slurm/cells" -name '*.jsonl' 2>/dev/null | wc -l
 }
+# The processes of a job's workers. Only ours have this configuration in their environment.
+workers_of() {
+    (cd /proc && grep -lzxF "SLURM_CONF=$SLURM_CONF" [0-9]*/environ 2>/dev/null | cut -d/ -f1) | while read -r process; do
+        grep -qzxF "SLURM_JOB_ID=$1" "/proc/$process/environ" 2>/dev/null || continue
+        [ "$(cat "/proc/$process/comm" 2>/dev/null)" = pageset ] && echo "$process"
+    done || true
+}
+# Nine workers are killed, each at a random moment, and their tasks requeued, as after a preemption. The tasks may start at once:
+# without that, Slurm waits for two minutes.
+for ((kill = 1; kill <= kills; kill++)); do
+    before=$(finished)
+    at=$((before + 1 + RANDOM % (cells / (2 * kills + 2))))
+    until [ "$(finished)" -ge "$at" ]; do
+        [ -n "$(squeue -h)" ] || { echo "error: the study ended before kill $kill"; exit 1; }
+        sleep 0.05
+    done
+    victim='' processes=''
+    for _ in $(seq 200); do
+        victim=$(squeue -h -t R -o %A | shuf -n 1)
+        processes=$([ -z "$victim" ] || workers_of "$victim")
+        [ -z "$processes" ] || break
+        sleep 0.05
+    done
+    [ -n "$processes" ] || { echo "error: no worker to kill"; squeue; exit 1; }
+    # shellcheck disable=SC2086 # A list of numbers.
+    kill -KILL $processes
+    for _ in $(seq 100); do
+        scontrol requeue "$victim" 2>/dev/null && break
+        sleep 0.1
+    done
+    scontrol update "JobId=$victim" StartTime=now 2>/dev/null || true
+    echo "kill $kill: worker $(echo $processes) of job $victim, $(finished) of $cells cells finished"
+    [ "$(finished)" -ge "$before" ] || { echo "error: a kill lost finished cells"; exit 1; }
+done
 until [ "$(finished)" -ge $((cells / 4)) ]; do sleep 0.1; done
 
 # The second node dies with its task: the daemon, its step daemons, and the study's processes. Only ours have this

@@ -71,6 +71,53 @@ const SHORT: [&str; 12] = [
 ];
 
 #[test]
+fn sizes_are_set_and_checked() {
+    let run = |code, size: &str, workload: &str| {
+        let arguments = ["run", workload, "--size", size, "--machine", "lkp-sb02", "--tasks", "2", "--seconds", "0.01"];
+        ends(code, &[&arguments[..], &["--warm-up", "0.005", "--rules", "linux-6.18"]].concat())
+    };
+    assert!(run(0, "1", "exit").0.starts_with("exit, 1 GiB on lkp-sb02 "));
+    assert!(run(0, "9", "page_fault1-folios").0.starts_with("page_fault1-folios, order 9 on lkp-sb02 "));
+    let (_, err) = run(2, "10", "page_fault1-folios");
+    assert_eq!(err, "error: --size: 10; allowed: 2 to 9, the order of folios\n");
+    let (_, err) = run(2, "1", "malloc1");
+    assert_eq!(err, "error: --size: malloc1 has no size; allowed with: page_fault1-folios, exit\n");
+    let (_, err) = run(1, "4096", "exit");
+    assert!(err.contains("exit, 4096 GiB on a machine of ") && err.contains("try another --size"), "{err}");
+    let (list, _) = ends(0, &["run", "--list"]);
+    assert!(list.lines().any(|line| line.contains("exit ") && line.contains("[100]")), "{list}");
+}
+
+#[test]
+fn one_page_has_all_tables() {
+    let short = ["--seconds", "0.01", "--warm-up", "0.01", "--seeds", "2"];
+    let all = |code, more: &[&str]| ends(code, &[&["compare", "--all"][..], more, &short[..]].concat());
+    let (page, _) = all(0, &["--machine", "lkp-sb02"]);
+    let (json, _) = all(0, &["--machine", "lkp-sb02", "--json"]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["schema"], "pageset.compare-page/1");
+    let tables = json["tables"].as_array().expect("tables");
+    let names: Vec<_> = tables.iter().map(|table| table["comparison"]["table"].as_str().unwrap()).collect();
+    assert_eq!(names, ["page_fault1-batch-sweep.csv", "batch-31-63-127.csv"]);
+    for table in tables {
+        let values = table["values"].as_array().unwrap();
+        let counted = values.iter().filter(|value| value["seen"] != "base").count();
+        assert_eq!(table["counts"]["values"], counted);
+        assert!(values.iter().all(|value| value["interval"].is_number()), "two seeds have an interval");
+    }
+    // The page has a row for each row of the tables, and says what was fitted.
+    assert!(page.contains("\n## page_fault1-batch-sweep.csv\n"), "{page}");
+    let rows = page.lines().filter(|line| line.starts_with("| lkp-sb02 | ")).count();
+    assert_eq!(rows, tables[0]["comparison"]["rows"].as_array().unwrap().len());
+    let base = page.lines().find(|line| line.starts_with("| lkp-sb02 | 31 | 1,744,495 / ")).expect("the base row");
+    assert!(base.ends_with(" | base, fitted, shared |"), "{base}");
+    let (_, err) = all(2, &["--machine", "pdp-11"]);
+    assert!(err.contains("has all of pdp-11"), "{err}");
+    ends(2, &["compare", "--all", "page_fault1-batch-sweep.csv"]);
+    ends(2, &["compare"]);
+}
+
+#[test]
 fn a_table_of_effects_is_compared() {
     let json = |jobs| {
         let arguments: Vec<&str> = SHORT.into_iter().chain(["--json", "--jobs", jobs]).collect();

@@ -14,14 +14,23 @@ use crate::error::{Exit, Failure};
 use crate::sim::batch::Batch;
 use crate::sim::options::Beside;
 
-/// Simulates all built-in tables and writes the page.
-pub(super) fn run(beside: &Beside) -> Result<Exit, Failure> {
+/// Simulates the rows of all built-in tables that have one of `machines` and one of `words`, and writes the page. An empty list
+/// selects all rows.
+pub(super) fn run(machines: &[String], words: &[String], beside: &Beside) -> Result<Exit, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Failed, error);
     let mut tables: Vec<(Table, HashMap<&'static str, Machine>)> = Vec::new();
     for (name, text) in SHIPPED {
-        let table = Table::parse(name, text).map_err(|error| failed(&error))?;
-        let machines = table.machines().map_err(|error| failed(&error))?;
-        tables.push((table, machines));
+        let mut table = Table::parse(name, text).map_err(|error| failed(&error))?;
+        // A table without such rows is not on the page.
+        if table.select(machines, words, &[]).is_ok() && !table.rows.is_empty() {
+            let machines = table.machines().map_err(|error| failed(&error))?;
+            tables.push((table, machines));
+        }
+    }
+    if tables.is_empty() {
+        let names = machines.iter().chain(words).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let tables: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+        return Err(Failure::new(Exit::Usage, format!("no row of {} has all of {names}", tables.join(", "))));
     }
     let batch = Batch::begin(&beside.effort)?;
     // All runs together, so that no thread waits for the longest run of a table.
@@ -43,8 +52,8 @@ fn markdown(page: &Page) -> String {
     let seeds = page.tables.first().map_or(0, |table| table.comparison.seeds.len());
     let mut text = format!(
         "# All published tables, next to predictions\n\n\
-         Written by `pageset compare --all --seeds {seeds} > docs/research/all-tables.md`. Do not edit it. Every built-in table runs with \
-         the shipped machines and the default times of its workloads. [accuracy.md](accuracy.md) says how the machines were fitted.\n\n\
+         Written by `pageset compare --all`, with seeds 1 to {seeds}. Do not edit it. Every built-in table runs with \
+         the shipped machines. [accuracy.md](accuracy.md) says how the machines were fitted.\n\n\
          A value is *published / predicted*, with half the width of the 95 % interval over the seeds behind ±. **Bold** misses: a \
          change above {change} % with the wrong sign, or a share off by more than {points} points. The last column says what the \
          model had seen of the row's values:\n\n\
@@ -102,7 +111,13 @@ fn short(page: &Page) -> String {
 /// A table: a line for each row, and the mean errors of each column.
 fn of_table(table: &PageTable) -> String {
     let result = &table.comparison;
-    let mut text = format!("\n## {}\n\n", result.table);
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mut text = format!(
+        "\n## {}\n\nSimulations of up to {} s after {} s, or to the end of the work.\n\n",
+        result.table,
+        seconds(result.measured_ns),
+        seconds(result.warm_up_ns)
+    );
     let keys: Vec<&str> =
         result.rows.first().map(|row| row.keys.keys().map(String::as_str).collect()).unwrap_or_default();
     let mut columns: Vec<&str> = Vec::new();

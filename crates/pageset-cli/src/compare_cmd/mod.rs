@@ -33,8 +33,9 @@ pub(crate) struct Args {
     /// Compare all built-in tables, and write one page of Markdown
     ///
     /// Each published value stands next to its prediction, the 95 % interval over the seeds, and what the model had seen of the
-    /// value. The page counts wins against both baselines, and signs of changes above 3 %. --json has everything.
-    #[arg(long, conflicts_with_all = ["table", "machine", "row", "batch", "leave_one_out"])]
+    /// value. The page counts wins against both baselines, and signs of changes above 3 %. --json has everything. --machine
+    /// and --row select rows of all tables.
+    #[arg(long, conflicts_with_all = ["table", "batch", "leave_one_out"])]
     all: bool,
 
     /// Simulate only the rows with one of these machines in a key column
@@ -64,7 +65,7 @@ pub(crate) struct Args {
 /// Runs `pageset compare`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.all {
-        return all::run(&args.beside.with_seeds_of_fits());
+        return all::run(&args.machine, &args.row, &args.beside.with_seeds_of_fits());
     }
     // Without --all a table is required.
     let name = args.table.unwrap_or_default();
