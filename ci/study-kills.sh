@@ -48,7 +48,7 @@ done
 last=$(finished)
 out=$("$pageset" study run "$dir/study.toml" --out "$dir/killed" --jobs 2)
 echo "$out"
-grep -q "$cells cells: $((cells - last)) finished now, $last found, 0 failed; " <<<"${out//,/}" || {
+grep -q "$cells cells: $((cells - last)) finished now $last found 0 failed; " <<<"${out//,/}" || {
     echo "error: finished cells ran again"
     exit 1
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A study under real Slurm daemons on this machine: a controller and two nodes. Nine workers are killed at random and requeued, and
-# then one of the nodes with its tasks. The table has to be the same, byte for byte, as that of a local run. Takes two or three minutes: Slurm waits for two
-# before it starts a requeued task. Prints `SKIPPED slurm: REASON` where Slurm cannot be installed.
+# then one of the nodes with its tasks. The table has to be the same, byte for byte, as that of a local run. Takes some minutes: Slurm
+# waits for two before it starts the task of a lost node. Prints `SKIPPED slurm: REASON` where Slurm cannot be installed.
 #
 # The daemons get a configuration, a folder and ports of their own. All of them end with the script. PAGESET_BUILT is a folder
 # with a built `pageset`; without it, the script builds one.
@@ -106,7 +106,7 @@ EOF
 submitted=$("$pageset" study run "$dir/study.toml" --out "$dir/slurm" --executor slurm --shards 4)
 echo "$submitted"
 finished() {
-    find "$dir/slurm/cells" -name '*.jsonl' 2>/dev/null | wc -l
+    find "$dir/slurm/cells" -name '*.jsonl' 2>/dev/null | wc -l || true
 }
 # The processes of a job's workers. Only ours have this configuration in their environment.
 workers_of() {
