@@ -99,7 +99,7 @@ workloads = ["page_fault1", "malloc1"]
 rules = ["linux-4.17", "pageset"]
 tasks = [1, "all"]
 seeds = $((cells / 8))
-seconds = 0.05
+seconds = 0.3
 warm_up = 0.01
 EOF
 "$pageset" study run "$dir/study.toml" --out "$dir/local" --jobs 2
@@ -146,12 +146,17 @@ until [ "$(finished)" -ge $((cells / 4)) ]; do sleep 0.1; done
 
 # The second node dies with its task: the daemon, its step daemons, and the study's processes. Only ours have this
 # configuration in their environment.
-doomed=$second
-for process in $(cd /proc && grep -lzxF "SLURM_CONF=$SLURM_CONF" [0-9]*/environ 2>/dev/null | cut -d/ -f1); do
-    grep -qzxF SLURMD_NODENAME=2 "/proc/$process/environ" 2>/dev/null || continue
-    parent=$(awk '/^PPid/ { print $2 }' "/proc/$process/status" 2>/dev/null) || continue
-    doomed+=" $process"
-    case $(cat "/proc/$parent/comm" 2>/dev/null) in slurmstepd*) doomed+=" $parent" ;; esac
+for _ in $(seq 200); do
+    doomed=$second
+    for process in $(cd /proc && grep -lzxF "SLURM_CONF=$SLURM_CONF" [0-9]*/environ 2>/dev/null | cut -d/ -f1); do
+        grep -qzxF SLURMD_NODENAME=2 "/proc/$process/environ" 2>/dev/null || continue
+        parent=$(awk '/^PPid/ { print $2 }' "/proc/$process/status" 2>/dev/null) || continue
+        doomed+=" $process"
+        case $(cat "/proc/$parent/comm" 2>/dev/null) in slurmstepd*) doomed+=" $parent" ;; esac
+    done
+    # Between two tasks the node has none.
+    [ "$doomed" = "$second" ] || break
+    sleep 0.1
 done
 # shellcheck disable=SC2086 # A list of numbers.
 kill -KILL $doomed 2>/dev/null || true

@@ -10,6 +10,7 @@ use pageset::policy::Preset;
 use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::machine;
+use pageset_sim::os::History;
 use pageset_sim::run::Run;
 use pageset_sim::time::Time;
 use pageset_sim::workload::Workload;
@@ -30,7 +31,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             tasks: machine.topology().cpus(),
             warm_up: Time::from_seconds(seconds),
             time: Time::from_seconds(seconds),
+            detect_warm_up: false,
             precision_pct: None,
+            history: History::NONE,
             whole: false,
             held: 0,
             seed: 1,

@@ -40,7 +40,7 @@ pub(super) fn run(machines: &[String], words: &[String], beside: &Beside) -> Res
     let seeds = beside.effort.of_each().seeds;
     let compared = tables.iter().zip(&runs).map(|((table, _), runs)| {
         let outcomes = outcomes.by_ref().take(runs.len()).collect();
-        table.compare(runs, outcomes, beside.precision, seeds)
+        table.compare(runs, outcomes, seeds)
     });
     let page = Page::new(compared);
     batch.give(&page, markdown)
