@@ -247,7 +247,7 @@ mod tests {
         assert_eq!((unseen.values, unseen.right_signs, unseen.near_shares), (3, 1, 1));
         assert_eq!(Counts::sum([all, unseen].into_iter()).values, 8);
         // Four seeds with a deviation of 1: 3.18 standard errors of a half.
-        assert!((values[0].interval.unwrap() - 1.59).abs() < 0.01, "{:?}", values[0].interval);
+        assert!((values[0].interval.unwrap() - 1.59).abs() < 0.02, "{:?}", values[0].interval);
     }
 
     #[test]

@@ -5,6 +5,9 @@ use pageset::{AllocError, Block, MigrateType, Order, Request, Wait};
 use super::costs::MAP_PAGE;
 use super::{Region, Space, System};
 
+/// Pages that a CPU clears before it lets CPUs with earlier clocks run.
+const CLEARED_AT_ONCE: u64 = 16;
+
 /// A region of an address space whose faults map folios.
 #[derive(Debug)]
 pub struct Folios<'s> {
@@ -61,7 +64,13 @@ impl System<'_> {
         self.engine().work(self.costs.fault + MAP_PAGE.times(order.pages() - 1));
         let pfn = self.request(&Request { wait: Wait::Lock, ..Request::new(order, MigrateType::Movable) })?;
         self.machine().touch_page(pfn);
-        (0..order.pages()).for_each(|page| self.machine().write_page(pfn.offset(page)));
+        for page in 0..order.pages() {
+            self.machine().write_page(pfn.offset(page));
+            // A CPU that clears megabytes would run far ahead of the others, and all would miss how busy the memory is.
+            if page % CLEARED_AT_ONCE == CLEARED_AT_ONCE - 1 {
+                self.engine().yield_now();
+            }
+        }
         self.lru_add_now(pfn);
         Ok(Block { pfn, order })
     }

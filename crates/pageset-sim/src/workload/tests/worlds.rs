@@ -70,11 +70,15 @@ fn a_folio_takes_one_fault_and_one_block() {
         let holds: u64 = outcome.lru_locks.iter().map(|lock| lock.paths[0].holds).sum();
         let folios = outcome.operations[0] >> order;
         assert!(holds.abs_diff(folios) <= 4, "order {order}: {holds} holds for {folios} folios");
+        let gb_a_second = outcome.score() * pageset::Pfn::PAGE_BYTES as f64 / 1e9;
+        // Clearing reads lines before it writes them on this machine, and some of them are still in caches.
+        let most = machine.cited.memory_gb_per_s.get();
+        assert!(gb_a_second < most, "order {order}: {gb_a_second} GB a second; the memory takes {most}");
         outcome.score()
     });
-    assert!(scores.is_sorted(), "larger folios need fewer faults: {scores:?}");
     let single = run(&machine, &find("page_fault1"), 4, 1).unwrap().score();
-    assert!(scores[0] > single, "{} with folios of four pages, {single} with pages", scores[0]);
+    // The memory limits all orders alike; single pages do not reach its limit.
+    assert!(scores.iter().all(|score| *score > 1.1 * single), "{scores:?} with folios, {single} with pages");
 }
 
 #[test]
