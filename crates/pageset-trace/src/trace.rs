@@ -32,6 +32,16 @@ pub struct OpenOptions {
     pub without_snapshots: bool,
 }
 
+/// The number of bytes that [`is_recording`] needs.
+pub const START_BYTES: usize = 64;
+
+/// Whether a file that starts with these bytes is a recording of a known form.
+#[must_use]
+pub fn is_recording(start: &[u8]) -> bool {
+    let forms = [&file::MAGIC[..], ZSTD_MAGIC, text::MAGIC, perf::MAGIC, perf::OTHER_ORDER_MAGIC];
+    forms.into_iter().any(|magic| start.starts_with(magic))
+}
+
 /// The form of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -110,7 +120,7 @@ impl Trace {
     }
 
     fn of_source(path: &Path, source: Source, options: &OpenOptions) -> Result<Trace, TraceError> {
-        let start = source.start(64).map_err(|e| TraceError::io("cannot be read", e))?;
+        let start = source.start(START_BYTES).map_err(|e| TraceError::io("cannot be read", e))?;
         let forms = "a recording of pageset (.pstrace), its text form (.events, also .zst), or a perf.data";
         if start.is_empty() {
             return Err(TraceError::damaged(Place::WholeFile, "the file is empty").allowed(forms));

@@ -5,6 +5,7 @@
 //! | `bpf` | counts by BPF programs at the kernel's tracepoints, and times of waits for the zone lock |
 //! | `perf` | counts by `perf_event_open`, where BPF programs are not allowed |
 //! | `kallsyms` | addresses of kernel functions |
+//! | [`times`] | classes of duration, and percentiles |
 //!
 //! Neither way writes to a ring buffer or changes the machine. The kernel ends the counting when this process ends, in
 //! any way.
@@ -12,8 +13,11 @@
 mod bpf;
 mod kallsyms;
 mod perf;
+pub mod times;
 
+pub use self::times::WaitTimes;
 use crate::record::RecordError;
+pub use crate::record::machine::cpu_nodes;
 
 /// The traffic of one CPU since counting began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,16 +73,16 @@ pub struct Wait {
 }
 
 /// The orders that pagesets cache, on x86-64 with huge pages. Specification: `linux-page-allocator.md` 9.
-const ORDERS: [u32; 5] = [0, 1, 2, 3, 9];
+pub const ORDERS: [u32; 5] = [0, 1, 2, 3, 9];
 
 impl Traffic {
-    /// Adds blocks of a cached order that were taken from the free lists.
-    fn refilled(&mut self, order: u32, blocks: u64) {
+    /// Adds blocks that were taken from the free lists. The order is one of [`ORDERS`].
+    pub fn refilled(&mut self, order: u32, blocks: u64) {
         self.refill_pages += blocks << order;
     }
 
-    /// Adds blocks of a cached order that were drained.
-    fn drained(&mut self, order: u32, blocks: u64) {
+    /// Adds blocks that were drained. The order is one of [`ORDERS`].
+    pub fn drained(&mut self, order: u32, blocks: u64) {
         self.drain_pages += blocks << order;
         self.high_order_drains += if (1..=3).contains(&order) { blocks } else { 0 };
     }
@@ -170,6 +174,15 @@ impl Counters {
         match &mut self.kind {
             Kind::Bpf(counters) => counters.read(),
             Kind::Perf(counters) => counters.read(),
+        }
+    }
+
+    /// The durations of all waits for zone locks until the last [`Self::read`]; `None` if waits are not measured.
+    #[must_use]
+    pub fn wait_times(&self) -> Option<&WaitTimes> {
+        match &self.kind {
+            Kind::Bpf(counters) => counters.wait_times(),
+            Kind::Perf(_) => None,
         }
     }
 }
@@ -314,6 +327,10 @@ mod tests {
                 (times, ns) = waited(&mut counters, of);
             }
             let most = begin.elapsed().as_nanos() as u64 * cpus.len() as u64;
+            let all: u64 =
+                counters.read().unwrap().iter().flat_map(|cpu| cpu.waits.unwrap().paths()).map(|w| w.1.times).sum();
+            let timed: u64 = counters.wait_times().unwrap().0.iter().flatten().sum();
+            assert!(timed.abs_diff(all) <= cpus.len() as u64, "{timed} waits have a duration, of {all}");
             assert!(ns < most && (ns == 0) == (times == 0), "{of:?}: {times} waits of {ns} ns in {most}");
             // Blocks that bypass the pagesets take the lock some hundred thousand times a second on each CPU. A stream
             // takes it a few thousand times, which may never collide on an idle machine.

@@ -76,8 +76,10 @@ fn nodes() -> u32 {
     list.and_then(|count| u32::try_from(count).ok()).filter(|&count| count > 0).unwrap_or(1)
 }
 
-/// The node of each CPU, by CPU number. A CPU in no node's list is on node 0. Empty if the kernel shows no nodes.
-fn cpu_nodes() -> Vec<u32> {
+/// The node of each CPU of this machine, by CPU number. A CPU in no node's list is on node 0. Empty if the kernel shows
+/// no nodes.
+#[must_use]
+pub fn cpu_nodes() -> Vec<u32> {
     let Ok(folder) = fs::read_dir("/sys/devices/system/node") else { return Vec::new() };
     let nodes = folder.flatten().filter_map(|entry| {
         let node = entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;

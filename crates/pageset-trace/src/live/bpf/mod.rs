@@ -19,7 +19,7 @@ use std::io;
 use self::programs::{DRAINS, FALLBACKS, Path, REFILLS};
 use self::sys::{Attached, Map, attach};
 use super::kallsyms::Symbols;
-use super::{ORDERS, Traffic, Waits};
+use super::{ORDERS, Traffic, WaitTimes, Waits};
 use crate::record::RecordError;
 use crate::record::machine::{cpu_list, online_cpus};
 
@@ -30,6 +30,8 @@ const CPUS_MAX: u32 = 8192;
 pub(super) struct Counters {
     map: Map,
     waits: bool,
+    /// Of the last read.
+    times: Box<WaitTimes>,
     _programs: Vec<Attached>,
 }
 
@@ -82,11 +84,12 @@ impl Counters {
                 false
             }
         };
-        Ok((Counters { map, waits, _programs: programs }, missing))
+        Ok((Counters { map, waits, times: Box::default(), _programs: programs }, missing))
     }
 
     /// See [`super::Counters::read`].
-    pub(super) fn read(&self) -> Result<Vec<Traffic>, RecordError> {
+    pub(super) fn read(&mut self) -> Result<Vec<Traffic>, RecordError> {
+        let mut times: Box<WaitTimes> = Box::default();
         let of_cpu = |cpu: u32| {
             let words = self.map.get(cpu).map_err(|source| RecordError::Io {
                 what: format!("read what CPU {cpu} counted"),
@@ -104,9 +107,19 @@ impl Counters {
                 direct_alloc: Path::DirectAlloc.wait(&words),
                 direct_free: Path::DirectFree.wait(&words),
             });
+            for (sum, path) in times.0.iter_mut().zip(Path::ALL) {
+                sum.iter_mut().zip(path.times(&words)).for_each(|(sum, waits)| *sum += waits);
+            }
             Ok(traffic)
         };
-        online_cpus().into_iter().map(of_cpu).collect()
+        let traffic = online_cpus().into_iter().map(of_cpu).collect();
+        self.times = times;
+        traffic
+    }
+
+    /// See [`super::Counters::wait_times`].
+    pub(super) fn wait_times(&self) -> Option<&WaitTimes> {
+        self.waits.then_some(&*self.times)
     }
 }
 

@@ -11,6 +11,7 @@
 //! | 36 to 39 | recent zone locks |
 //! | 40 to 47 | for each [`Path`], the number and the duration of waits for zone locks |
 //! | 48 to 63 | recent other locks, and the remaining skips of each |
+//! | 64 to 319 | for each [`Path`], the number of waits in each of [`BUCKETS`] classes of duration |
 //!
 //! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
 //! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
@@ -25,6 +26,7 @@ use std::ops::Range;
 use super::code::{Code, Helper, Insn, Label, R, When};
 use super::sys::{WORDS, Words};
 use crate::live::Wait;
+use crate::live::times::BUCKETS;
 
 /// The number of orders with a word. The largest order of any kernel is 10 on x86-64; the rest is spare.
 pub(super) const ORDERS: usize = 16;
@@ -39,7 +41,8 @@ const ZONES: usize = PATH + 1;
 const WAITS: usize = ZONES + ZONE_LOCKS;
 const OTHERS: usize = WAITS + 2 * Path::ALL.len();
 const PASSES: usize = OTHERS + OTHER_LOCKS;
-const _: () = assert!(PASSES + OTHER_LOCKS == WORDS);
+const TIMES: usize = PASSES + OTHER_LOCKS;
+const _: () = assert!(TIMES + Path::ALL.len() * BUCKETS == WORDS);
 
 /// The numbers of remembered locks, powers of two: zone locks of a node, and as many other locks as fit.
 const ZONE_LOCKS: usize = 4;
@@ -83,6 +86,12 @@ impl Path {
     pub(super) fn wait(self, words: &Words) -> Wait {
         let at = WAITS + 2 * self as usize;
         Wait { times: words[at], ns: words[at + 1] }
+    }
+
+    /// The number of waits of this purpose by duration, in a CPU's element.
+    pub(super) fn times(self, words: &Words) -> &[u64] {
+        let at = TIMES + BUCKETS * self as usize;
+        &words[at..at + BUCKETS]
     }
 }
 
@@ -188,6 +197,21 @@ pub(super) fn wait_begins(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u6
     code.done()
 }
 
+impl Code {
+    /// Sets `to` to the bucket of the duration in `ns`, as [`crate::live::times::bucket`] does. Clobbers `rest`.
+    fn bucket(&mut self, to: R, ns: R, rest: R) -> &mut Self {
+        let fits = self.label();
+        self.copy(rest, ns).set_wide(to, u32::MAX.into()).jump_if(rest, When::LessEqual, to, fits).copy(rest, to);
+        self.here(fits).set(to, 0);
+        for bits in [16, 8, 4, 2, 1] {
+            let small = self.label();
+            self.jump_if(rest, When::Less, 2 << bits, small).shift_right(rest, bits).add_number(to, bits).here(small);
+        }
+        // The mask changes nothing; it shows the verifier that the bucket exists.
+        self.shift_left(to, 1).add(to, rest).mask(to, BUCKETS as i32 - 1)
+    }
+}
+
 /// Adds a finished wait to its path.
 pub(super) fn wait_ends(map: i32) -> Vec<Insn> {
     let mut code = Code::default();
@@ -199,7 +223,11 @@ pub(super) fn wait_ends(map: i32) -> Vec<Insn> {
     code.load(R1, R8, offset(SINCE)).copy(R9, R0).subtract(R9, R1);
     code.load(R1, R8, offset(PATH)).mask(R1, Path::ALL.len() as i32 - 1).shift_left(R1, 4).copy(R0, R8).add(R0, R1);
     code.count(WAITS).load(R1, R0, offset(WAITS + 1)).add(R1, R9).store(R0, offset(WAITS + 1), R1);
-    code.here(out).exit();
+    code.bucket(R3, R9, R2);
+    // R0 = the element plus the offset of the bucket.
+    code.load(R1, R8, offset(PATH)).mask(R1, Path::ALL.len() as i32 - 1);
+    code.shift_left(R1, 3 + BUCKETS.ilog2() as i32).shift_left(R3, 3).copy(R0, R8).add(R0, R1).add(R0, R3);
+    code.count(TIMES).here(out).exit();
     code.done()
 }
 
@@ -227,5 +255,7 @@ mod tests {
         let words: Words = std::array::from_fn(|word| word as u64);
         let waits = Path::ALL.map(|path| (path.wait(&words).times, path.wait(&words).ns));
         assert_eq!(waits, [(40, 41), (42, 43), (44, 45), (46, 47)]);
+        let times = Path::ALL.map(|path| (path.times(&words)[0], path.times(&words).len()));
+        assert_eq!(times, [(64, 64), (128, 64), (192, 64), (256, 64)]);
     }
 }
