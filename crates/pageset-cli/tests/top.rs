@@ -407,3 +407,57 @@ fn suspended_and_resumed() {
     keys("q");
     tmux.shows("back with 0");
 }
+
+/// A playback is paused and stepped, CPUs are filtered, and a click and the wheel choose.
+#[test]
+fn played_filtered_and_clicked() {
+    if Command::new("tmux").arg("-V").output().is_err() {
+        return println!("SKIPPED played_filtered_and_clicked: no tmux");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let looks = folder.path().join("looks.json");
+    fs::write(&looks, ends(0, &[&"top", &"--made-up", &"8x2", &"--json", &"-n", &"30"]).0).unwrap();
+    let tmux = Tmux(format!("pageset-play-{}", std::process::id()));
+    tmux.run(&["new-session", "-d", "-s", "top", "-x", "100", "-y", "30", "sh"]);
+    let keys = |keys: &str| _ = tmux.run(&["send-keys", "-t", "top", keys]);
+    // Mouse events as terminals send them.
+    let mouse = |button: u32, column: usize, row: usize| {
+        tmux.run(&["send-keys", "-t", "top", "-l", &format!("\u{1b}[<{button};{};{}M", column + 1, row + 1)]);
+    };
+    let top = format!(
+        "{} top --config /dev/null --from {}; echo ended with $?",
+        env!("CARGO_BIN_EXE_pageset"),
+        looks.display()
+    );
+    tmux.run(&["send-keys", "-t", "top", &top, "Enter"]);
+    tmux.shows("of 30");
+    keys("<");
+    tmux.shows("look 1 of 30  20:00:00 UTC  [paused]");
+    keys(">");
+    tmux.shows("look 11 of 30  20:00:10 UTC");
+    keys("n");
+    tmux.shows("look 12 of 30");
+    keys("+");
+    tmux.shows("speed 2");
+    keys("/");
+    tmux.shows("try 0-15,32");
+    tmux.run(&["send-keys", "-t", "top", "-l", "1-6"]);
+    keys("Enter");
+    tmux.shows("filter 1-6: 6 CPUs | CPU 1:");
+    let screen = tmux.shows("CPU   count");
+    let list = screen.lines().position(|line| line.contains("CPU   count")).unwrap();
+    mouse(0, 10, list + 3);
+    tmux.shows("CPU 3:");
+    mouse(65, 10, list + 3);
+    tmux.shows("CPU 6:");
+    mouse(64, 10, list + 3);
+    tmux.shows("CPU 3:");
+    let zone = screen.lines().position(|line| line.contains("0 DMA32")).unwrap();
+    mouse(0, 2, zone);
+    tmux.shows("zone 0 DMA32 by CPU");
+    // The playback goes on and stops at its end.
+    keys("Space");
+    tmux.shows("look 30 of 30");
+    keys("q");
+    tmux.shows("ended with 0");
+}

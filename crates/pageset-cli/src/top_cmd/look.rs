@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pageset_trace::live::{Counters, Traffic, Way};
+use pageset_trace::live::{Counters, Traffic, WaitTimes, Way, cpu_nodes};
 use pageset_trace::procfs::Zoneinfo;
 
 use crate::error::{Exit, Failure};
@@ -29,6 +29,10 @@ pub(super) struct Look {
     pub(super) counted_by: Option<Way>,
     /// What each CPU has moved since counting began, if it is counted.
     pub(super) traffic: Option<Vec<Traffic>>,
+    /// The durations of waits for zone locks, if they are measured.
+    pub(super) wait_times: Option<WaitTimes>,
+    /// The memory node of each CPU, by CPU number; empty if unknown.
+    pub(super) cpu_nodes: Vec<u32>,
     /// The unavailable values, each with the reason.
     pub(super) missing: Vec<String>,
 }
@@ -36,8 +40,10 @@ pub(super) struct Look {
 /// A moment by both clocks: the wall clock for output, the monotonic clock for rates.
 #[derive(Clone, Copy)]
 pub(super) struct When {
-    pub(super) unix_ns: u64,
-    pub(super) instant: Instant,
+    /// Since 1970, if known.
+    pub(super) unix_ns: Option<u64>,
+    /// Since any fixed moment.
+    pub(super) since: Duration,
 }
 
 /// Paths of the kernel's texts.
@@ -60,6 +66,9 @@ pub(super) struct Machine {
     counters: Option<Counters>,
     /// Why refills and drains are not counted.
     not_counted: Option<String>,
+    begin: Instant,
+    /// Read once: a CPU does not change its node.
+    cpu_nodes: Vec<u32>,
 }
 
 impl Machine {
@@ -68,11 +77,13 @@ impl Machine {
     /// # Errors
     /// The kernel does not allow the requested way.
     pub(super) fn new(counting: Counting) -> Result<Self, Failure> {
+        let machine =
+            |counters, not_counted| Machine { counters, not_counted, begin: Instant::now(), cpu_nodes: cpu_nodes() };
         let Counting::By(way) = counting else {
-            return Ok(Machine { counters: None, not_counted: None });
+            return Ok(machine(None, None));
         };
         match (Counters::start(way), way) {
-            (Ok(counters), _) => Ok(Machine { counters: Some(counters), not_counted: None }),
+            (Ok(counters), _) => Ok(machine(Some(counters), None)),
             (Err(error), Some(way)) => {
                 let message = format!("cannot count refills and drains by {}: {error}", way.name());
                 let without = "omit --count-by to see what is possible without";
@@ -82,7 +93,7 @@ impl Machine {
             (Err(error), None) => {
                 let help = error.help().map(|help| format!("; {help}")).unwrap_or_default();
                 let why = format!("refills and drains are not counted: {error}{help}");
-                Ok(Machine { counters: None, not_counted: Some(why) })
+                Ok(machine(None, Some(why)))
             }
         }
     }
@@ -100,7 +111,7 @@ impl Machine {
             .map_err(|error| Failure::new(Exit::Missing, format!("cannot parse {ZONEINFO} of this kernel: {error}")))?;
         // The time belongs to the counters of zoneinfo, which are read first.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let when = When { unix_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX), instant: Instant::now() };
+        let when = When { unix_ns: u64::try_from(since.as_nanos()).ok(), since: self.begin.elapsed() };
         let mut missing: Vec<String> = self.not_counted.iter().cloned().collect();
         let traffic = match self.counters.as_mut().map(Counters::read) {
             Some(Ok(traffic)) => Some(traffic),
@@ -130,6 +141,8 @@ impl Machine {
             release: fs::read_to_string(RELEASE).ok().map(|text| text.trim().to_owned()),
             version: fs::read_to_string(VERSION).ok().map(|text| text.trim().to_owned()),
             high_fraction,
+            wait_times: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::wait_times).cloned(),
+            cpu_nodes: self.cpu_nodes.clone(),
             counted_by: traffic.as_ref().and_then(|_| self.counters.as_ref().map(Counters::way)),
             traffic,
             missing,
@@ -158,6 +171,8 @@ pub(super) fn saved(path: &Path) -> Result<Look, Failure> {
         high_fraction: None,
         counted_by: None,
         traffic: None,
+        wait_times: None,
+        cpu_nodes: Vec::new(),
         missing: Vec::new(),
     })
 }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::view::{CpuTraffic, CpuWaits, Pageset, View, Zone};
+use super::view::{CpuTraffic, CpuWaits, PATHS, Pageset, View, Zone};
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -54,9 +54,6 @@ const OF_CPUS: &[(&str, Of<CpuTraffic>)] = &[
 /// The metrics of waits for zone locks: name, help.
 const WAITED: (&str, &str) = ("pageset_zone_lock_wait", "Time that a CPU waited for zone locks, by path");
 const WAITS: (&str, &str) = ("pageset_zone_lock", "How often a CPU waited for a zone lock, by path");
-
-/// The paths to a zone lock, as labels.
-const PATHS: [&str; 4] = ["refill", "drain", "direct_alloc", "direct_free"];
 
 /// The names of all metrics with their units, for `pageset explain`.
 #[cfg(test)]
@@ -111,7 +108,7 @@ pub(super) fn text(view: &View) -> Result<String, fmt::Error> {
     let kernel = &view.kernel;
     let labels: Labels = vec![
         ("release", kernel.release.clone().unwrap_or_default()),
-        ("rules", kernel.rules.to_owned()),
+        ("rules", kernel.rules.clone()),
         ("auto_tuning", kernel.auto_tuning.name().to_owned()),
         ("high_fraction", kernel.high_fraction.map(|fraction| fraction.to_string()).unwrap_or_default()),
     ];

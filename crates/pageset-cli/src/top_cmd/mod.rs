@@ -6,20 +6,36 @@
 //! | `view` | the shown values and their changes; the JSON |
 //! | `plain`, `metrics` | the view as text and as OpenMetrics |
 //! | `listen` | metrics over HTTP on a loopback address |
-//! | `state`, `screen` | keys, and the view drawn on a terminal |
-//! | `terminal` | keys, hang-up and suspension of the terminal |
+//! | `made_up` | looks at a machine that does not exist |
+//! | `playback` | saved looks, recordings and copies of zoneinfo |
+//! | `history` | the recent looks: sparklines, medians, percentiles |
+//! | `unusual` | what is unusual now |
+//! | `filter` | which CPUs to show |
+//! | `source` | one look after the other, of a machine or saved |
+//! | `state`, `config` | keys, and the user's settings |
 //! | `fit` | columns and lines that fit into a width, without a cut number |
+//! | `screen` | the panels on a terminal |
+//! | `terminal` | keys, mouse, hang-up and suspension of the terminal |
 
+mod config;
+#[cfg(test)]
+mod cut_tests;
+mod filter;
 mod fit;
+mod history;
 mod listen;
 mod look;
+mod made_up;
 mod metrics;
 mod plain;
+mod playback;
 mod screen;
+mod source;
 mod state;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod unusual;
 mod view;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -31,7 +47,12 @@ use std::time::{Duration, Instant};
 use pageset_trace::live::Way;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use self::config::Config;
 use self::look::{Counting, Look, Machine};
+use self::made_up::{MadeUp, Size};
+use self::source::{Live, Saved, Source};
+use self::state::State;
+use self::terminal::Begin;
 use self::view::View;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -47,9 +68,9 @@ use crate::output::{Output, is_standard};
 /// the screen, and `fg` shows it again.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Seconds between looks
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
-    interval: Duration,
+    /// Seconds between looks [default: 1]
+    #[arg(short, long, value_name = "SECONDS", value_parser = interval)]
+    interval: Option<Duration>,
 
     /// Print one result and exit; if the output shows changes, this takes two looks, one interval apart
     #[arg(long, conflicts_with = "count")]
@@ -86,9 +107,25 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WAY", conflicts_with = "no_count")]
     count_by: Option<CountBy>,
 
-    /// Show saved copies of /proc/zoneinfo instead of this machine; name the oldest copy first
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "once", "count", "no_count", "count_by"])]
+    /// Play saved looks instead of this machine's: output of --json, recordings, or copies of /proc/zoneinfo
+    ///
+    /// Name the oldest file first. On a terminal, space pauses, n and p step, and + and - change the speed. With
+    /// --interval, a look at a recording is at least so many seconds after the previous one; without it, each snapshot of
+    /// the recording is a look.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "once", "count", "no_count", "count_by", "made_up"])]
     from: Vec<PathBuf>,
+
+    /// Read the screen's settings from this TOML file [default: ~/.config/pageset/top.toml, if it exists]
+    ///
+    /// Keys: interval (seconds); sort ("cpu", "count", "change", "refills", "waits"); map ("held", "refills", "drains",
+    /// "waits"); zone ("0 Normal"); colour, mouse (true, false); and what is unusual: wait_percent (5), rate_factor (10),
+    /// rate_least (10000 pages per second). NO_COLOR also disables colours.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Show a machine that does not exist: CPUSxNODES
+    #[arg(long, value_name = "SIZE", hide = true, value_parser = made_up::size, conflicts_with_all = ["listen", "no_count", "count_by"])]
+    made_up: Option<Size>,
 }
 
 /// The ways of `--count-by`.
@@ -108,6 +145,9 @@ impl From<CountBy> for Way {
         }
     }
 }
+
+/// The time between looks if nothing else is given.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest delay until a key, a signal or a scrape is noticed.
 const STEP: Duration = Duration::from_millis(100);
@@ -164,16 +204,24 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP], false)?;
     let on_screen = !args.plain && !args.json && io::stdout().is_terminal() && args.openmetrics.is_none() && !args.once;
     if !args.from.is_empty() {
-        let looks = args.from.iter().map(|path| look::saved(path)).collect::<Result<Vec<_>, _>>()?;
-        let before = std::iter::once(None).chain(looks.iter().map(Some));
-        let views: Vec<View> = looks.iter().zip(before).map(|(look, before)| View::new(look, before)).collect();
-        if on_screen {
-            return terminal::screen(&mut Saved(views), args.interval, None, &interrupt);
+        let views = playback::views(&args.from, args.interval)?;
+        if !on_screen {
+            views.iter().try_for_each(|view| print(view, &args))?;
+            return Ok(Exit::Done);
         }
-        for view in &views {
-            print(view, &args)?;
-        }
-        return Ok(Exit::Done);
+        let mut begin = begin(&args)?;
+        let Some(mut saved) = Saved::new(views) else {
+            return Err(Failure::new(Exit::Damaged, "cannot show anything: no file has a look"));
+        };
+        begin.state.frozen = !saved.is_timed();
+        return terminal::screen(&mut saved, begin, &interrupt);
+    }
+    let interval = args.interval.unwrap_or(INTERVAL);
+    if let Some(size) = args.made_up {
+        let mut machine = MadeUp::new(size, interval);
+        // Text about a machine that does not exist need not wait for it.
+        let pace = if on_screen { interval } else { Duration::ZERO };
+        return live(|| machine.look(), &args, on_screen, pace, &interrupt);
     }
     let counting = if args.no_count { Counting::Off } else { Counting::By(args.count_by.map(Way::from)) };
     let mut machine = Machine::new(counting)?;
@@ -181,25 +229,48 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         listen::serve(address, &mut machine, &|| !interrupt.keep_on())?;
         return Ok(interrupt.exit());
     }
-    if on_screen {
-        return terminal::screen(
-            &mut Live { machine, before: None, view: None },
-            args.interval,
-            args.count,
-            &interrupt,
-        );
+    live(|| machine.look(), &args, on_screen, interval, &interrupt)
+}
+
+/// Shows a machine on the screen or as text.
+fn live(
+    mut look: impl FnMut() -> Result<Look, Failure>,
+    args: &Args,
+    on_screen: bool,
+    pace: Duration,
+    interrupt: &Interrupt,
+) -> Result<Exit, Failure> {
+    if !on_screen {
+        return lines(&mut look, args, pace, interrupt);
     }
-    lines(&mut machine, &args, &interrupt)
+    let begin = begin(args)?;
+    terminal::screen(&mut Live::new(look)? as &mut dyn Source, begin, interrupt)
+}
+
+/// The beginning of a screen, from the command line and the user's settings.
+fn begin(args: &Args) -> Result<Begin, Failure> {
+    let config = Config::read(args.config.as_deref())?;
+    let mut state = State::new();
+    let of_config = config.interval.map(Duration::from_secs_f64);
+    state.interval = args.interval.or(of_config).unwrap_or(INTERVAL);
+    state.sort = config.sort.unwrap_or(state.sort);
+    (state.map, state.zone, state.colour) = (Some(config.map()), config.zone.clone(), config.colour());
+    Ok(Begin { state, limits: config.limits(), mouse: config.mouse(), count: args.count })
 }
 
 /// Looks and prints until `--once`, `--count` or a signal ends the loop.
-fn lines(machine: &mut Machine, args: &Args, interrupt: &Interrupt) -> Result<Exit, Failure> {
+fn lines(
+    look: &mut dyn FnMut() -> Result<Look, Failure>,
+    args: &Args,
+    pace: Duration,
+    interrupt: &Interrupt,
+) -> Result<Exit, Failure> {
     let mut before: Option<Look> = None;
     let mut printed = 0;
     let out = args.openmetrics.as_deref().is_none_or(is_standard).then(Reader::new);
     loop {
         let begin = Instant::now();
-        let look = machine.look()?;
+        let look = look()?;
         // The first look has no changes. Metrics are totals and need no changes.
         if !(args.once && before.is_none() && args.openmetrics.is_none()) {
             match (print(&View::new(&look, before.as_ref()), args), &out) {
@@ -212,7 +283,7 @@ fn lines(machine: &mut Machine, args: &Args, interrupt: &Interrupt) -> Result<Ex
             return Ok(Exit::Done);
         }
         before = Some(look);
-        if let Some(exit) = wait(begin + args.interval, interrupt, out.as_ref()) {
+        if let Some(exit) = wait(begin + pace, interrupt, out.as_ref()) {
             return Ok(exit);
         }
     }
@@ -233,47 +304,4 @@ fn print(view: &View, args: &Args) -> Result<(), Failure> {
         writeln!(out, "{}", plain::text(view))?;
     }
     Ok(out.flush()?)
-}
-
-/// The source of the screen's views.
-trait Views {
-    /// Looks again.
-    fn refresh(&mut self) -> Result<(), Failure>;
-    /// The view to show; `page` is limited to the existing pages.
-    fn view(&self, page: &mut usize) -> &View;
-}
-
-/// This machine.
-struct Live {
-    machine: Machine,
-    before: Option<Look>,
-    view: Option<View>,
-}
-
-impl Views for Live {
-    fn refresh(&mut self) -> Result<(), Failure> {
-        let look = self.machine.look()?;
-        self.view = Some(View::new(&look, self.before.as_ref()));
-        self.before = Some(look);
-        Ok(())
-    }
-
-    fn view(&self, page: &mut usize) -> &View {
-        *page = 0;
-        self.view.as_ref().expect("the first look comes before the first view")
-    }
-}
-
-/// Saved looks.
-struct Saved(Vec<View>);
-
-impl Views for Saved {
-    fn refresh(&mut self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn view(&self, page: &mut usize) -> &View {
-        *page = (*page).min(self.0.len() - 1);
-        &self.0[*page]
-    }
 }

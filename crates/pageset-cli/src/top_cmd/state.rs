@@ -1,11 +1,30 @@
-//! What the user has chosen with keys. Pure: keys in, state out.
+//! What the user has chosen with keys and mouse. Pure: keys in, state out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ratatui::crossterm::event::KeyCode;
+use serde::Deserialize;
 
-use super::view::{CpuWaits, Pageset, View};
+use super::filter::Filter;
+use super::history::{History, Measure};
+use super::source::Position;
+use super::unusual::Unusual;
+use super::view::{CpuWaits, Pageset, View, Zone};
+
+/// All that the screen shows, except for the user's choices.
+#[derive(Clone, Copy)]
+pub(super) struct Scene<'a> {
+    pub(super) view: &'a View,
+    pub(super) history: &'a History,
+    pub(super) unusual: &'a Unusual,
+    /// The position among saved looks.
+    pub(super) position: Option<Position>,
+}
 
 /// The sort key of the CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Sort {
     Cpu,
     Count,
@@ -36,46 +55,126 @@ impl Sort {
     }
 }
 
+/// The intervals that `+` and `-` choose from. Unit: milliseconds.
+const INTERVALS_MS: [u64; 10] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 600_000];
+/// The speeds of a playback, in quarters: 4 is as recorded.
+const SPEEDS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
 /// The choices.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) sort: Sort,
-    /// The screen is not updated.
+    /// The screen is not updated; a playback is paused.
     pub(super) frozen: bool,
     pub(super) help: bool,
-    /// Show a list of CPUs even if a map shows more CPUs.
-    pub(super) list: bool,
-    /// The chosen zone as `node zone`; `None` selects the zone with most pages.
-    zone: Option<String>,
+    /// What the map of CPUs shows; `None` without a map.
+    pub(super) map: Option<Measure>,
+    /// The time between looks of a machine.
+    pub(super) interval: Duration,
+    /// The speed of a playback in quarters.
+    pub(super) speed: u32,
+    pub(super) filter: Filter,
+    /// The text of the filter while the user types, and what is wrong with it.
+    pub(super) prompt: Option<(String, Option<String>)>,
+    /// The filter's text.
+    pub(super) filter_text: String,
+    /// Whether to use colours.
+    pub(super) colour: bool,
+    /// The chosen zone as `node zone`; `None` selects each CPU's own node, or the zone with most pages.
+    pub(super) zone: Option<String>,
     /// The chosen CPU; `None` selects the first in order.
-    cpu: Option<u32>,
-    /// The index of the shown look among several saved ones.
-    pub(super) page: usize,
+    pub(super) cpu: Option<u32>,
 }
 
-/// The effect of a key.
+/// The effect of a key outside the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
     Nothing,
     Quit,
+    /// Go some saved looks forward or back.
+    Step(isize),
+}
+
+/// The zones whose pagesets are shown: the chosen zone, or for each CPU the largest zone of its own node.
+pub(super) struct Zones {
+    /// The zone of CPUs whose node is not known.
+    common: usize,
+    /// Empty if a zone is chosen.
+    by_node: BTreeMap<u32, usize>,
+}
+
+impl Zones {
+    /// The zone that is shown for a CPU.
+    pub(super) fn of(&self, view: &View, cpu: u32) -> usize {
+        view.node_of(cpu).and_then(|node| self.by_node.get(&node).copied()).unwrap_or(self.common)
+    }
+
+    /// The name of the zone that is shown for a CPU.
+    pub(super) fn name(&self, view: &View, cpu: u32) -> String {
+        view.zones.get(self.of(view, cpu)).map(Zone::name).unwrap_or_default()
+    }
+
+    /// All shown zones.
+    pub(super) fn all(&self) -> BTreeSet<usize> {
+        if self.by_node.is_empty() { BTreeSet::from([self.common]) } else { self.by_node.values().copied().collect() }
+    }
+
+    /// The shown pageset of each CPU, in the order of CPUs.
+    pub(super) fn pagesets(&self, view: &View) -> Vec<Pageset> {
+        let Some(zone) = view.zones.get(self.common) else { return Vec::new() };
+        let own = |set: &Pageset| view.zones[self.of(view, set.cpu)].pageset_of(set.cpu).copied().unwrap_or(*set);
+        zone.pagesets.iter().map(own).collect()
+    }
+}
+
+/// The index of the zone with most pages among some zones.
+fn largest(view: &View, of: impl Fn(&Zone) -> bool) -> Option<usize> {
+    let zones = view.zones.iter().enumerate().filter(|(_, zone)| of(zone));
+    zones.max_by_key(|(_, zone)| zone.managed).map(|(place, _)| place)
 }
 
 impl State {
     pub(super) fn new() -> State {
-        State { sort: Sort::Cpu, frozen: false, help: false, list: false, zone: None, cpu: None, page: 0 }
+        State {
+            sort: Sort::Cpu,
+            frozen: false,
+            help: false,
+            map: Some(Measure::Held),
+            interval: Duration::from_secs(1),
+            speed: 4,
+            filter: Filter::default(),
+            prompt: None,
+            filter_text: String::new(),
+            colour: true,
+            zone: None,
+            cpu: None,
+        }
     }
 
-    /// The chosen zone's index in the view.
+    /// The chosen zone's index in the view; without a choice, the zone with most pages.
     pub(super) fn zone(&self, view: &View) -> usize {
         let chosen = self.zone.as_ref().and_then(|name| view.zones.iter().position(|zone| zone.name() == *name));
-        let largest = (0..view.zones.len()).max_by_key(|place| view.zones[*place].managed);
-        chosen.or(largest).unwrap_or(0)
+        chosen.or_else(|| largest(view, |_| true)).unwrap_or(0)
     }
 
-    /// The chosen zone's pagesets, sorted.
-    pub(super) fn ordered(&self, view: &View) -> Vec<Pageset> {
-        let Some(zone) = view.zones.get(self.zone(view)) else { return Vec::new() };
-        let mut sets = zone.pagesets.clone();
+    /// The zones whose pagesets are shown.
+    pub(super) fn zones(&self, view: &View) -> Zones {
+        let nodes: BTreeSet<u32> = match self.zone {
+            None => view.cpu_nodes.iter().copied().collect(),
+            Some(_) => BTreeSet::new(),
+        };
+        let of_node = |node| Some((node, largest(view, |zone| zone.node == node)?));
+        let by_node = nodes.into_iter().filter_map(of_node).collect();
+        Zones { common: self.zone(view), by_node }
+    }
+
+    /// The shown pagesets that the filter lets pass, sorted.
+    pub(super) fn ordered(&self, scene: &Scene<'_>) -> Vec<Pageset> {
+        let (view, zones) = (scene.view, self.zones(scene.view));
+        let mut sets = zones.pagesets(view);
+        if !self.filter.is_empty() {
+            sets.retain(|set| self.filter.shows(set.cpu, view, scene.unusual));
+        }
         let refills = |set: &Pageset| view.traffic_of(set.cpu).and_then(|t| t.refill_pages_per_s).unwrap_or(0.0);
         let waits = |set: &Pageset| view.waits_of(set.cpu).and_then(CpuWaits::pct).unwrap_or(0.0);
         match self.sort {
@@ -93,74 +192,139 @@ impl State {
         self.cpu.and_then(|cpu| ordered.iter().position(|set| set.cpu == cpu)).unwrap_or(0)
     }
 
-    /// Handles a key. `row` is the number of CPUs in a line of the map; 1 for a list.
-    pub(super) fn key(&mut self, key: KeyCode, view: &View, row: usize) -> Action {
+    /// Chooses the CPU that is some lines below or above the chosen one.
+    pub(super) fn scroll(&mut self, scene: &Scene<'_>, by: isize) {
+        let ordered = self.ordered(scene);
+        let last = ordered.len().saturating_sub(1);
+        let place = self.chosen(&ordered).saturating_add_signed(by).min(last);
+        self.cpu = ordered.get(place).map(|set| set.cpu);
+    }
+
+    /// Chooses the next or previous CPU by number.
+    fn neighbour(&mut self, scene: &Scene<'_>, forward: bool) {
+        let mut cpus: Vec<u32> = self.ordered(scene).iter().map(|set| set.cpu).collect();
+        let first = cpus.first().copied();
+        let Some(now) = self.cpu.filter(|cpu| cpus.contains(cpu)).or(first) else { return };
+        cpus.sort_unstable();
+        let place = cpus.iter().position(|cpu| *cpu == now).unwrap_or(0);
+        let place = if forward { (place + 1).min(cpus.len() - 1) } else { place.saturating_sub(1) };
+        self.cpu = Some(cpus[place]);
+    }
+
+    /// Handles a key.
+    pub(super) fn key(&mut self, key: KeyCode, scene: &Scene<'_>) -> Action {
         if self.help {
             self.help = false;
             return if key == KeyCode::Char('q') { Action::Quit } else { Action::Nothing };
         }
-        let ordered = self.ordered(view);
-        let place = self.chosen(&ordered);
-        let last = ordered.len().saturating_sub(1);
-        let mut go = |place: usize| self.cpu = ordered.get(place.min(last)).map(|set| set.cpu);
+        if self.prompt.is_some() {
+            self.type_filter(key);
+            return Action::Nothing;
+        }
+        let zones = &scene.view.zones;
         match key {
+            KeyCode::Esc if !self.filter.is_empty() => {
+                (self.filter, self.filter_text) = (Filter::default(), String::new());
+            }
             KeyCode::Char('q') | KeyCode::Esc => return Action::Quit,
-            KeyCode::Down | KeyCode::Char('j') => go(place + row),
-            KeyCode::Up | KeyCode::Char('k') => go(place.saturating_sub(row)),
-            KeyCode::Right | KeyCode::Char('l') => go(place + 1),
-            KeyCode::Left => go(place.saturating_sub(1)),
-            KeyCode::PageDown => go(place + 10 * row),
-            KeyCode::PageUp => go(place.saturating_sub(10 * row)),
-            KeyCode::Home => go(0),
-            KeyCode::End => go(last),
+            KeyCode::Down | KeyCode::Char('j') => self.scroll(scene, 1),
+            KeyCode::Up | KeyCode::Char('k') => self.scroll(scene, -1),
+            KeyCode::Right | KeyCode::Char('l') => self.neighbour(scene, true),
+            KeyCode::Left => self.neighbour(scene, false),
+            KeyCode::PageDown => self.scroll(scene, 10),
+            KeyCode::PageUp => self.scroll(scene, -10),
+            KeyCode::Home => self.scroll(scene, isize::MIN),
+            KeyCode::End => self.scroll(scene, isize::MAX),
             KeyCode::Char('s') => self.sort = self.sort.next(),
             KeyCode::Char(' ' | 'f') => self.frozen = !self.frozen,
             KeyCode::Char('h' | '?') => self.help = true,
-            KeyCode::Char('m') => self.list = !self.list,
-            KeyCode::Char('z') | KeyCode::Tab if !view.zones.is_empty() => {
-                self.zone = Some(view.zones[(self.zone(view) + 1) % view.zones.len()].name());
+            KeyCode::Char('m') => {
+                self.map = match self.map {
+                    None => Some(Measure::Held),
+                    Some(Measure::Held | Measure::High) => Some(Measure::Refills),
+                    Some(Measure::Refills) => Some(Measure::Drains),
+                    Some(Measure::Drains) => Some(Measure::Waits),
+                    Some(Measure::Waits) => None,
+                };
             }
-            KeyCode::Char('n') => self.page = self.page.saturating_add(1),
-            KeyCode::Char('p') => self.page = self.page.saturating_sub(1),
+            KeyCode::Char('/') => self.prompt = Some((self.filter_text.clone(), None)),
+            KeyCode::Char('+' | '=') => self.faster(scene.position.is_some(), true),
+            KeyCode::Char('-') => self.faster(scene.position.is_some(), false),
+            KeyCode::Char('z') | KeyCode::Tab if !zones.is_empty() => {
+                self.next_zone(scene.view, true);
+            }
+            KeyCode::BackTab if !zones.is_empty() => {
+                self.next_zone(scene.view, false);
+            }
+            KeyCode::Char('n' | '.') if scene.position.is_some() => return self.step(1),
+            KeyCode::Char('p' | ',') if scene.position.is_some() => return self.step(-1),
+            KeyCode::Char('>') if scene.position.is_some() => return self.step(10),
+            KeyCode::Char('<') if scene.position.is_some() => return self.step(-10),
             _ => {}
         }
         Action::Nothing
     }
+
+    /// Chooses the next or previous zone. After the last one, no zone is chosen if there are several nodes.
+    fn next_zone(&mut self, view: &View, forward: bool) {
+        let zones = view.zones.len();
+        let without = State { zone: None, ..self.clone() }.zones(view).all().len() > 1;
+        let now = if self.zone.is_none() && without { None } else { Some(self.zone(view)) };
+        let next = match (now, forward) {
+            (None, true) => Some(0),
+            (None, false) => Some(zones - 1),
+            (Some(place), true) => Some(place + 1).filter(|place| *place < zones || !without),
+            (Some(place), false) if place == 0 && without => None,
+            (Some(place), false) => Some(place + zones - 1),
+        };
+        self.zone = next.map(|place| view.zones[place % zones].name());
+    }
+
+    /// A step pauses the playback.
+    fn step(&mut self, by: isize) -> Action {
+        self.frozen = true;
+        Action::Step(by)
+    }
+
+    /// Looks more often, or plays faster; or the reverse.
+    fn faster(&mut self, playback: bool, faster: bool) {
+        if playback {
+            let next = SPEEDS.into_iter().find(|speed| *speed > self.speed);
+            let previous = SPEEDS.into_iter().rfind(|speed| *speed < self.speed);
+            self.speed = if faster { next } else { previous }.unwrap_or(self.speed);
+            return;
+        }
+        let intervals = INTERVALS_MS.map(Duration::from_millis);
+        let longer = intervals.into_iter().find(|interval| *interval > self.interval);
+        let shorter = intervals.into_iter().rfind(|interval| *interval < self.interval);
+        self.interval = if faster { shorter } else { longer }.unwrap_or(self.interval);
+    }
+
+    /// Handles a key while the user types a filter.
+    fn type_filter(&mut self, key: KeyCode) {
+        let Some((text, fault)) = &mut self.prompt else { return };
+        match key {
+            KeyCode::Esc => self.prompt = None,
+            KeyCode::Enter => match Filter::parse(text) {
+                Ok(filter) => {
+                    (self.filter, self.filter_text) = (filter, text.trim().to_owned());
+                    self.prompt = None;
+                }
+                Err(wrong) => *fault = Some(wrong),
+            },
+            KeyCode::Backspace => {
+                text.pop();
+                *fault = None;
+            }
+            KeyCode::Char(letter) => {
+                text.push(letter);
+                *fault = None;
+            }
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::tests::view;
-    use super::*;
-
-    #[test]
-    fn keys() {
-        let view = view(4);
-        let mut state = State::new();
-        // The zone with most pages is shown first; z selects the next zone in turn.
-        assert_eq!(view.zones[state.zone(&view)].name(), "0 Normal");
-        state.key(KeyCode::Char('z'), &view, 1);
-        assert_eq!(view.zones[state.zone(&view)].name(), "0 DMA");
-        state.key(KeyCode::Tab, &view, 1);
-        assert_eq!(view.zones[state.zone(&view)].name(), "0 Normal");
-        // A CPU stays chosen when the order changes.
-        state.key(KeyCode::Down, &view, 2);
-        let chosen = |state: &State| state.ordered(&view)[state.chosen(&state.ordered(&view))].cpu;
-        assert_eq!(chosen(&state), 2);
-        state.key(KeyCode::Char('s'), &view, 1);
-        assert_eq!((state.sort, chosen(&state)), (Sort::Count, 2));
-        state.key(KeyCode::End, &view, 1);
-        let counts: Vec<u64> = state.ordered(&view).iter().map(|set| set.count).collect();
-        assert!(counts.is_sorted_by(|a, b| a >= b), "{counts:?}");
-        state.key(KeyCode::PageDown, &view, 7);
-        assert_eq!(state.chosen(&state.ordered(&view)), 3, "PageDown stops at the last CPU");
-        // Any key closes the help and has no other effect.
-        state.key(KeyCode::Char('h'), &view, 1);
-        assert!(state.help);
-        state.key(KeyCode::Char('s'), &view, 1);
-        assert!(!state.help && state.sort == Sort::Count);
-        state.key(KeyCode::Char(' '), &view, 1);
-        assert!(state.frozen);
-        assert_eq!(state.key(KeyCode::Char('q'), &view, 1), Action::Quit);
-    }
-}
+#[path = "state_tests.rs"]
+mod tests;

@@ -1,8 +1,9 @@
-//! The screen on a terminal: keys, hang-up, suspension, and the restored terminal.
+//! The screen on a terminal: keys, mouse, hang-up, suspension, and the restored terminal.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,14 +13,19 @@ use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{
+    self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 use ratatui::crossterm::{cursor, execute, terminal};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 use signal_hook::consts::SIGTSTP;
 
-use super::state::{Action, State};
-use super::{STEP, Views, screen};
+use super::STEP;
+use super::screen::{self, Hits, Target};
+use super::source::Source;
+use super::state::{Action, Scene, State};
+use super::unusual::{Limits, Unusual};
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 
@@ -78,6 +84,7 @@ struct Restore;
 
 impl Drop for Restore {
     fn drop(&mut self) {
+        mouse(false);
         // Fails after a hang-up: there is nothing to restore.
         let _ = ratatui::try_restore();
         let _ = execute!(io::stdout(), cursor::Show);
@@ -101,87 +108,146 @@ fn is_control(key: &KeyEvent, letter: char) -> bool {
     key.code == KeyCode::Char(letter) && key.modifiers.contains(KeyModifiers::CONTROL)
 }
 
-/// Shows views until q, `count` looks, a signal or a hang-up.
-pub(super) fn screen(
-    views: &mut dyn Views,
-    interval: Duration,
-    count: Option<u64>,
-    interrupt: &Interrupt,
-) -> Result<Exit, Failure> {
-    views.refresh()?;
+/// Mouse events on or off. Fails after a hang-up, which `show` notices.
+fn mouse(on: bool) {
+    let mut out = io::stdout();
+    let _ = if on { execute!(out, event::EnableMouseCapture) } else { execute!(out, event::DisableMouseCapture) };
+}
+
+/// The way a screen begins.
+pub(super) struct Begin {
+    pub(super) state: State,
+    pub(super) limits: Limits,
+    pub(super) mouse: bool,
+    /// The number of looks after which the screen ends.
+    pub(super) count: Option<u64>,
+}
+
+/// Shows looks until q, `count` looks, a signal or a hang-up.
+pub(super) fn screen(source: &mut dyn Source, begin: Begin, interrupt: &Interrupt) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTSTP, stop.clone())?;
     // On drop it writes to standard error if the terminal hung up, and panics if that fails. `Restore` does its work.
     let mut terminal = ManuallyDrop::new(ratatui::try_init()?);
     let _restore = Restore;
+    if begin.mouse {
+        mouse(true);
+    }
     let input = Input::open()?;
-    match show(views, interval, count, interrupt, &stop, &mut terminal, &input) {
+    match show(source, begin, interrupt, &stop, &mut terminal, &input) {
         // Output to a terminal that hung up fails as well.
         Err(_) if is_closed(&input.terminal) => Ok(Exit::HungUp),
         shown => shown,
     }
 }
 
+/// The shortest and longest time for which a look of a playback is shown.
+const SHOWN: Range<Duration> = Duration::from_millis(50)..Duration::from_secs(5);
+
+/// The time until the next look.
+fn pause(source: &dyn Source, state: &State) -> Duration {
+    if source.position().is_none() {
+        return state.interval;
+    }
+    let recorded = source.pause().unwrap_or(state.interval);
+    (recorded * 4 / state.speed.max(1)).clamp(SHOWN.start, SHOWN.end)
+}
+
+/// Chooses what was clicked, or scrolls.
+fn on_mouse(event: MouseEvent, hits: &Hits, state: &mut State, scene: &Scene<'_>) {
+    match event.kind {
+        MouseEventKind::Down(MouseButton::Left) => match hits.at(event.column, event.row) {
+            Some(Target::Zone(name)) => state.zone = Some(name.clone()),
+            Some(Target::Cpu(cpu)) => state.cpu = Some(*cpu),
+            None => {}
+        },
+        MouseEventKind::ScrollDown => state.scroll(scene, 3),
+        MouseEventKind::ScrollUp => state.scroll(scene, -3),
+        _ => {}
+    }
+}
+
 fn show(
-    views: &mut dyn Views,
-    interval: Duration,
-    count: Option<u64>,
+    source: &mut dyn Source,
+    begin: Begin,
     interrupt: &Interrupt,
     stop: &AtomicBool,
     terminal: &mut DefaultTerminal,
     input: &Input,
 ) -> Result<Exit, Failure> {
-    let mut state = State::new();
-    let (mut next, mut looks, mut dirty) = (Instant::now() + interval, 1, true);
+    let Begin { mut state, limits, mouse: with_mouse, count } = begin;
+    let (mut last, mut looks, mut dirty) = (Instant::now(), 1, true);
+    let mut hits = Hits::default();
+    let mut unusual = Unusual::of(source.view(), source.history(), &limits);
     loop {
-        let view = views.view(&mut state.page);
+        let scene =
+            Scene { view: source.view(), history: source.history(), unusual: &unusual, position: source.position() };
         if dirty {
-            terminal.draw(|frame| screen::draw(frame, view, &state))?;
+            terminal.draw(|frame| hits = screen::draw(frame, &scene, &state))?;
             dirty = false;
         }
-        let wait = next.saturating_duration_since(Instant::now()).min(STEP);
+        let wait = (last + pause(source, &state)).saturating_duration_since(Instant::now()).min(STEP);
         let seen = match input.next(wait) {
             Ok(seen) => seen,
             Err(HungUp) if interrupt.keep_on() => return Ok(Exit::HungUp),
             Err(HungUp) => return Ok(interrupt.exit()),
         };
-        dirty |= seen.is_some();
-        if let Some(Event::Key(key)) = seen
-            && key.kind == KeyEventKind::Press
-        {
-            if is_control(&key, 'c') {
-                return Ok(Exit::Interrupted);
-            }
-            if is_control(&key, 'z') {
-                // The other processes of the job, as the terminal would do.
-                let _ = rustix::process::kill_current_process_group(Signal::TSTP);
-                // Relaxed, here and below: the flag guards no other data.
-                stop.store(true, Ordering::Relaxed);
-            } else {
-                let row = screen::per_line(&state, view, terminal.get_frame().area());
-                if state.key(key.code, view, row) == Action::Quit {
-                    return Ok(Exit::Done);
+        let mut step = 0;
+        match seen {
+            Some(Event::Key(key)) if key.kind == KeyEventKind::Press => {
+                dirty = true;
+                if is_control(&key, 'c') {
+                    return Ok(Exit::Interrupted);
+                }
+                if is_control(&key, 'z') {
+                    // The other processes of the job, as the terminal would do.
+                    let _ = rustix::process::kill_current_process_group(Signal::TSTP);
+                    // Relaxed, here and below: the flag guards no other data.
+                    stop.store(true, Ordering::Relaxed);
+                } else {
+                    match state.key(key.code, &scene) {
+                        Action::Quit => return Ok(Exit::Done),
+                        Action::Step(by) => step = by,
+                        Action::Nothing => {}
+                    }
                 }
             }
+            Some(Event::Mouse(event)) if event.kind != MouseEventKind::Moved => {
+                on_mouse(event, &hits, &mut state, &scene);
+                dirty = true;
+            }
+            Some(Event::Mouse(_)) | None => {}
+            Some(_) => dirty = true,
         }
         if stop.load(Ordering::Relaxed) {
+            if with_mouse {
+                mouse(false);
+            }
             suspend(terminal)?;
+            if with_mouse {
+                mouse(true);
+            }
             stop.store(false, Ordering::Relaxed);
             dirty = true;
         }
         if !interrupt.keep_on() {
             return Ok(interrupt.exit());
         }
-        let now = Instant::now();
-        if now >= next {
+        if step != 0 {
+            source.step(step);
+            unusual = Unusual::of(source.view(), source.history(), &limits);
+            dirty = true;
+        }
+        let (now, until) = (Instant::now(), pause(source, &state));
+        if now >= last + until {
             if count == Some(looks) {
                 return Ok(Exit::Done);
             }
             // No looks are made up for a time in which this process was stopped.
-            next = (next + interval).max(now);
+            last = if now - last < until * 2 { last + until } else { now };
             if !state.frozen {
-                views.refresh()?;
-                dirty = true;
+                dirty |= source.next()?;
+                unusual = Unusual::of(source.view(), source.history(), &limits);
             }
             looks += 1;
         }

@@ -1,19 +1,34 @@
 //! The shown values of a look and their changes since the previous look: the same for the screen, text, JSON and
 //! metrics.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `kernel` | the rules in force |
+//! | `traffic` | what CPUs move, and how long they wait |
+
+mod kernel;
+mod traffic;
 
 use std::collections::BTreeMap;
 
-use pageset_trace::live::{Wait, Waits, Way};
+use pageset_trace::live::Way;
 use pageset_trace::procfs::{PagesetSection, ZoneSection};
-use pageset_trace::replay::setting::kernel_of;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+#[cfg(test)]
+pub(super) use self::kernel::AutoTuning;
+pub(super) use self::kernel::Kernel;
+pub(super) use self::traffic::{CpuTraffic, CpuWaits, PATHS, PathTimes, PathWait, percentiles};
+use self::traffic::{per_s, traffic, wait_times};
 use super::look::Look;
 
+/// The name and version of the JSON of a look.
+pub(super) const SCHEMA: &str = "pageset.top/1";
+
 /// All that is shown, in JSON of the schema `pageset.top/1`: pages, nanoseconds, counts.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct View {
-    schema: &'static str,
+    pub(super) schema: String,
     /// `live`, or a saved file's name.
     pub(super) source: String,
     /// Since 1970; null for a saved file.
@@ -23,9 +38,15 @@ pub(super) struct View {
     pub(super) kernel: Kernel,
     pub(super) zones: Vec<Zone>,
     /// `bpf` or `perf`; null if refills and drains are not counted.
-    pub(super) counted_by: Option<&'static str>,
-    /// Null if refills and drains are not counted.
+    pub(super) counted_by: Option<String>,
+    /// Sorted by CPU; null if refills and drains are not counted.
     pub(super) traffic: Option<Vec<CpuTraffic>>,
+    /// The durations of waits for zone locks on all CPUs, by path; null if waits are not measured.
+    #[serde(default)]
+    pub(super) zone_lock_wait_times: Option<Vec<PathTimes>>,
+    /// The memory node of each CPU, by CPU number; empty if unknown.
+    #[serde(default)]
+    pub(super) cpu_nodes: Vec<u32>,
     /// The counters of [`SHOWN`] that the kernel has.
     pub(super) vmstat: Vec<Counter>,
     /// Zones and CPUs that appeared or disappeared since the previous look.
@@ -34,57 +55,8 @@ pub(super) struct View {
     pub(super) missing: Vec<String>,
 }
 
-/// The rules in force.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Kernel {
-    pub(super) release: Option<String>,
-    /// The preset's name.
-    pub(super) rules: &'static str,
-    /// Whether the release is known. If not, the rules are guessed from the form of zoneinfo.
-    pub(super) known: bool,
-    /// Whether the kernel tunes high although its release does not. Backported memory management does that.
-    pub(super) is_another: bool,
-    pub(super) auto_tuning: AutoTuning,
-    pub(super) high_fraction: Option<u32>,
-}
-
-/// Whether pagesets size themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum AutoTuning {
-    On,
-    /// An administrator's fraction fixes high.
-    OffByFraction,
-    /// Each zone's bounds are equal, but no fraction is known.
-    OffByBounds,
-    /// The kernel has none: before 6.7.
-    NotInKernel,
-}
-
-impl AutoTuning {
-    /// For a line of text.
-    pub(super) const fn text(self) -> &'static str {
-        match self {
-            AutoTuning::On => "auto-tuning on",
-            AutoTuning::OffByFraction => "auto-tuning OFF by vm.percpu_pagelist_high_fraction",
-            AutoTuning::OffByBounds => "auto-tuning off: high_min is high_max",
-            AutoTuning::NotInKernel => "no auto-tuning (before 6.7)",
-        }
-    }
-
-    /// As in JSON.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            AutoTuning::On => "on",
-            AutoTuning::OffByFraction => "off-by-fraction",
-            AutoTuning::OffByBounds => "off-by-bounds",
-            AutoTuning::NotInKernel => "not-in-kernel",
-        }
-    }
-}
-
 /// A zone that has pages. Amounts in pages; changes since the previous look.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Zone {
     pub(super) node: u32,
     pub(super) zone: String,
@@ -116,14 +88,20 @@ impl Zone {
         }
     }
 
+    /// A CPU's pageset. Most zones have every CPU, in order.
+    pub(super) fn pageset_of(&self, cpu: u32) -> Option<&Pageset> {
+        let guess = usize::try_from(cpu).ok().and_then(|place| self.pagesets.get(place));
+        guess.filter(|set| set.cpu == cpu).or_else(|| self.pagesets.iter().find(|set| set.cpu == cpu))
+    }
+
     /// `0 Normal`.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.node, self.zone)
     }
 }
 
-/// One CPU's pageset; amounts in pages.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// One CPU's pageset of a zone; amounts in pages.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Pageset {
     pub(super) cpu: u32,
     pub(super) count: u64,
@@ -134,75 +112,10 @@ pub(super) struct Pageset {
     pub(super) batch: u64,
 }
 
-/// What a CPU has moved since counting began, and per second since the previous look.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct CpuTraffic {
-    pub(super) cpu: u32,
-    pub(super) refill_pages: u64,
-    pub(super) drain_pages: u64,
-    pub(super) high_order_drains: u64,
-    pub(super) fallbacks: u64,
-    pub(super) refill_pages_per_s: Option<f64>,
-    pub(super) drain_pages_per_s: Option<f64>,
-    pub(super) high_order_drains_per_s: Option<f64>,
-    pub(super) fallbacks_per_s: Option<f64>,
-    /// Null if waits are not measured.
-    pub(super) zone_lock_waits: Option<CpuWaits>,
-}
-
-/// How long a CPU has waited for zone locks since counting began, by path.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct CpuWaits {
-    pub(super) refill: PathWait,
-    pub(super) drain: PathWait,
-    pub(super) direct_alloc: PathWait,
-    pub(super) direct_free: PathWait,
-}
-
-impl CpuWaits {
-    fn new(now: &Waits, then: Option<&Waits>, seconds: Option<f64>) -> CpuWaits {
-        let path = |of: fn(&Waits) -> Wait| {
-            let (now, then) = (of(now), then.map(of));
-            PathWait {
-                times: now.times,
-                ns: now.ns,
-                per_s: per_s(now.times, then.map(|then| then.times), seconds),
-                pct: per_s(now.ns, then.map(|then| then.ns), seconds).map(|ns_per_s| ns_per_s / 1e7),
-            }
-        };
-        CpuWaits {
-            refill: path(|waits| waits.refill),
-            drain: path(|waits| waits.drain),
-            direct_alloc: path(|waits| waits.direct_alloc),
-            direct_free: path(|waits| waits.direct_free),
-        }
-    }
-
-    /// All paths, in the order of their columns.
-    pub(super) fn paths(&self) -> [PathWait; 4] {
-        [self.refill, self.drain, self.direct_alloc, self.direct_free]
-    }
-
-    /// Percent of the time since the previous look.
-    pub(super) fn pct(&self) -> Option<f64> {
-        self.paths().iter().map(|path| path.pct).sum()
-    }
-}
-
-/// Waits for zone locks on one path.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct PathWait {
-    pub(super) times: u64,
-    pub(super) ns: u64,
-    pub(super) per_s: Option<f64>,
-    /// Percent of the time since the previous look.
-    pub(super) pct: Option<f64>,
-}
-
 /// A counter of the whole machine.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Counter {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) value: u64,
     pub(super) per_s: Option<f64>,
 }
@@ -223,7 +136,7 @@ impl View {
     /// The view of a look, with changes since `before`.
     pub(super) fn new(look: &Look, before: Option<&Look>) -> View {
         let instants = look.when.zip(before.and_then(|before| before.when));
-        let elapsed = instants.map(|(now, then)| now.instant.duration_since(then.instant));
+        let elapsed = instants.map(|(now, then)| now.since.saturating_sub(then.since));
         let seconds = elapsed.map(|elapsed| elapsed.as_secs_f64()).filter(|seconds| *seconds > 0.0);
         let zones = look.zoneinfo.zones.iter().filter(|zone| zone.managed > 0);
         let zones: Vec<Zone> = zones
@@ -234,14 +147,16 @@ impl View {
             missing.push("this kernel does not print high_min and high_max (kernels from 6.7 on do)".to_owned());
         }
         View {
-            schema: "pageset.top/1",
+            schema: SCHEMA.to_owned(),
             source: look.source.clone(),
-            time_ns: look.when.map(|when| when.unix_ns),
+            time_ns: look.when.and_then(|when| when.unix_ns),
             elapsed_ns: elapsed.and_then(|elapsed| u64::try_from(elapsed.as_nanos()).ok()),
             kernel: Kernel::new(look, &zones),
             zones,
-            counted_by: look.counted_by.map(Way::name),
+            counted_by: look.counted_by.map(|way| Way::name(way).to_owned()),
             traffic: traffic(look, before, seconds),
+            zone_lock_wait_times: look.wait_times.as_ref().map(wait_times),
+            cpu_nodes: look.cpu_nodes.clone(),
             vmstat: vmstat(look, before, seconds),
             news: before.map(|before| news(look, before)).unwrap_or_default(),
             missing,
@@ -250,31 +165,18 @@ impl View {
 
     /// What a CPU has moved, if it is counted.
     pub(super) fn traffic_of(&self, cpu: u32) -> Option<&CpuTraffic> {
-        self.traffic.as_ref()?.iter().find(|traffic| traffic.cpu == cpu)
+        let all = self.traffic.as_ref()?;
+        all.binary_search_by_key(&cpu, |traffic| traffic.cpu).ok().map(|place| &all[place])
+    }
+
+    /// The memory node of a CPU, if it is known.
+    pub(super) fn node_of(&self, cpu: u32) -> Option<u32> {
+        self.cpu_nodes.get(usize::try_from(cpu).ok()?).copied()
     }
 
     /// How long a CPU has waited for zone locks, if it is measured.
     pub(super) fn waits_of(&self, cpu: u32) -> Option<&CpuWaits> {
         self.traffic_of(cpu)?.zone_lock_waits.as_ref()
-    }
-}
-
-impl Kernel {
-    fn new(look: &Look, zones: &[Zone]) -> Kernel {
-        let (preset, known) = kernel_of(look.release.as_deref(), look.version.as_deref(), &look.zoneinfo);
-        let mut bounds = zones.iter().filter_map(|zone| zone.high_min.zip(zone.high_max)).peekable();
-        let auto_tuning = if bounds.peek().is_none() {
-            AutoTuning::NotInKernel
-        } else if look.high_fraction.is_some_and(|fraction| fraction > 0) {
-            AutoTuning::OffByFraction
-        } else if bounds.all(|(min, max)| min == max) {
-            AutoTuning::OffByBounds
-        } else {
-            AutoTuning::On
-        };
-        let (release, high_fraction) = (look.release.clone(), look.high_fraction);
-        let is_another = known && auto_tuning != AutoTuning::NotInKernel && !preset.tuning.auto_high;
-        Kernel { release, rules: preset.name, known, is_another, auto_tuning, high_fraction }
     }
 }
 
@@ -324,33 +226,6 @@ impl Zone {
     }
 }
 
-fn per_s(now: u64, then: Option<u64>, seconds: Option<f64>) -> Option<f64> {
-    // The counters of a CPU that was offline restart at 0. A counter that decreased has no rate.
-    Some(now.checked_sub(then?)? as f64 / seconds?)
-}
-
-fn traffic(look: &Look, before: Option<&Look>, seconds: Option<f64>) -> Option<Vec<CpuTraffic>> {
-    let all = look.traffic.as_ref()?.iter().map(|now| {
-        let then = before.and_then(|before| before.traffic.as_ref()?.iter().find(|then| then.cpu == now.cpu));
-        CpuTraffic {
-            cpu: now.cpu,
-            refill_pages: now.refill_pages,
-            drain_pages: now.drain_pages,
-            high_order_drains: now.high_order_drains,
-            fallbacks: now.fallbacks,
-            refill_pages_per_s: per_s(now.refill_pages, then.map(|then| then.refill_pages), seconds),
-            drain_pages_per_s: per_s(now.drain_pages, then.map(|then| then.drain_pages), seconds),
-            high_order_drains_per_s: per_s(now.high_order_drains, then.map(|then| then.high_order_drains), seconds),
-            fallbacks_per_s: per_s(now.fallbacks, then.map(|then| then.fallbacks), seconds),
-            zone_lock_waits: now
-                .waits
-                .as_ref()
-                .map(|waits| CpuWaits::new(waits, then.and_then(|then| then.waits.as_ref()), seconds)),
-        }
-    });
-    Some(all.collect())
-}
-
 fn vmstat(look: &Look, before: Option<&Look>, seconds: Option<f64>) -> Vec<Counter> {
     let value = |counters: &BTreeMap<String, u64>, name: &str| match name.ends_with('_') {
         false => counters.get(name).copied(),
@@ -362,7 +237,7 @@ fn vmstat(look: &Look, before: Option<&Look>, seconds: Option<f64>) -> Vec<Count
     let counter = |name: &'static str| {
         let now = value(&look.vmstat, name)?;
         let then = before.and_then(|before| value(&before.vmstat, name));
-        Some(Counter { name: name.trim_end_matches('_'), value: now, per_s: per_s(now, then, seconds) })
+        Some(Counter { name: name.trim_end_matches('_').to_owned(), value: now, per_s: per_s(now, then, seconds) })
     };
     SHOWN.into_iter().filter_map(counter).collect()
 }

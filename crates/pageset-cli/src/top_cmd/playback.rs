@@ -1,0 +1,133 @@
+//! Saved looks: lines of `top --json`, recordings, and copies of `/proc/zoneinfo`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+use pageset_trace::live::{ORDERS, Traffic};
+use pageset_trace::trace::{START_BYTES, is_recording};
+use pageset_trace::{Kind, Trace};
+
+use super::look::{self, Look, When};
+use super::view::{SCHEMA, View};
+use crate::error::{Exit, Failure};
+
+/// The largest file of saved looks: half an hour of looks at 192 CPUs, one a second. A guess. Unit: bytes.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// The looks of all files, in the order of the files. `apart` is the least time between two looks at a recording;
+/// without it, each snapshot of the recording is a look.
+///
+/// # Errors
+/// A file that cannot be read or is of no known form, with its line if it has one.
+pub(super) fn views(files: &[impl AsRef<Path>], apart: Option<Duration>) -> Result<Vec<View>, Failure> {
+    let mut views = Vec::new();
+    // Changes between copies of zoneinfo are changes between files.
+    let mut before: Option<Look> = None;
+    for path in files.iter().map(AsRef::as_ref) {
+        let start = start(path)?;
+        if is_recording(&start) {
+            recording(path, apart.unwrap_or_default(), &mut views)?;
+        } else if start.trim_ascii_start().starts_with(b"{") {
+            lines(path, &mut views)?;
+        } else {
+            let look = look::saved(path)?;
+            views.push(View::new(&look, before.as_ref()));
+            before = Some(look);
+        }
+    }
+    Ok(views)
+}
+
+/// The first bytes of a file.
+fn start(path: &Path) -> Result<Vec<u8>, Failure> {
+    let unreadable = |error| Failure::new(Exit::Unreadable, format!("cannot read {}: {error}", path.display()));
+    let mut start = Vec::new();
+    File::open(path).and_then(|file| file.take(START_BYTES as u64).read_to_end(&mut start)).map_err(unreadable)?;
+    Ok(start)
+}
+
+/// Lines of `top --json`.
+fn lines(path: &Path, views: &mut Vec<View>) -> Result<(), Failure> {
+    let name = path.display();
+    let unreadable = |error| Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}"));
+    let bytes = fs::metadata(path).map_err(unreadable)?.len();
+    if bytes > MAX_BYTES {
+        return Err(Failure::new(Exit::Damaged, format!("cannot show {name}: {bytes} bytes, of at most {MAX_BYTES}"))
+            .help("use a part of the file, such as its last lines: tail -n 1000"));
+    }
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let damaged = |what: String| {
+            Failure::new(Exit::Damaged, format!("{name}: line {}: {what}", number + 1))
+                .help(format!("use the output of `pageset top --json`, a look of {SCHEMA} in each line"))
+        };
+        let mut view: View = serde_json::from_str(line)
+            .map_err(|error| damaged(format!("not a look: {}", error.to_string().replace(" at line 1 ", " at "))))?;
+        if view.schema != SCHEMA {
+            return Err(damaged(format!("the schema is `{}`; allowed: {SCHEMA}", view.schema)));
+        }
+        if let Some(traffic) = &mut view.traffic {
+            traffic.sort_by_key(|traffic| traffic.cpu);
+        }
+        views.push(view);
+    }
+    Ok(())
+}
+
+/// A look at each snapshot of a recording, at least `apart` after the previous one.
+fn recording(path: &Path, apart: Duration, views: &mut Vec<View>) -> Result<(), Failure> {
+    let trace = Trace::open(path)?;
+    let mut totals: BTreeMap<u32, Traffic> = BTreeMap::new();
+    let mut before: Option<Look> = None;
+    for event in trace.events()? {
+        let event = event?;
+        let traffic = totals.entry(event.cpu.0).or_insert(Traffic { cpu: event.cpu.0, ..Traffic::default() });
+        match &event.kind {
+            Kind::ZoneLocked { order, .. } if ORDERS.contains(&u32::from(order.get())) => {
+                traffic.refilled(order.get().into(), 1);
+            }
+            Kind::Drain { order, .. } if ORDERS.contains(&u32::from(order.get())) => {
+                traffic.drained(order.get().into(), 1);
+            }
+            Kind::ExtFrag { .. } => traffic.fallbacks += 1,
+            Kind::SnapshotEnd(tag) => {
+                let Some(zoneinfo) = trace.snapshots().zoneinfo_of(tag) else { continue };
+                let since = Duration::from_nanos(event.time_ns);
+                let last = before.as_ref().and_then(|look| look.when);
+                if last.is_some_and(|last| since.saturating_sub(last.since) < apart) {
+                    continue;
+                }
+                for set in zoneinfo.zones.iter().flat_map(|zone| &zone.pagesets) {
+                    totals.entry(set.cpu).or_insert(Traffic { cpu: set.cpu, ..Traffic::default() });
+                }
+                let facts = trace.facts();
+                let look = Look {
+                    source: trace.name().to_owned(),
+                    when: Some(When { unix_ns: None, since }),
+                    zoneinfo: zoneinfo.clone(),
+                    vmstat: BTreeMap::new(),
+                    release: facts.kernel_release.clone(),
+                    version: facts.kernel_version.clone(),
+                    high_fraction: facts.high_fraction,
+                    counted_by: None,
+                    traffic: Some(totals.values().copied().collect()),
+                    wait_times: None,
+                    cpu_nodes: facts.cpu_nodes.clone(),
+                    missing: vec!["recordings have no waits for zone locks".to_owned()],
+                };
+                views.push(View::new(&look, before.as_ref()));
+                before = Some(look);
+            }
+            _ => {}
+        }
+    }
+    if before.is_none() {
+        // A perf.data has the zoneinfo of its start, and no mark of it among the events.
+        let message = format!("cannot show {}: the recording has no snapshots with a time", path.display());
+        return Err(Failure::new(Exit::Damaged, message).help("use a recording of `pageset record`"));
+    }
+    Ok(())
+}

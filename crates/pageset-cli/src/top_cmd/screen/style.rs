@@ -1,0 +1,36 @@
+//! Colours and emphasis. Colour marks what is unusual, not what is full. Without colours, emphasis marks it.
+
+use ratatui::style::{Color, Modifier, Style};
+
+use super::super::state::State;
+
+/// Names, units and rules: less important than numbers.
+pub(super) fn dim(state: &State) -> Style {
+    if state.colour { Style::new().fg(Color::DarkGray) } else { Style::new().add_modifier(Modifier::DIM) }
+}
+
+/// Lines and bars.
+pub(super) fn line(state: &State) -> Style {
+    if state.colour { Style::new().fg(Color::Cyan) } else { Style::new() }
+}
+
+/// Something unusual.
+pub(super) fn alarm(severe: bool, state: &State) -> Style {
+    let style = Style::new().add_modifier(Modifier::BOLD);
+    match state.colour {
+        true => style.fg(if severe { Color::Red } else { Color::Yellow }),
+        false if severe => style.add_modifier(Modifier::REVERSED),
+        false => style.add_modifier(Modifier::UNDERLINED),
+    }
+}
+
+/// The chosen zone or CPU.
+pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
+
+/// Text above a panel.
+pub(super) const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
+
+/// The columns' names: the underline separates them from the numbers.
+pub(super) fn columns(state: &State) -> Style {
+    dim(state).add_modifier(Modifier::UNDERLINED)
+}

@@ -1,0 +1,292 @@
+//! What is unusual now. Pure: a view and its history in, sentences and marks out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::{History, Measure};
+use super::plain::{percent, rate};
+use super::view::{CpuTraffic, CpuWaits, PathWait, View};
+use crate::columns::grouped;
+
+/// From which values on something is unusual.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Limits {
+    /// A CPU waits this share of its time for zone locks. Unit: percent.
+    pub(super) wait_percent: f64,
+    /// A CPU refills or drains this many times its median.
+    pub(super) rate_factor: f64,
+    /// Smaller rates are never unusual. Unit: pages per second.
+    pub(super) rate_least: f64,
+}
+
+impl Limits {
+    /// Guesses: a twentieth of the time is noticeable, ten times is no noise, and 10,000 pages a second are 1 % of what
+    /// a CPU can refill.
+    pub(super) const DEFAULT: Limits = Limits { wait_percent: 5.0, rate_factor: 10.0, rate_least: 10_000.0 };
+}
+
+/// The looks before which no rate is unusual, because its median is not known. A guess.
+const LEAST_LOOKS: usize = 10;
+/// How many times the limit is severe. A guess.
+const SEVERE: f64 = 4.0;
+
+/// How many CPUs that only refill or drain are compared: those with the largest rates.
+const PAIRS: usize = 16;
+/// The largest ratio of two rates that belong together. A guess: pages wait in pagesets between the two.
+const NEAR: f64 = 1.25;
+
+/// A sentence without a full stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sentence {
+    pub(super) severe: bool,
+    pub(super) text: String,
+}
+
+/// What is unusual, the most important first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unusual {
+    pub(super) sentences: Vec<Sentence>,
+    /// The zones below their low watermark, by place in the view, and whether they are below min.
+    pub(super) zones: BTreeMap<usize, bool>,
+    /// The measures of CPUs.
+    pub(super) cpus: BTreeSet<(u32, Measure)>,
+}
+
+impl Unusual {
+    /// What is unusual in the last look of `history`, which is `view`.
+    pub(super) fn of(view: &View, history: &History, limits: &Limits) -> Unusual {
+        let mut unusual = Unusual::default();
+        unusual.zones(view);
+        unusual.stalls(view);
+        unusual.waits(view, limits);
+        unusual.rates(view, history, limits, Measure::Refills);
+        unusual.rates(view, history, limits, Measure::Drains);
+        unusual.pairs(view, limits);
+        unusual.sentences.extend(view.news.iter().map(|news| Sentence { severe: false, text: news.clone() }));
+        // Stable: sentences of one severity stay in the order above.
+        unusual.sentences.sort_by_key(|sentence| !sentence.severe);
+        unusual
+    }
+
+    /// Whether this CPU has an unusual measure.
+    pub(super) fn has(&self, cpu: u32) -> bool {
+        self.cpus.range((cpu, Measure::Held)..=(cpu, Measure::Waits)).next().is_some()
+    }
+
+    fn say(&mut self, severe: bool, text: String) {
+        self.sentences.push(Sentence { severe, text });
+    }
+
+    fn zones(&mut self, view: &View) {
+        for (place, zone) in view.zones.iter().enumerate().filter(|(_, zone)| zone.free < zone.low) {
+            let severe = zone.free < zone.min;
+            self.zones.insert(place, severe);
+            let (name, mark) = if severe { ("min", zone.min) } else { ("low", zone.low) };
+            let (zone, free, mark) = (zone.name(), grouped(zone.free), grouped(mark));
+            self.say(severe, format!("zone {zone} is below {name}: {free} of {mark} pages are free"));
+        }
+    }
+
+    /// Tasks that wait for memory.
+    fn stalls(&mut self, view: &View) {
+        let stalls = view.vmstat.iter().find(|counter| counter.name == "allocstall").and_then(|counter| counter.per_s);
+        if let Some(stalls) = stalls.filter(|stalls| *stalls >= 0.5) {
+            self.say(true, format!("allocations wait for direct reclaim: {} per second", rate(Some(stalls))));
+        }
+    }
+
+    fn waits(&mut self, view: &View, limits: &Limits) {
+        let mut all: Vec<(u32, f64, &CpuWaits)> = Vec::new();
+        for traffic in view.traffic.iter().flatten() {
+            let waits = traffic.zone_lock_waits.as_ref();
+            all.extend(waits.and_then(|waits| Some((traffic.cpu, waits.pct()?, waits))));
+        }
+        all.retain(|(_, pct, _)| *pct >= limits.wait_percent);
+        self.cpus.extend(all.iter().map(|(cpu, ..)| (*cpu, Measure::Waits)));
+        let Some((cpu, pct, waits)) = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+        let purposes = ["to refill", "to drain", "to allocate directly", "to free directly"];
+        let most = purposes.into_iter().zip(waits.paths()).max_by(|a, b| {
+            let pct = |path: &PathWait| path.pct.unwrap_or(0.0);
+            pct(&a.1).total_cmp(&pct(&b.1))
+        });
+        let purpose = most.map_or("", |(purpose, _)| purpose);
+        let text = format!(
+            "CPU {cpu} waits {} % of its time for zone locks, mostly {purpose}{}",
+            percent(Some(*pct)),
+            others(all.len())
+        );
+        self.say(*pct >= SEVERE * limits.wait_percent, text);
+    }
+
+    fn rates(&mut self, view: &View, history: &History, limits: &Limits, of: Measure) {
+        let mut all: Vec<(u32, f64, f64)> = Vec::new();
+        for traffic in view.traffic.iter().flatten() {
+            let now = match of {
+                Measure::Refills => traffic.refill_pages_per_s,
+                _ => traffic.drain_pages_per_s,
+            };
+            let Some(now) = now.filter(|now| *now >= limits.rate_least) else { continue };
+            let Some(median) = history.median_before("", traffic.cpu, of, LEAST_LOOKS) else { continue };
+            // A median of 0 would make every rate unusual.
+            let times = now / f64::from(median).max(limits.rate_least / limits.rate_factor);
+            if times >= limits.rate_factor {
+                all.push((traffic.cpu, now, times));
+            }
+        }
+        self.cpus.extend(all.iter().map(|(cpu, ..)| (*cpu, of)));
+        let Some((cpu, now, times)) = all.iter().max_by(|a, b| a.2.total_cmp(&b.2)) else { return };
+        let verb = if of == Measure::Refills { "refills" } else { "drains" };
+        let (now, times) = (rate(Some(*now)), rate(Some(*times)));
+        self.say(
+            false,
+            format!("CPU {cpu} {verb} {now} pages per second, {times} times its usual rate{}", others(all.len())),
+        );
+    }
+
+    /// A CPU that only refills, and one that only drains as many pages: pages are freed on another CPU than the one
+    /// that allocates them, so pagesets do not help.
+    fn pairs(&mut self, view: &View, limits: &Limits) {
+        let rates = |traffic: &CpuTraffic| Some((traffic.cpu, traffic.refill_pages_per_s?, traffic.drain_pages_per_s?));
+        let all: Vec<(u32, f64, f64)> = view.traffic.iter().flatten().filter_map(rates).collect();
+        let one_sided = |side: fn(&(u32, f64, f64)) -> (f64, f64)| {
+            let only = all.iter().filter(|cpu| {
+                let (much, little) = side(cpu);
+                much >= limits.rate_least && little * limits.rate_factor <= much
+            });
+            let mut only: Vec<(u32, f64)> = only.map(|cpu| (cpu.0, side(cpu).0)).collect();
+            only.sort_by(|a, b| b.1.total_cmp(&a.1));
+            only.truncate(PAIRS);
+            only
+        };
+        let (from, to) = (one_sided(|cpu| (cpu.1, cpu.2)), one_sided(|cpu| (cpu.2, cpu.1)));
+        let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
+        let mut near = pairs.filter(|(from, to)| (1.0 / NEAR..=NEAR).contains(&(from.1 / to.1)));
+        if let Some(((from, refills), (to, drains))) = near.next() {
+            let (refills, drains) = (rate(Some(refills)), rate(Some(drains)));
+            self.say(
+                false,
+                format!("CPU {from} only refills ({refills} pages per second), and CPU {to} only drains ({drains})"),
+            );
+        }
+    }
+}
+
+/// The number of other CPUs, as the end of a sentence.
+fn others(all: usize) -> String {
+    match all {
+        0 | 1 => String::new(),
+        2 => "; another CPU too".to_owned(),
+        _ => format!("; {} other CPUs too", grouped(all as u64 - 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::view;
+    use super::super::view::Counter;
+    use super::*;
+
+    /// A view in which nothing is unusual.
+    fn calm() -> View {
+        let mut view = view(4);
+        for traffic in view.traffic.as_mut().unwrap() {
+            (traffic.refill_pages_per_s, traffic.drain_pages_per_s) = (Some(2000.0), Some(1900.0));
+            traffic.zone_lock_waits = None;
+        }
+        view
+    }
+
+    /// The sentences after twenty calm looks and one changed look.
+    fn said(change: &dyn Fn(&mut View)) -> (Vec<String>, Unusual) {
+        let (mut history, mut now) = (History::default(), calm());
+        (0..20).for_each(|_| history.push(&now));
+        change(&mut now);
+        history.push(&now);
+        let unusual = Unusual::of(&now, &history, &Limits::DEFAULT);
+        let mark = |sentence: &Sentence| format!("{}{}", if sentence.severe { "!" } else { "" }, sentence.text);
+        (unusual.sentences.iter().map(mark).collect(), unusual)
+    }
+
+    fn traffic(view: &mut View, cpu: usize, refills: f64, drains: f64) {
+        let traffic = &mut view.traffic.as_mut().unwrap()[cpu];
+        (traffic.refill_pages_per_s, traffic.drain_pages_per_s) = (Some(refills), Some(drains));
+    }
+
+    fn waits(into: &mut View, cpu: usize, refill: f64, drain: f64) {
+        let mut waits = *view(4).waits_of(1).unwrap();
+        (waits.refill.pct, waits.drain.pct) = (Some(refill), Some(drain));
+        (waits.direct_alloc.pct, waits.direct_free.pct) = (Some(0.0), Some(0.0));
+        into.traffic.as_mut().unwrap()[cpu].zone_lock_waits = Some(waits);
+    }
+
+    type Case = (&'static [&'static str], &'static dyn Fn(&mut View));
+
+    #[test]
+    fn sentences() {
+        let cases: &[Case] = &[
+            (&[], &|_| {}),
+            (&["zone 0 Normal is below low: 19,000 of 19,512 pages are free"], &|v| v.zones[1].free = 19_000),
+            (&["!zone 0 Normal is below min: 7 of 15,625 pages are free"], &|v| v.zones[1].free = 7),
+            // At a watermark is not below it.
+            (&[], &|v| v.zones[1].free = v.zones[1].low),
+            (&["!allocations wait for direct reclaim: 12 per second"], &|v| {
+                v.vmstat.push(Counter { name: "allocstall".to_owned(), value: 90, per_s: Some(12.0) });
+            }),
+            (&["CPU 2 waits 6.50 % of its time for zone locks, mostly to drain"], &|v| waits(v, 2, 1.5, 5.0)),
+            (&["!CPU 3 waits 20.00 % of its time for zone locks, mostly to refill; another CPU too"], &|v| {
+                waits(v, 1, 5.0, 0.0);
+                waits(v, 3, 19.0, 1.0);
+            }),
+            (&[], &|v| waits(v, 2, 2.5, 2.4)),
+            (&["CPU 1 refills 20,000 pages per second, 10 times its usual rate"], &|v| {
+                traffic(v, 1, 20_000.0, 15_000.0)
+            }),
+            (&[], &|v| traffic(v, 1, 19_000.0, 18_900.0)),
+            (&["CPU 0 refills 50,000 pages per second, 25 times its usual rate; 3 other CPUs too"], &|v| {
+                (0..4).for_each(|cpu| traffic(v, cpu, 50_000.0 - cpu as f64, 9000.0));
+            }),
+            (
+                &[
+                    "CPU 1 refills 30,000 pages per second, 15 times its usual rate",
+                    "CPU 3 drains 29,000 pages per second, 15 times its usual rate",
+                    "CPU 1 only refills (30,000 pages per second), and CPU 3 only drains (29,000)",
+                ],
+                &|v| {
+                    traffic(v, 1, 30_000.0, 0.0);
+                    traffic(v, 3, 10.0, 29_000.0);
+                },
+            ),
+            (&["CPU 9 appeared"], &|v| v.news.push("CPU 9 appeared".to_owned())),
+            // Severe first.
+            (&["!zone 0 DMA is below min: 0 of 15 pages are free", "CPU 9 appeared"], &|v| {
+                v.news.push("CPU 9 appeared".to_owned());
+                v.zones[0].free = 0;
+            }),
+        ];
+        for (expected, change) in cases {
+            assert_eq!(said(change).0, *expected);
+        }
+    }
+
+    #[test]
+    fn marks() {
+        let (_, unusual) = said(&|v| {
+            traffic(v, 1, 20_000.0, 19_500.0);
+            waits(v, 2, 9.0, 0.0);
+            v.zones[1].free = 19_000;
+        });
+        assert!(unusual.has(1) && unusual.has(2) && !unusual.has(0) && !unusual.has(3));
+        let marks = [(1, Measure::Refills), (1, Measure::Drains), (2, Measure::Waits)];
+        assert_eq!(unusual.cpus, BTreeSet::from(marks));
+        assert_eq!(unusual.zones, BTreeMap::from([(1, false)]));
+    }
+
+    /// Without enough looks no rate is unusual.
+    #[test]
+    fn a_short_history_knows_no_usual_rate() {
+        let (mut history, mut now) = (History::default(), calm());
+        (0..LEAST_LOOKS - 1).for_each(|_| history.push(&now));
+        traffic(&mut now, 1, 900_000.0, 890_000.0);
+        history.push(&now);
+        assert_eq!(Unusual::of(&now, &history, &Limits::DEFAULT), Unusual::default());
+    }
+}

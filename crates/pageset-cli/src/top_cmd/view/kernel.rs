@@ -1,0 +1,75 @@
+//! The rules in force.
+
+use pageset_trace::replay::setting::kernel_of;
+use serde::{Deserialize, Serialize};
+
+use super::Zone;
+use crate::top_cmd::look::Look;
+
+/// The rules in force.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::top_cmd) struct Kernel {
+    pub(in crate::top_cmd) release: Option<String>,
+    /// The preset's name.
+    pub(in crate::top_cmd) rules: String,
+    /// Whether the release is known. If not, the rules are guessed from the form of zoneinfo.
+    pub(in crate::top_cmd) known: bool,
+    /// Whether the kernel tunes high although its release does not. Backported memory management does that.
+    pub(in crate::top_cmd) is_another: bool,
+    pub(in crate::top_cmd) auto_tuning: AutoTuning,
+    pub(in crate::top_cmd) high_fraction: Option<u32>,
+}
+
+/// Whether pagesets size themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in crate::top_cmd) enum AutoTuning {
+    On,
+    /// An administrator's fraction fixes high.
+    OffByFraction,
+    /// Each zone's bounds are equal, but no fraction is known.
+    OffByBounds,
+    /// The kernel has none: before 6.7.
+    NotInKernel,
+}
+
+impl AutoTuning {
+    /// For a line of text.
+    pub(in crate::top_cmd) const fn text(self) -> &'static str {
+        match self {
+            AutoTuning::On => "auto-tuning on",
+            AutoTuning::OffByFraction => "auto-tuning OFF by vm.percpu_pagelist_high_fraction",
+            AutoTuning::OffByBounds => "auto-tuning off: high_min is high_max",
+            AutoTuning::NotInKernel => "no auto-tuning (before 6.7)",
+        }
+    }
+
+    /// As in JSON.
+    pub(in crate::top_cmd) const fn name(self) -> &'static str {
+        match self {
+            AutoTuning::On => "on",
+            AutoTuning::OffByFraction => "off-by-fraction",
+            AutoTuning::OffByBounds => "off-by-bounds",
+            AutoTuning::NotInKernel => "not-in-kernel",
+        }
+    }
+}
+
+impl Kernel {
+    pub(super) fn new(look: &Look, zones: &[Zone]) -> Kernel {
+        let (preset, known) = kernel_of(look.release.as_deref(), look.version.as_deref(), &look.zoneinfo);
+        let mut bounds = zones.iter().filter_map(|zone| zone.high_min.zip(zone.high_max)).peekable();
+        let auto_tuning = if bounds.peek().is_none() {
+            AutoTuning::NotInKernel
+        } else if look.high_fraction.is_some_and(|fraction| fraction > 0) {
+            AutoTuning::OffByFraction
+        } else if bounds.all(|(min, max)| min == max) {
+            AutoTuning::OffByBounds
+        } else {
+            AutoTuning::On
+        };
+        let (release, high_fraction) = (look.release.clone(), look.high_fraction);
+        let is_another = known && auto_tuning != AutoTuning::NotInKernel && !preset.tuning.auto_high;
+        Kernel { release, rules: preset.name.to_owned(), known, is_another, auto_tuning, high_fraction }
+    }
+}
