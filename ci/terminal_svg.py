@@ -44,30 +44,30 @@ def cells(line, style):
 
 
 def shape(character, x, y):
-    """The shapes of a character as path data, or None if it is text."""
+    """The shapes of a character as path data: filled, and dots as strokes; or None if it is text."""
     code = ord(character)
     box = lambda left, top, width, height: f"M{x + left:g} {y + top:g}h{width:g}v{height:g}h{-width:g}z"
     middle = LINE / 2
     if 0x2800 <= code <= 0x28FF:
         dots = [DOTS[bit] for bit in range(8) if code - 0x2800 >> bit & 1]
-        return "".join(box(1.2 + 3.6 * column, 1.6 + 3.9 * row, 2.2, 2.4) for column, row in dots)
+        return "", "".join(f"M{x + 1.2 + 3.6 * column:g} {y + 2.8 + 3.9 * row:g}h2.2" for column, row in dots)
     if 0x2581 <= code <= 0x2588:
         height = LINE * (code - 0x2580) / 8
-        return box(0.5, LINE - height, CELL - 1, height)
+        return box(0.5, LINE - height, CELL - 1, height), ""
     if character == "━":
-        return box(0, middle - 1.5, CELL, 3)
+        return box(0, middle - 1.5, CELL, 3), ""
     if character == "─":
-        return box(0, middle - 0.5, CELL, 1)
+        return box(0, middle - 0.5, CELL, 1), ""
     if character in "┿┼":
         thick = 1.5 if character == "┿" else 0.5
-        return box(0, middle - thick, CELL, 2 * thick) + box(CELL / 2 - 0.75, 3, 1.5, LINE - 6)
+        return box(0, middle - thick, CELL, 2 * thick) + box(CELL / 2 - 0.75, 3, 1.5, LINE - 6), ""
     if character == "·":
-        return box(CELL / 2 - 0.9, LINE - 4, 1.8, 1.8)
+        return box(CELL / 2 - 0.9, LINE - 4, 1.8, 1.8), ""
     corners = {"│": "ud", "┌": "rd", "┐": "ld", "└": "ru", "┘": "lu", "├": "udr", "┤": "udl"}
     if character in corners:
         arms = {"u": (CELL / 2, 0, 1, middle), "d": (CELL / 2, middle, 1, middle),
                 "l": (0, middle, CELL / 2, 1), "r": (CELL / 2, middle, CELL / 2, 1)}
-        return "".join(box(*arms[arm]) for arm in corners[character])
+        return "".join(box(*arms[arm]) for arm in corners[character]), ""
     return None
 
 
@@ -96,13 +96,15 @@ def main():
                 out.append(f'<rect x="{x}" y="{y}" width="{length}" height="{LINE}" fill="{back}"/>')
             if style.get("underline"):
                 out.append(f'<rect x="{x}" y="{y + LINE - 1.5}" width="{length}" height="1" fill="{front}" opacity="0.6"/>')
-            shapes, text = [], []
+            filled, dots, text = "", "", []
             for place, character in enumerate(characters):
                 drawn = shape(character, x + place * CELL, y)
-                shapes.append(drawn or "")
-                text.append(" " if drawn is not None else character)
-            if any(shapes):
-                out.append(f'<path fill="{front}" d="{"".join(shapes)}"/>')
+                text.append(character if drawn is None else " ")
+                filled, dots = (filled + drawn[0], dots + drawn[1]) if drawn else (filled, dots)
+            if filled:
+                out.append(f'<path fill="{front}" d="{filled}"/>')
+            if dots:
+                out.append(f'<path stroke="{front}" stroke-width="2.4" d="{dots}"/>')
             # Each word has its own place, so that a font of another width does not move the rest.
             for word in re.finditer(r"\S+", "".join(text)):
                 bold = ' font-weight="bold"' if style.get("bold") else ""
