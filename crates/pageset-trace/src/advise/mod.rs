@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 pub use patterns::{Hoarder, NAMES, Named, Patterns};
 pub use price::HUGE_PAGES;
-pub use trust::{Sure, Trust};
-pub use verdict::{Basis, Setting, Verdict};
+pub use trust::{Seen, Sure, Trust, failure, judge};
+pub use verdict::{Basis, Setting, Verdict, is_noticeable};
 
 use crate::facts::Facts;
 use crate::measure::disagreement;

@@ -47,23 +47,25 @@ pub struct Sure {
 }
 
 /// The facts about a recording and its replay under the setting in force.
-#[derive(Clone, Copy)]
-pub(super) struct Seen {
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
     /// The kernel's moves.
-    pub(super) kernel: Totals,
+    pub kernel: Totals,
     /// The replay's moves.
-    pub(super) replay: Totals,
+    pub replay: Totals,
     /// The reason of the verdict.
-    pub(super) basis: Basis,
-    pub(super) lost_events: bool,
+    pub basis: Basis,
+    /// Whether events were lost.
+    pub lost_events: bool,
     /// Whether a zone was at or below its high watermark.
-    pub(super) near_mark: bool,
+    pub near_mark: bool,
     /// Whether the recording names its kernel.
-    pub(super) kernel_known: bool,
+    pub kernel_known: bool,
 }
 
 /// How the replay of the setting in force misses the kernel, if it is of no use: its largest difference.
-pub(super) fn failure(kernel: &Totals, replay: &Totals) -> Option<String> {
+#[must_use]
+pub fn failure(kernel: &Totals, replay: &Totals) -> Option<String> {
     let deviations = deviations(kernel, replay);
     let failures = deviations.iter().filter(|deviation| !deviation.is_within() && is_failure(deviation));
     let size = |deviation: &Deviation| differs_pct(deviation.replay, deviation.kernel).map_or(f64::INFINITY, f64::abs);
@@ -83,7 +85,8 @@ fn said(deviation: &Deviation) -> String {
 }
 
 /// Rates the trust in a verdict.
-pub(super) fn judge(seen: &Seen) -> Sure {
+#[must_use]
+pub fn judge(seen: &Seen) -> Sure {
     let (kernel, ours) = (seen.kernel, seen.replay);
     let moves = kernel.refills + kernel.drains;
     // That locks are rare under the setting in force needs a replay of that setting only, whatever its rules are called

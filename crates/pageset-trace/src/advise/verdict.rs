@@ -131,7 +131,8 @@ pub(super) fn per_cpu_s(times: u64, seconds: f64, cpus: usize) -> f64 {
 }
 
 /// Whether this rate of zone lock acquisitions, per second and CPU, is noticeable.
-pub(super) fn is_noticeable(per_cpu_s: f64) -> bool {
+#[must_use]
+pub fn is_noticeable(per_cpu_s: f64) -> bool {
     per_cpu_s >= NOTICEABLE_PER_CPU_S
 }
 

@@ -24,7 +24,7 @@ pub use model::{
     Zone, differs_pct,
 };
 pub use timeline::Mark;
-pub use weaknesses::{disagreement, lost_on};
+pub use weaknesses::{disagreement, lost_on, of_recording};
 
 use crate::facts::Facts;
 use crate::replay::agreement::{agrees, explained_pct};

@@ -29,6 +29,12 @@ pub fn lost_on(facts: &Facts) -> String {
     format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, cpus.join(", "))
 }
 
+/// Warnings about a recording of which nothing is replayed.
+#[must_use]
+pub fn of_recording(trace: &Trace, replay: &Replay<'_>) -> Vec<Warning> {
+    of_trace(trace, replay, Level::Reconstructed, &[], None)
+}
+
 /// Warnings about every replay of a recording.
 pub(super) fn of_trace(
     trace: &Trace,
