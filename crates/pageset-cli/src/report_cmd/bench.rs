@@ -2,11 +2,12 @@
 
 use indexmap::{IndexMap, IndexSet};
 use pageset_bench::Report as BenchReport;
+use pageset_bench::floors::FLOOR_B;
 use pageset_bench::report::Row;
 
-use super::Report;
 use super::draw::{Bars, plain};
-use super::sections::bars;
+use super::sections::{BarSection, bars};
+use super::{Report, card};
 
 /// A row's median and quartiles; `None` if all samples were discarded.
 fn spread(row: &Row) -> Option<(f64, (f64, f64))> {
@@ -46,13 +47,15 @@ pub(super) fn report(result: BenchReport) -> Result<Report, String> {
                 whiskers: spreads.iter().map(|spread| spread.map(|spread| spread.1)).collect(),
             }
         };
-        sections.push(bars(
-            &format!("{pattern}: how long do an allocation and a free of a page take?"),
-            note(&rows),
-            "ns per pair",
-            &who,
-            threads.iter().map(of_threads).collect(),
-        ));
+        sections.push(bars(BarSection {
+            question: format!("{pattern}: how long do an allocation and a free of a page take?"),
+            note: note(&rows),
+            unit: "ns per pair",
+            categories: &who,
+            series: threads.iter().map(of_threads).collect(),
+            is_ordered: false,
+            base: who.iter().position(|name| name == FLOOR_B),
+        }));
     }
     if sections.is_empty() {
         return Err("the result has no rows".to_owned());
@@ -71,5 +74,5 @@ pub(super) fn report(result: BenchReport) -> Result<Report, String> {
             plain(thrown.into())
         ));
     }
-    Ok(Report { title: "How fast the pool is".to_owned(), facts, sections })
+    Ok(Report { title: "How fast the pool is".to_owned(), cards: vec![card::bench::bench(&result)], facts, sections })
 }

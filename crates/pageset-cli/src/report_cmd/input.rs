@@ -8,7 +8,7 @@ use pageset_study::table;
 use pageset_trace::Trace;
 use serde_json::Value;
 
-use super::{Report, json, recording, simulated};
+use super::{Report, card, json, recording, simulated};
 use crate::error::{Exit, Failure};
 use crate::output::is_standard;
 
@@ -33,7 +33,10 @@ pub(super) fn read(path: &Path) -> Result<Report, Failure> {
     if !standard && !is_json(path).map_err(unreadable)? {
         if is_table(path).map_err(unreadable)? {
             let results = table::read(path).map_err(|error| Failure::new(Exit::Damaged, error))?;
-            return json::joined_all(results, simulated::run).map_err(damaged);
+            let card = card::simulation::study(&results);
+            let mut report = json::joined_all(results, simulated::run).map_err(damaged)?;
+            report.cards = vec![card];
+            return Ok(report);
         }
         let trace = Trace::open(path)?;
         return recording::report(&trace);

@@ -3,12 +3,16 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `input` | reads the input: our JSON by its schema, a study's table, or a recording |
+//! | `card` | the verdict, how far to trust it, three numbers, warnings |
 //! | `sections` | a question, its chart and its data |
 //! | `results`, `simulated`, `bench`, `recording`, `json` | the sections of each kind of input |
 //! | `draw` | the layout of charts |
-//! | `render` | sections as HTML, SVG and Markdown |
+//! | `data` | the data of charts that the page's script reads |
+//! | `render` | cards and sections as HTML, SVG and Markdown |
 
 mod bench;
+mod card;
+mod data;
 mod draw;
 mod input;
 mod json;
@@ -22,15 +26,17 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use self::card::Card;
 use self::draw::Chart;
 use crate::error::{Exit, Failure};
 use crate::output::Output;
 
 /// Write a page about a result or a recording: one self-contained HTML file
 ///
-/// INPUT is the JSON output of replay, advise, top, run, sweep, compare or bench, the Parquet table of a study, or a recording. Each chart answers
-/// the question in its title and has its data below. The page uses no network and no scripts, follows the reader's
-/// light or dark mode, and can be printed.
+/// INPUT is the JSON output of replay, advise, top, run, sweep, compare or bench, the Parquet table of a study, or a
+/// recording. The page begins with a verdict, how far to trust it, and three numbers. Each chart answers the question in
+/// its title and has its data below. The page loads nothing from a network, shows every chart without scripts too,
+/// follows the reader's light or dark mode, and can be printed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The results or recordings; `-` reads JSON from standard input
@@ -41,7 +47,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write Markdown tables instead of HTML
+    /// Write the verdict and the tables as Markdown instead of HTML
     #[arg(long)]
     markdown: bool,
 
@@ -53,6 +59,8 @@ pub(crate) struct Args {
 /// The content of a report.
 struct Report {
     title: String,
+    /// One for each input, and for each result in it.
+    cards: Vec<Card>,
     /// What was measured, and on which machine.
     facts: Vec<String>,
     sections: Vec<Section>,
@@ -70,7 +78,7 @@ struct Section {
 
 /// Runs `pageset report`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let mut report = Report { title: String::new(), facts: Vec::new(), sections: Vec::new() };
+    let mut report = Report { title: String::new(), cards: Vec::new(), facts: Vec::new(), sections: Vec::new() };
     for input in &args.inputs {
         let part = input::read(input)?;
         if report.title.is_empty() {
@@ -78,6 +86,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         } else {
             report.facts.push(part.title.clone());
         }
+        report.cards.extend(part.cards);
         report.facts.extend(part.facts);
         report.sections.extend(part.sections);
     }

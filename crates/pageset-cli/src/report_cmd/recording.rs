@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use pageset_trace::replay::{Move, Replay};
+use pageset_trace::measure::of_recording;
+use pageset_trace::replay::{Move, Moves, Replay};
 use pageset_trace::{Event, Kind, Trace};
 
-use super::draw::{Bars, Chart};
-use super::sections::lines;
+use super::card::replay::{Recorded, recording};
+use super::draw::{Bars, Joined};
+use super::sections::{BarSection, Point, bars, lines, map};
 use super::{Report, Section};
 use crate::columns::grouped;
 use crate::error::Failure;
@@ -16,20 +18,29 @@ use crate::error::Failure;
 /// # Errors
 /// A damaged recording.
 pub(super) fn report(trace: &Trace) -> Result<Report, Failure> {
+    let replay = Replay::prepare(trace, &mut |_| {})?;
+    let mut moved = Places::new(replay.kernel());
     let mut times = BTreeMap::new();
     let mut begin = None;
+    let mut end = 0;
     for event in trace.events()? {
         let Event { time_ns, kind, .. } = event?;
-        begin.get_or_insert(time_ns);
+        let begin = *begin.get_or_insert(time_ns);
+        end = time_ns;
+        moved.event(kind.is_input(), time_ns.saturating_sub(begin) as f64 / 1e9);
         if let Kind::SnapshotEnd(tag) = kind {
             times.insert(tag, time_ns);
         }
     }
     let begin = begin.unwrap_or(0);
+    let seconds = end.saturating_sub(begin) as f64 / 1e9;
     let (mut counts, mut highs) = (BTreeMap::new(), BTreeMap::new());
+    let mut held_max = None;
     for (tag, info) in &trace.snapshots().zoneinfo {
         let Some(time) = times.get(tag) else { continue };
         let at = time.saturating_sub(begin) as f64 / 1e9;
+        let held = info.zones.iter().flat_map(|zone| &zone.pagesets).map(|set| set.count).sum::<u64>();
+        held_max = held_max.max(Some(held));
         for zone in info.zones.iter().filter(|zone| zone.managed > 0) {
             for set in &zone.pagesets {
                 let name = format!("CPU {}, {} {}", set.cpu, zone.node, zone.name);
@@ -38,7 +49,6 @@ pub(super) fn report(trace: &Trace) -> Result<Report, Failure> {
             }
         }
     }
-    let replay = Replay::prepare(trace, &mut |_| {})?;
     let kernel = replay.kernel();
     let mut sections = Vec::new();
     if !counts.is_empty() {
@@ -46,6 +56,14 @@ pub(super) fn report(trace: &Trace) -> Result<Report, Failure> {
         let note = "From the kernel's own snapshots. Dashed: high, the limit.";
         sections.push(lines(question, note, "pages", counts, highs));
     }
+    sections.extend(map(
+        "Which CPUs move pages through the zone lock, and when?",
+        "Pages of the kernel's refills and drains.",
+        "pages",
+        &moved.points,
+        seconds,
+        Joined::Sum,
+    ));
     sections.push(sizes(&kernel.refills, &kernel.drains));
     let totals = kernel.totals(|_| true);
     let notes = replay.notes();
@@ -66,7 +84,42 @@ pub(super) fn report(trace: &Trace) -> Result<Report, Failure> {
             grouped(totals.drain_pages)
         ),
     ];
-    Ok(Report { title: format!("Recording {}", trace.name()), facts, sections })
+    let card = recording(Recorded {
+        name: trace.name().to_owned(),
+        kernel: totals,
+        seconds: notes.duration_ns as f64 / 1e9,
+        cpus: replay.setting().cpus.len(),
+        operations: notes.operations,
+        held_max,
+        kernel_known: replay.setting().kernel_known,
+        lost_events: trace.facts().lost_events(),
+        warnings: of_recording(trace, &replay).iter().map(ToString::to_string).collect(),
+    });
+    Ok(Report { title: format!("Recording {}", trace.name()), cards: vec![card], facts, sections })
+}
+
+/// The times of moves, which are known by the number of earlier input events.
+struct Places<'m> {
+    /// In the order of their places, the last first.
+    left: Vec<&'m Move>,
+    place: u64,
+    points: Vec<Point>,
+}
+
+impl<'m> Places<'m> {
+    fn new(moves: &'m Moves) -> Self {
+        let mut left: Vec<&Move> = moves.refills.iter().chain(&moves.drains).collect();
+        left.sort_by_key(|moved| std::cmp::Reverse(moved.place));
+        Places { left, place: 0, points: Vec::new() }
+    }
+
+    /// Takes the time of the next event.
+    fn event(&mut self, is_input: bool, seconds: f64) {
+        while let Some(moved) = self.left.pop_if(|moved| moved.place <= self.place) {
+            self.points.push((moved.cpu.0, seconds, moved.pages.into()));
+        }
+        self.place += u64::from(is_input);
+    }
 }
 
 /// Refills and drains by size, in classes that double in width.
@@ -83,20 +136,15 @@ fn sizes(refills: &[Move], drains: &[Move]) -> Section {
         if class == 0 { "1".to_owned() } else { format!("{}–{}", 1_u64 << class, (2_u64 << class) - 1) }
     };
     let categories: Vec<String> = (0..classes).map(label).collect();
-    let rows = (0..classes)
-        .map(|i| vec![categories[i].clone(), grouped(refilled[i] as u64), grouped(drained[i] as u64)])
-        .collect();
-    Section {
+    bars(BarSection {
         question: "How large are refills and drains?".to_owned(),
-        note: "Pages moved by a single refill or drain, which holds the zone lock once.".to_owned(),
-        chart: Some(Chart::Bars {
-            unit: "refills, drains",
-            categories,
-            series: vec![Bars::new("refills", refilled), Bars::new("drains", drained)],
-        }),
-        heads: ["pages", "refills", "drains"].map(str::to_owned).to_vec(),
-        rows,
-    }
+        note: "Pages moved by a single refill or drain, which holds the zone lock once.",
+        unit: "refills, drains",
+        categories: &categories,
+        series: vec![Bars::new("refills", refilled), Bars::new("drains", drained)],
+        is_ordered: true,
+        base: None,
+    })
 }
 
 #[cfg(test)]

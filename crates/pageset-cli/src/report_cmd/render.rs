@@ -1,14 +1,26 @@
 //! A report as HTML, SVG and Markdown.
 
+use base64::Engine as _;
 use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment, context};
+use pageset_trace::advise::Trust;
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
-use super::draw::drawing;
-use super::{Report, Section};
+use super::card::{Card, Figure, number};
+use super::draw::{Chart, Room, drawing};
+use super::{Report, Section, data};
 use crate::error::{Exit, Failure};
 
 const STYLE: &str = include_str!("templates/chart.css");
+const PAGE_STYLE: &str = include_str!("templates/page.css");
+/// Values on pointing at bars, and the keys.
+const BARS_SCRIPT: &str = include_str!("templates/bars.js");
+/// The charting library, see `vendor/README.md`.
+const LIBRARY_STYLE: &str = include_str!("vendor/uPlot.min.css");
+const LIBRARY: &str = include_str!("vendor/uPlot.iife.min.js");
+/// Charts over time, drawn with the library.
+const TIME_SCRIPT: &str = include_str!("templates/time.js");
 
 fn templates() -> Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
@@ -29,11 +41,17 @@ fn id(place: usize) -> String {
     format!("chart-{}", place + 1)
 }
 
-fn svg(environment: &Environment<'_>, place: usize, section: &Section, alone: bool) -> Result<Option<String>, Failure> {
+fn svg(
+    environment: &Environment<'_>,
+    place: usize,
+    section: &Section,
+    (room, alone): (Room, bool),
+) -> Result<Option<String>, Failure> {
     let Some(chart) = &section.chart else { return Ok(None) };
     let question = &section.question;
-    let drawing = Value::from(Serde(drawing(chart)));
-    let context = context! { id => id(place), question, drawing, alone, style => STYLE };
+    let drawing = Value::from(Serde(drawing(chart, room)));
+    let id = if alone { id(place) } else { format!("{}-{}", id(place), room.name()) };
+    let context = context! { id, question, drawing, alone, room => room.name(), style => STYLE };
     Ok(Some(environment.get_template("chart.svg").and_then(|t| t.render(context)).map_err(broken)?))
 }
 
@@ -42,7 +60,7 @@ pub(super) fn charts(report: &Report) -> Result<Vec<(String, String)>, Failure> 
     let environment = templates().map_err(broken)?;
     let mut charts = Vec::new();
     for (place, section) in report.sections.iter().enumerate() {
-        if let Some(svg) = svg(&environment, place, section, true)? {
+        if let Some(svg) = svg(&environment, place, section, (Room::Wide, true))? {
             charts.push((format!("{}.svg", id(place)), svg));
         }
     }
@@ -52,11 +70,66 @@ pub(super) fn charts(report: &Report) -> Result<Vec<(String, String)>, Failure> 
 #[derive(Serialize)]
 struct Drawn<'r> {
     id: String,
+    /// `bars`, `time`, `map`, or `table` without a chart.
+    kind: &'static str,
     question: &'r str,
     note: &'r str,
-    svg: Option<String>,
+    /// The chart for each room.
+    svgs: Vec<String>,
+    /// What the script reads.
+    data: Option<String>,
     heads: &'r [String],
     rows: &'r [Vec<String>],
+}
+
+/// A card as the template shows it.
+#[derive(Serialize)]
+struct Shown<'r> {
+    about: &'r str,
+    kind: &'static str,
+    verdict: &'r str,
+    why: &'r str,
+    trust: &'static str,
+    dots: &'static str,
+    reasons: &'r [String],
+    figures: Vec<ShownFigure<'r>>,
+    warnings: &'r [String],
+}
+
+#[derive(Serialize)]
+struct ShownFigure<'r> {
+    name: &'r str,
+    value: String,
+    unit: &'static str,
+    note: &'r str,
+}
+
+fn shown(card: &Card) -> Shown<'_> {
+    let figure = |figure: &'_ Figure| figure.value.map_or("–".to_owned(), number);
+    Shown {
+        about: &card.about,
+        kind: card.verdict.kind.name(),
+        verdict: &card.verdict.text,
+        why: &card.verdict.why,
+        trust: card.sure.trust.name(),
+        dots: match card.sure.trust {
+            Trust::High => "●●●",
+            Trust::Fair => "●●○",
+            Trust::Low => "●○○",
+        },
+        reasons: &card.sure.reasons,
+        figures: card
+            .figures
+            .iter()
+            .map(|of| ShownFigure { name: &of.name, value: figure(of), unit: of.unit, note: &of.note })
+            .collect(),
+        warnings: &card.warnings,
+    }
+}
+
+/// The hash of a script, by which the page's policy allows it.
+fn hash(script: &str) -> String {
+    base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script))
 }
 
 /// The page.
@@ -64,28 +137,79 @@ pub(super) fn html(report: &Report) -> Result<String, Failure> {
     let environment = templates().map_err(broken)?;
     let mut sections = Vec::new();
     for (place, section) in report.sections.iter().enumerate() {
+        let mut svgs = Vec::new();
+        for room in [Room::Wide, Room::Narrow] {
+            svgs.extend(svg(&environment, place, section, (room, false))?);
+        }
+        let data = section.chart.as_ref().map(data::of).transpose();
         sections.push(Drawn {
             id: format!("question-{}", place + 1),
+            kind: match &section.chart {
+                Some(Chart::Bars(_)) => "bars",
+                Some(Chart::Lines(_)) => "time",
+                Some(Chart::Heat(_)) => "map",
+                None => "table",
+            },
             question: &section.question,
             note: &section.note,
-            svg: svg(&environment, place, section, false)?,
+            svgs,
+            data: data.map_err(std::io::Error::from)?.flatten(),
             heads: &section.heads,
             rows: &section.rows,
         });
     }
+    let is_timed = sections.iter().any(|section| section.data.is_some());
+    let has_bars = sections.iter().any(|section| section.kind == "bars");
+    let mut scripts = Vec::new();
+    if has_bars {
+        scripts.push(BARS_SCRIPT);
+    }
+    if is_timed {
+        scripts.extend([LIBRARY, TIME_SCRIPT]);
+    }
+    let style = [STYLE, if is_timed { LIBRARY_STYLE } else { "" }, PAGE_STYLE].join("\n");
     let footer = format!("pageset {}. `pageset explain NAME` describes each column.", env!("CARGO_PKG_VERSION"));
-    let sections = Value::from(Serde(sections));
-    let context =
-        context! { title => report.title.as_str(), facts => report.facts.clone(), sections, style => STYLE, footer };
+    let hashes: Vec<String> = scripts.iter().map(|script| hash(script)).collect();
+    let context = context! {
+        title => report.title.as_str(),
+        cards => Value::from(Serde(report.cards.iter().map(shown).collect::<Vec<_>>())),
+        facts => report.facts.clone(),
+        sections => Value::from(Serde(sections)),
+        style,
+        scripts,
+        hashes,
+        footer,
+    };
     environment.get_template("report.html").and_then(|t| t.render(context)).map_err(broken)
 }
 
-/// The tables, without charts.
+/// A list of Markdown.
+fn listed(head: &str, lines: &[String]) -> String {
+    let lines: String = lines.iter().map(|line| format!("- {line}\n")).collect();
+    if lines.is_empty() { lines } else { format!("\n{head}\n\n{lines}") }
+}
+
+/// A card as Markdown.
+fn card(card: &Card, row: &dyn Fn(&[String]) -> String) -> String {
+    let why = if card.verdict.why.is_empty() { String::new() } else { format!(" {}.", card.verdict.why) };
+    let mut text = format!("\n## {}\n\n**{}.**{why}\n\n", card.about, card.verdict.text);
+    text += &row(&["number", "value", "unit", "compared with"].map(str::to_owned));
+    text += &row(&["---", "---:", "---", "---"].map(str::to_owned));
+    for figure in &card.figures {
+        let value = figure.value.map_or("-".to_owned(), number);
+        text += &row(&[figure.name.clone(), value, figure.unit.to_owned(), figure.note.clone()]);
+    }
+    text += &listed(&format!("Trust: {}", card.sure.trust.name()), &card.sure.reasons);
+    text + &listed("Warnings", &card.warnings)
+}
+
+/// The cards and the tables, without charts.
 pub(super) fn markdown(report: &Report) -> String {
     let escaped = |text: &str| text.replace('|', "\\|").replace('\n', " ");
     let row =
         |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| escaped(cell)).collect::<Vec<_>>().join(" | "));
     let mut text = format!("# {}\n", report.title);
+    report.cards.iter().for_each(|shown| text += &card(shown, &row));
     for fact in &report.facts {
         text += &format!("\n{fact}\n");
     }

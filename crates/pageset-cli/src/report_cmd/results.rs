@@ -1,12 +1,12 @@
 //! The sections of results of `pageset replay --json` and `pageset advise --json`.
 
-use pageset_trace::advise::{Advice, Basis, HUGE_PAGES, Setting};
+use pageset_trace::advise::{Advice, HUGE_PAGES, Setting};
 use pageset_trace::measure::{ReplayResult, Replayed};
 use pageset_trace::replay::Totals;
 
 use super::draw::Bars;
-use super::sections::{bars, strings};
-use super::{Report, Section};
+use super::sections::{BarSection, bars, strings};
+use super::{Report, Section, card};
 use crate::columns::grouped;
 
 pub(super) fn replay(result: &ReplayResult) -> Report {
@@ -23,39 +23,45 @@ pub(super) fn replay(result: &ReplayResult) -> Report {
     };
     let all: Vec<String> = std::iter::once("kernel, as recorded".to_owned()).chain(names.iter().cloned()).collect();
     let note = format!("Level: {}.", result.level.name());
+    // The kernel's own rules are the row to compare with; what the kernel did comes first where it is known.
+    let own = rows.iter().position(|row| row.is_kernel);
+    let section = |question: &str, unit, categories, base, series| {
+        let question = format!("{name}: {question}");
+        bars(BarSection { question, note: &note, unit, categories, series, is_ordered: false, base })
+    };
     let mut sections = vec![
-        bars(
-            &format!("{name}: how often does each set of rules take the zone lock?"),
-            &note,
+        section(
+            "how often does each set of rules take the zone lock?",
             "holds of zone locks per 1000 allocations and frees",
             &names,
+            own,
             vec![Bars::new("locks/1000 ops", column(|row| row.zone_lock_acquisitions_per_1000_operations))],
         ),
-        bars(
-            &format!("{name}: how many pages do refills and drains move?"),
-            &note,
+        section(
+            "how many pages do refills and drains move?",
             "pages",
             &all,
+            Some(0),
             vec![
                 Bars::new("refill pages", with_kernel(|totals| totals.refill_pages)),
                 Bars::new("drain pages", with_kernel(|totals| totals.drain_pages)),
             ],
         ),
-        bars(
-            &format!("{name}: how many refills and drains are there?"),
-            &note,
+        section(
+            "how many refills and drains are there?",
             "refills, drains",
             &all,
+            Some(0),
             vec![
                 Bars::new("refills", with_kernel(|totals| totals.refills)),
                 Bars::new("drains", with_kernel(|totals| totals.drains)),
             ],
         ),
-        bars(
-            &format!("{name}: how many pages do all pagesets together hold at most?"),
-            &note,
+        section(
+            "how many pages do all pagesets together hold at most?",
             "pages",
             &names,
+            own,
             vec![Bars::new("most held", column(|row| row.held_pages_max as f64))],
         ),
     ];
@@ -73,7 +79,7 @@ pub(super) fn replay(result: &ReplayResult) -> Report {
     if !own.is_empty() {
         sections.push(Section {
             question: format!("{name}: how closely does a replay under the kernel's own rules follow the kernel?"),
-            note: result.warnings.join(" · "),
+            note: String::new(),
             chart: None,
             heads: strings(&["rules", "refills", "refill pages", "drain pages", "refills near"]),
             rows: own,
@@ -86,56 +92,52 @@ pub(super) fn replay(result: &ReplayResult) -> Report {
         grouped(trace.operations),
         trace.duration_ns as f64 / 1e9
     )];
-    Report { title: format!("Replay of {name}"), facts, sections }
+    Report { title: format!("Replay of {name}"), cards: vec![card::replay::replay(result)], facts, sections }
 }
 
 pub(super) fn advise(advice: &Advice) -> Report {
-    let (name, verdict) = (&advice.trace, &advice.verdict);
+    let name = &advice.trace;
     let rows: Vec<&Setting> = advice.settings.iter().chain(&advice.other_kernels).collect();
     let label = |row: &&Setting| format!("{}{}", row.setting, if row.in_force { ", in force" } else { "" });
     let names: Vec<String> = rows.iter().map(label).collect();
     let column = |of: fn(&Setting) -> f64| rows.iter().map(|row| of(row)).collect::<Vec<_>>();
+    let in_force = rows.iter().position(|row| row.in_force);
+    let section = |question: &str, note, unit, series| {
+        let question = format!("{name}: {question}");
+        bars(BarSection { question, note, unit, categories: &names, series, is_ordered: false, base: in_force })
+    };
     let mut sections = vec![
-        bars(
-            &format!("{name}: how often does each setting take the zone lock?"),
+        section(
+            "how often does each setting take the zone lock?",
             match rows.iter().any(|row| row.high_fraction.is_some()) {
                 true => "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
                 false => "This kernel has no setting for pagesets; names are the rules of other kernels.",
             },
             "holds of zone locks per 1000 allocations and frees",
-            &names,
             vec![Bars::new("locks/1000 ops", column(Setting::locks_per_1000))],
         ),
-        bars(
-            &format!("{name}: how many pages do pagesets hold under each setting?"),
+        section(
+            "how many pages do pagesets hold under each setting?",
             "Other CPUs cannot use pages in a CPU's pageset.",
             "pages",
-            &names,
             vec![Bars::new("most held", column(|row| row.held_pages_max as f64))],
         ),
     ];
     let huge = rows.iter().map(|row| Some(row.high_order_pages_min? as f64 / HUGE_PAGES as f64));
     if let Some(huge) = huge.collect::<Option<Vec<_>>>() {
-        sections.push(bars(
-            &format!("{name}: how many huge pages have room under each setting?"),
+        sections.push(section(
+            "how many huge pages have room under each setting?",
             "The smallest number of free blocks of orders 9 and 10. Memory that stays in use is not replayed, so compare \
              the bars only with each other.",
             "huge pages",
-            &names,
             vec![Bars::new("huge pages free", huge)],
         ));
     }
-    let what = match (verdict.basis, verdict.high_fraction) {
-        (Basis::ControlFailed, _) => "none".to_owned(),
-        (_, None) => "change nothing".to_owned(),
-        (_, Some(fraction)) => format!("vm.percpu_pagelist_high_fraction = {fraction}"),
-    };
-    let mut facts = vec![format!("Verdict: {what}: {}.", verdict.why)];
+    let mut facts = Vec::new();
     for (head, said) in [("Gain", &advice.gain), ("Price", &advice.price)] {
         facts.extend(said.as_ref().map(|said| format!("{head}: {said}.")));
     }
-    facts.push(format!("Confidence: {} ({}).", advice.sure.trust.name(), advice.sure.reasons.join("; ")));
     let pattern = |pattern: &pageset_trace::advise::Named| format!("Pattern {}: {}.", pattern.name, pattern.seen);
     facts.extend(advice.named_patterns.iter().map(pattern));
-    Report { title: format!("Advice on {name}"), facts, sections }
+    Report { title: format!("Advice on {name}"), cards: vec![card::advise::advise(advice)], facts, sections }
 }

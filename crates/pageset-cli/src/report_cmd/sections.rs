@@ -3,43 +3,104 @@
 use std::collections::BTreeMap;
 
 use super::Section;
-use super::draw::{Bars, COLOURS, Chart, Line, last_time, plain};
+use super::draw::{BarChart, Bars, COLOURS, Chart, HeatChart, Joined, Line, LineChart, plain};
 
 pub(super) fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// A section with a chart of bars. Its table has a row for each category.
-pub(super) fn bars(
-    question: &str,
-    note: &str,
-    unit: &'static str,
-    categories: &[String],
-    series: Vec<Bars>,
-) -> Section {
-    let heads = std::iter::once(String::new()).chain(series.iter().map(|bars| bars.name.clone())).collect();
+/// A section with a chart of bars.
+pub(super) struct BarSection<'s> {
+    pub(super) question: String,
+    pub(super) note: &'s str,
+    pub(super) unit: &'static str,
+    pub(super) categories: &'s [String],
+    pub(super) series: Vec<Bars>,
+    /// Whether the categories are numbers in their order.
+    pub(super) is_ordered: bool,
+    /// The category to compare with.
+    pub(super) base: Option<usize>,
+}
+
+/// Makes a section with a chart of bars. Its table has a row for each category, and the ratios to the base.
+pub(super) fn bars(section: BarSection<'_>) -> Section {
+    let BarSection { question, note, unit, categories, series, is_ordered, base } = section;
+    let mut heads = vec![String::new()];
+    for bars in &series {
+        heads.push(bars.name.clone());
+        heads.extend(base.map(|base| format!("to {}", categories[base])));
+    }
     let row = |(i, category): (usize, &String)| {
-        std::iter::once(category.clone()).chain(series.iter().map(|bars| bars.text(i))).collect()
+        let mut cells = vec![category.clone()];
+        for bars in &series {
+            cells.push(bars.text(i));
+            cells.extend(base.map(|_| bars.ratio(i, base)));
+        }
+        cells
     };
     let rows = categories.iter().enumerate().map(row).collect();
     let below = series.iter().flat_map(|bars| bars.values.iter().flatten()).any(|value| *value < 0.0);
     let below = if below { " Values below 0 are only in the table." } else { "" };
-    let (question, note) = (question.to_owned(), format!("{note}{below}").trim().to_owned());
-    Section { question, note, chart: Some(Chart::Bars { unit, categories: categories.to_vec(), series }), heads, rows }
+    let compared = base.map(|base| format!(" × compares with {}.", categories[base])).unwrap_or_default();
+    let note = format!("{note}{compared}{below}").trim().to_owned();
+    let chart = BarChart { unit, categories: categories.to_vec(), series, is_ordered, base };
+    Section { question, note, chart: Some(Chart::Bars(chart)), heads, rows }
 }
 
 /// Gives all charts over time the same axis: from 0 to the last time of any of them.
 pub(super) fn share_time(sections: &mut [Section]) {
     let last = |section: &Section| match &section.chart {
-        Some(Chart::Lines { series, .. }) => last_time(series),
+        Some(Chart::Lines(chart)) => chart.last_time(),
+        Some(Chart::Heat(chart)) => chart.seconds,
         _ => 0.0,
     };
     let last = sections.iter().map(last).fold(0.0, f64::max);
     for section in sections {
-        if let Some(Chart::Lines { seconds, .. }) = &mut section.chart {
-            *seconds = last;
+        match &mut section.chart {
+            Some(Chart::Lines(chart)) => chart.seconds = last,
+            Some(Chart::Heat(chart)) => chart.seconds = last,
+            _ => {}
         }
     }
+}
+
+/// A value of a CPU: the CPU, seconds, the value.
+pub(super) type Point = (u32, f64, f64);
+
+/// A section with a map of CPUs by time; `None` if there are fewer than two CPUs or times. Its table has a row for each
+/// row of the map: the sum or the largest value, and the time of the largest.
+pub(super) fn map(
+    question: &str,
+    note: &str,
+    unit: &'static str,
+    points: &[Point],
+    seconds: f64,
+    joined: Joined,
+) -> Option<Section> {
+    let chart = HeatChart::new(unit, points, seconds, joined);
+    if chart.names.len() < 2 || chart.values[0].len() < 2 {
+        return None;
+    }
+    let row = |(name, values): (&String, &Vec<Option<f64>>)| {
+        let known = values.iter().enumerate().filter_map(|(column, value)| Some((column, (*value)?)));
+        let most = known.clone().max_by(|a, b| a.1.total_cmp(&b.1));
+        let sum: f64 = known.map(|(_, value)| value).sum();
+        let mut cells = vec![name.clone()];
+        if joined == Joined::Sum {
+            cells.push(plain(sum));
+        }
+        cells.extend(most.map_or(strings(&["-", "-"]), |(column, value)| {
+            vec![plain(value), format!("{:.3}", column as f64 * chart.step)]
+        }));
+        cells
+    };
+    let rows = chart.names.iter().zip(&chart.values).map(row).collect();
+    let mut heads = strings(&["", "most in a column", "at seconds"]);
+    if joined == Joined::Sum {
+        heads.insert(1, unit.to_owned());
+    }
+    let note = format!("{note} A column is {} s.", plain(chart.step)).trim().to_owned();
+    Some(Section { question: question.to_owned(), note, chart: Some(Chart::Heat(chart)), heads, rows })
 }
 
 /// Values over time by name, sorted by name.
@@ -67,7 +128,7 @@ pub(super) fn lines(question: String, note: &str, unit: &'static str, series: Se
         });
         std::iter::once(line).chain(bound)
     });
-    let chart = Chart::Lines { unit, series: drawn.collect(), seconds: 0.0 };
+    let chart = Chart::Lines(LineChart { unit, series: drawn.collect(), seconds: 0.0 });
     let mut rows = Vec::new();
     for (name, points) in &series {
         let bound = bounds.get(name);

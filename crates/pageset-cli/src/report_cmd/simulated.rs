@@ -7,8 +7,8 @@ use pageset_sim::run::{RunResult, RunRow, SteadinessOf};
 use pageset_sim::statistics::Spread;
 
 use super::draw::{Bars, plain};
-use super::sections::{bars, strings};
-use super::{Report, Section};
+use super::sections::{BarSection, bars, strings};
+use super::{Report, Section, card};
 
 /// The note about whiskers in these charts.
 const WHISKERS: &str = "Means over the seeds; whiskers: one standard deviation.";
@@ -130,7 +130,10 @@ pub(super) fn run(result: RunResult) -> Result<Report, String> {
             let name = if series.is_empty() { unit } else { series };
             with_spread(name, categories.iter().map(|category| of(find(category, series)?)))
         };
-        bars(&question, note, unit, &categories, series.iter().map(bars_of).collect())
+        let names = matches!(axis, Axis::Rules);
+        let series = series.iter().map(bars_of).collect();
+        let (is_ordered, base) = (!names, (names && categories.len() > 1).then_some(0));
+        bars(BarSection { question, note, unit, categories: &categories, series, is_ordered, base })
     };
     let against = axis.against();
     let mut sections =
@@ -160,7 +163,8 @@ pub(super) fn run(result: RunResult) -> Result<Report, String> {
     )];
     facts
         .extend(not_settled(result.rows.iter().flat_map(|row| &row.samples).filter_map(|one| one.steadiness.as_ref())));
-    Ok(Report { title: format!("{workload} on {machine}"), facts, sections })
+    let title = format!("{workload} on {machine}");
+    Ok(Report { title, cards: vec![card::simulation::run(&result)], facts, sections })
 }
 
 /// Describes the simulated time.
@@ -238,7 +242,10 @@ pub(super) fn compare(result: CompareResult) -> Result<Report, String> {
             let of = if group.is_empty() { String::new() } else { format!("{group}: ") };
             let question = format!("{of}how close is the simulation to the published {}?", spoken(&column));
             let note = format!("By {along}. {WHISKERS}");
-            sections.push(bars(&question, &note, "published, simulated", &categories, vec![published, simulated]));
+            let (unit, categories, series) = ("published, simulated", &categories[..], vec![published, simulated]);
+            let is_ordered = categories.iter().all(|category| category.parse::<f64>().is_ok());
+            let section = BarSection { question, note: &note, unit, categories, series, is_ordered, base: None };
+            sections.push(bars(section));
         }
     }
     if sections.is_empty() {
@@ -250,7 +257,8 @@ pub(super) fn compare(result: CompareResult) -> Result<Report, String> {
     let seeds = format!("{} seeds", result.seeds.len());
     let mut facts = vec![simulated("", result.measured_ns, result.warm_up_ns, &seeds)];
     facts.extend(not_settled(result.simulations().flat_map(|simulation| &simulation.steadiness)));
-    Ok(Report { title: format!("Published and simulated: {}", result.table), facts, sections })
+    let title = format!("Published and simulated: {}", result.table);
+    Ok(Report { title, cards: vec![card::compare::compare(&result)], facts, sections })
 }
 
 /// The mean errors of each machine and column.
