@@ -78,3 +78,55 @@ fn a_timeline_takes_one_recording() {
     assert!(error.contains("--timeline takes one recording"), "{error}");
     assert!(!file.exists());
 }
+
+/// The viewer's page fetches the timeline as a browser does: it asks first, and another path is not found. Then the
+/// command ends.
+#[test]
+fn a_viewer_fetches_the_timeline() {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::process::Stdio;
+
+    let small = Small::new();
+    let file = small.at("timeline.json");
+    ends(0, &[&"replay", &small.events(), &"--rules", &"kernel", &"--timeline", &file]);
+    let wanted = fs::read_to_string(&file).unwrap();
+    for input in [small.events(), file] {
+        let mut view = support::command(&[&"trace", &"view", &input, &"--no-browser", &"--port", &"0"]);
+        let mut view = view.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut address = String::new();
+        BufReader::new(view.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        let at = address.trim().strip_prefix("https://ui.perfetto.dev/#!/?url=http://").unwrap();
+        let host = at.strip_suffix("/timeline.json").unwrap();
+        let ask = |request: &str| {
+            let mut stream = TcpStream::connect(host).unwrap();
+            let rest = format!("Host: {host}\r\nOrigin: https://ui.perfetto.dev\r\nConnection: close\r\n\r\n");
+            write!(stream, "{request} HTTP/1.1\r\n{rest}").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            (head.to_owned(), body.to_owned())
+        };
+        assert!(ask("GET /other").0.starts_with("HTTP/1.1 404"));
+        let (head, _) = ask("OPTIONS /timeline.json");
+        assert!(head.contains("Access-Control-Allow-Private-Network: true"), "{head}");
+        let (head, body) = ask("GET /timeline.json");
+        assert!(head.contains("Access-Control-Allow-Origin: https://ui.perfetto.dev"), "{head}");
+        let body = if head.contains("chunked") { unchunked(&body) } else { body };
+        assert!(body == wanted, "another timeline of {} bytes, not {}", body.len(), wanted.len());
+        assert!(view.wait().unwrap().success());
+    }
+    let (_, error) = ends(5, &[&"trace", &"view", &small.at("none"), &"--no-browser"]);
+    assert!(error.contains("cannot read "), "{error}");
+}
+
+/// The body of an answer in chunks: the size of each as hexadecimal digits, then its bytes.
+fn unchunked(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        whole += &rest[..size];
+        body = rest[size..].trim_start_matches("\r\n");
+    }
+    whole
+}

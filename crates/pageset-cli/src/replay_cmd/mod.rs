@@ -8,7 +8,7 @@
 
 pub(crate) mod progress;
 mod table;
-mod timeline;
+pub(crate) mod timeline;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};

@@ -2,6 +2,7 @@
 
 mod convert;
 mod info;
+mod view;
 
 use std::path::PathBuf;
 
@@ -24,6 +25,7 @@ enum Command {
     Info(info::Args),
     Import(convert::ImportArgs),
     Export(convert::ExportArgs),
+    View(view::ViewArgs),
 }
 
 /// The recording and the files that belong to it.
@@ -61,5 +63,6 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         Command::Info(args) => info::run(args),
         Command::Import(args) => convert::import(args),
         Command::Export(args) => convert::export(args),
+        Command::View(args) => view::run(&args),
     }
 }
