@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Reports in a real browser: see ci/report/check.js and ci/report/frames.js. Says so and does nothing where there is no
+# browser, no node or no registry.
+#
+#   ci/report.sh             checks
+#   ci/report.sh --pictures  also writes docs/pictures/report-*.png, and the charts of replays and simulations there
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+[[ $# -eq 0 || ($# -eq 1 && $1 == --pictures) ]] || { echo "usage: ci/report.sh [--pictures]" >&2; exit 2; }
+for tool in node npm; do
+    command -v "$tool" >/dev/null || { echo "report: SKIPPED, no $tool"; exit 0; }
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+if ! command -v chromium >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; } >"$work/apt" 2>&1 || true
+fi
+command -v chromium >/dev/null || { echo "report: SKIPPED, no chromium; apt-get install chromium"; exit 0; }
+bash ci/vendor-uplot.sh --check
+cp ci/report/*.js ci/report/package.json ci/report/package-lock.json "$work"
+if ! (cd "$work" && npm ci --silent --no-audit --no-fund >npm 2>&1); then
+    echo "report: SKIPPED, playwright-core and axe-core are not to be had: $(grep . "$work/npm" | tail -n 1)"
+    exit 0
+fi
+
+cargo build -q --locked -p pageset-cli
+pageset=${CARGO_TARGET_DIR:-target}/debug/pageset
+make() { # NAME INPUT: a page
+    "$pageset" report "$2" -o "$work/$1.html"
+}
+"$pageset" replay traces/sock-q1.events.zst --rules kernel,linux-4.17,linux-5.18,linux-6.7,pageset \
+    --json "$work/replay.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
+"$pageset" advise traces/sock-q1.events.zst --json "$work/advise.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
+"$pageset" run page_fault1 --machine lkp-sb02 --rules linux-4.17,linux-6.18 --tasks 1,4 --seconds 0.02 --warm-up 0.01 \
+    --seeds 3 --json >"$work/run.json" 2>/dev/null
+node "$work/looks.js" 40 12 >"$work/looks.json"
+node "$work/looks.js" 10001 4 >"$work/frames.json"
+make replay "$work/replay.json"
+make advise "$work/advise.json"
+make run "$work/run.json"
+make recording traces/sock-q1.events.zst
+make looks "$work/looks.json"
+make frames "$work/frames.json"
+timeout 300 node "$work/check.js" "$(command -v chromium)" "$work"/{replay,advise,run,recording,looks}.html
+timeout 60 node "$work/frames.js" "$(command -v chromium)" "$work/frames.html"
+[[ ${1:-} == --pictures ]] || exit 0
+timeout 120 node "$work/pictures.js" "$(command -v chromium)" docs/pictures "$work/replay.html" "$work/looks.html"
+chart() { # NAME NUMBER INPUT: a chart of the report on INPUT as a file
+    "$pageset" report "$3" -o "$work/chart.html" --svg "$work/charts"
+    cp "$work/charts/chart-$2.svg" "docs/pictures/$1.svg"
+}
+"$pageset" replay traces/sock-q1.events.zst --rules linux-4.19,linux-5.18,linux-6.7,linux-6.18 \
+    --json "$work/stream.json" >/dev/null 2>&1
+chart stream-locks 1 "$work/stream.json"
+chart advice-locks 1 "$work/advise.json"
+chart advice-held 2 "$work/advise.json"
+chart advice-huge-pages 3 "$work/advise.json"
+"$pageset" run page_fault1 --machine lkp-hsw-ep2 --rules linux-4.17,linux-6.18 --tasks 1,4,16,36 --seconds 0.05 \
+    --warm-up 0.02 --seeds 3 --json >"$work/cpus.json" 2>/dev/null
+chart cpus-contention 2 "$work/cpus.json"
+"$pageset" compare page_fault1-batch-sweep.csv --machine lkp-sb02 --seconds 0.2 --warm-up 0.1 --seeds 5 \
+    --json >"$work/batches.json" 2>/dev/null
+chart batch-contention 5 "$work/batches.json"
