@@ -26,6 +26,7 @@ if [[ -z $built ]]; then
     built=${CARGO_TARGET_DIR:-target}/release
 fi
 built=$(realpath "$built")
+# `pageset VERSION (COMMIT)`.
 version=$("$built/pageset" --version | cut -d' ' -f2)
 arch=$(dpkg --print-architecture)
 # Where a library of this architecture goes, as the compiler has it.
@@ -111,7 +112,7 @@ for name in pageset libpageset0 libpageset-dev; do
     dpkg-deb --extract "$folder/${name}_${version}_$arch.deb" "$there"
 done
 usr=$there/usr
-[[ $("$usr/bin/pageset" --version) == "pageset $version" ]] || fail "the packed command does not say its version"
+[[ $("$usr/bin/pageset" --version) == "pageset $version"* ]] || fail "the packed command does not say its version"
 # A man page for each subcommand that a user sees.
 for name in $("$usr/bin/pageset" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
     [[ $name == help || -s $usr/share/man/man1/pageset-$name.1.gz ]] || fail "no man page of pageset $name"

@@ -8,9 +8,11 @@ mod advise_cmd;
 mod bench_cmd;
 mod columns;
 mod compare_cmd;
+mod demo_cmd;
 mod error;
 mod explain_cmd;
 mod generate_cmd;
+mod host;
 mod identify_cmd;
 mod interleave_cmd;
 mod interrupt;
@@ -24,6 +26,7 @@ mod report_cmd;
 mod rules;
 mod run_cmd;
 mod sim;
+mod status_cmd;
 mod study_cmd;
 mod sweep_cmd;
 mod top_cmd;
@@ -35,19 +38,26 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::error::{EXITS, Exit, Failure};
+use crate::output::JsonOption;
 
 /// Record the page traffic of a live Linux machine, replay it through a page allocator under any rules, and run
 /// workloads on simulated machines
+///
+/// Without a subcommand: show what works on this machine for this user, and the command for it.
 #[derive(Parser)]
-#[command(name = "pageset", version, max_term_width = 120)]
+#[command(name = "pageset", version = env!("PAGESET_VERSION"), max_term_width = 120, args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+
+    #[command(flatten)]
+    json: JsonOption,
 }
 
 /// The subcommands, in the order a user needs them.
 #[derive(clap::Subcommand)]
 enum Command {
+    Demo(demo_cmd::Args),
     Record(record_cmd::Args),
     Replay(replay_cmd::Args),
     Identify(identify_cmd::Args),
@@ -67,8 +77,10 @@ enum Command {
     Generate(generate_cmd::Args),
 }
 
-fn run(command: Command) -> Result<Exit, Failure> {
+fn run(cli: Cli) -> Result<Exit, Failure> {
+    let Some(command) = cli.command else { return status_cmd::run(&cli.json) };
     match command {
+        Command::Demo(args) => demo_cmd::run(&args, &run_words),
         Command::Record(args) => record_cmd::run(args),
         Command::Replay(args) => replay_cmd::run(args),
         Command::Identify(args) => identify_cmd::run(&args),
@@ -86,6 +98,12 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Explain(args) => explain_cmd::run(args),
         Command::Generate(args) => generate_cmd::run(args, command_line()),
     }
+}
+
+/// Runs a command line of this program, given without the program's name.
+fn run_words(words: &[&str]) -> Result<Exit, Failure> {
+    let parsed = Cli::try_parse_from(std::iter::once(&"pageset").chain(words));
+    run(parsed.map_err(|error| Failure::new(Exit::Usage, error))?)
 }
 
 /// The definition of the command line.
@@ -110,15 +128,15 @@ fn main() -> ExitCode {
         return ExitCode::from(code);
     }
     let parsed = command_line().try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
-    let command = match parsed {
-        Ok(cli) => cli.command,
+    let cli = match parsed {
+        Ok(cli) => cli,
         Err(error) => return said(&error).into(),
     };
     pageset_trace::record::clean_up(&mut |warning| {
         // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     });
-    match run(command) {
+    match run(cli) {
         Ok(exit) => exit.into(),
         Err(failure) if failure.is_broken_pipe() => Exit::Done.into(),
         Err(failure) => {

@@ -10,6 +10,16 @@ use tempfile::NamedTempFile;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 
+/// The option `--json`, the same in every command.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct JsonOption {
+    /// Write JSON instead of text; with =FILE, write text to standard output and JSON to FILE
+    ///
+    /// The JSON is in base units: ns, bytes, pages. `pageset explain --schema` prints its schema.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    pub(crate) json: Option<PathBuf>,
+}
+
 /// Whether `path` is standard input or output.
 pub(crate) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"

@@ -134,6 +134,13 @@ pub(super) const TERMS: &[Term] = &[
     column("allowed_pct", "The largest difference, or the smallest share, that passes. Unit: percent.", "", ""),
     column("verdict", "Of a limit: `pass`, `fail` or `not judged`. Of an advice: what to set, and the reason.",
         "", ""),
+    // `pageset` without a subcommand.
+    column("version", "The version of pageset, with the commit that it was built from if that is known.", "", ""),
+    column("root", "Whether the user is root.", "", ""),
+    column("abilities", "A member for each thing that the command can do.", "", ""),
+    column("works", "Whether it works on this machine for this user.", "false.", "See the member help."),
+    column("note", "How it works here, or why it does not.", "", ""),
+    column("help", "How to make it work; null if it works, or if no way is known.", "", ""),
     // `pageset top`.
     column("source", "The source of the figures: `live`, or the name of a saved file.", "", ""),
     column("time_ns", "The time of the look. Unit: nanoseconds since 1970; null for a saved file.", "", ""),

@@ -7,8 +7,11 @@ use pageset_sim::compare::{self, CompareResult};
 use pageset_sim::run::{self, RunResult};
 use schemars::{Schema, schema_for};
 
+use crate::status_cmd::{self, Status};
+
 /// The names of the results that have a schema.
-pub(super) const NAMES: [&str; 11] = [
+pub(super) const NAMES: [&str; 12] = [
+    "status",
     "replay",
     "identify",
     "advise",
@@ -25,6 +28,7 @@ pub(super) const NAMES: [&str; 11] = [
 /// The schema of a result, by the command's name or by the value of the result's member `schema`.
 pub(super) fn of(name: &str) -> Option<Schema> {
     Some(match name {
+        "status" | status_cmd::SCHEMA => schema_for!(Status),
         "run" | "sweep" | run::SCHEMA => schema_for!(RunResult),
         "compare" | compare::SCHEMA => schema_for!(CompareResult),
         "compare --all" | PAGE_SCHEMA => schema_for!(Page),

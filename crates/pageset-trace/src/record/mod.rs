@@ -19,6 +19,7 @@
 //! | `owner`, `tracefs`, `sysctl`, `probes` | changes to the machine, and their removal |
 //! | `leftovers` | the removal of changes that a killed recording left |
 //! | `setup` | the events, the clock and the size of the buffers |
+//! | `ready` | whether this user can record |
 //! | `machine`, `processes`, `proctext`, `snapshot` | the data of a recording other than events |
 //! | `signals`, `launch`, `output` | signals, the command and the file |
 //! | `spool` | reading of the ring buffers during the recording |
@@ -40,6 +41,7 @@ mod processes;
 mod proctext;
 mod progress;
 mod readout;
+mod ready;
 pub mod ring;
 mod session;
 mod setup;
@@ -54,5 +56,6 @@ pub use launch::{HOLD, hold};
 pub use leftovers::clean_up;
 pub use output::Destination;
 pub use progress::{Note, Phase, Summary};
+pub use ready::ready;
 pub use session::{Limits, Options, record};
 pub use setup::default_buffer_bytes;

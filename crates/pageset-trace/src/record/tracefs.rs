@@ -120,7 +120,7 @@ fn read_in_one(path: &Path) -> io::Result<String> {
     String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-fn no_permission(root: &Path) -> RecordError {
+pub(super) fn no_permission(root: &Path) -> RecordError {
     let what = format!("no permission to trace: {} is closed to this user", root.display());
     let help = if rustix::process::geteuid().is_root() {
         "root without CAP_SYS_ADMIN, or a kernel locked down for confidentiality: record on the host, or boot with \
