@@ -1,9 +1,12 @@
 //! Text in aligned columns, for people.
 
+use std::io::{self, IsTerminal as _};
 use std::ops::Range;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 pub(crate) use pageset_trace::number::grouped;
+
+use crate::output::WideOption;
 
 /// The largest width of text for people. Unit: characters. Source: `max_term_width` of the command line's help.
 const WIDTH: u16 = 120;
@@ -32,6 +35,64 @@ pub(crate) fn trimmed(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
+/// The width of the terminal, which tables of numbers fit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fit {
+    /// Unit: characters; `None` without a limit.
+    width: Option<usize>,
+}
+
+impl Fit {
+    /// The width of the terminal on standard output. No limit in a pipe and with `--wide`.
+    pub(crate) fn new(wide: &WideOption) -> Fit {
+        let terminal = || io::stdout().is_terminal().then(ratatui::crossterm::terminal::size)?.ok();
+        // A terminal without a size, such as a serial line, reports 0.
+        let width =
+            if wide.wide { None } else { terminal().map(|(width, _)| usize::from(width)).filter(|&width| width > 0) };
+        Fit { width }
+    }
+
+    /// The table's text. Columns that do not fit leave, those with the largest of `ranks` first, and a line below names them.
+    /// Columns of rank 0 stay.
+    pub(crate) fn table(self, mut table: Table, ranks: &[usize]) -> String {
+        let Some(width) = self.width else { return trimmed(&table) };
+        let heads: Vec<String> =
+            table.header().map(|row| row.cell_iter().map(|cell| cell.content()).collect()).unwrap_or_default();
+        let mut order: Vec<usize> = (0..ranks.len()).filter(|place| ranks[*place] > 0).collect();
+        order.sort_by_key(|place| ranks[*place]);
+        let mut left = Vec::new();
+        let is_too_wide = |text: &str| text.lines().any(|line| line.chars().count() > width);
+        let mut text = trimmed(&table);
+        while is_too_wide(&text)
+            && let Some(place) = order.pop()
+        {
+            let Some(column) = table.column_mut(place) else { continue };
+            if column.constraint() != Some(&ColumnConstraint::Hidden) {
+                column.set_constraint(ColumnConstraint::Hidden);
+                left.push(place);
+            }
+            text = trimmed(&table);
+        }
+        if !left.is_empty() {
+            left.sort_unstable();
+            let names: Vec<&str> = left.iter().filter_map(|place| heads.get(*place)).map(String::as_str).collect();
+            text += &format!("not shown: {}; --wide shows all columns\n", names.join(", "));
+        }
+        text
+    }
+}
+
+/// A number with four significant digits, and groups of three.
+pub(crate) fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{}{}", if value < 0.0 { "-" } else { "" }, grouped(size.round() as u64)),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        0.0 => "0".to_owned(),
+        _ => format!("{value:.3}"),
+    }
+}
+
 /// A standard deviation between seeds in percent of their mean; `-` for a single seed.
 pub(crate) fn spread_pct(deviation: f64, mean: f64) -> String {
     if deviation > 0.0 { format!("{:.2}", 100.0 * deviation / mean) } else { "-".to_owned() }
@@ -39,7 +100,33 @@ pub(crate) fn spread_pct(deviation: f64, mean: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::spread_pct;
+    use super::*;
+
+    #[test]
+    fn columns_leave_by_importance() {
+        let table = || {
+            let mut table = numbers(["rules", "refills", "pages", "held"].into_iter(), 0..1);
+            table.add_row(["linux-6.18", "1,234,567", "22,222", "333"]);
+            table
+        };
+        let fitted = |width| Fit { width }.table(table(), &[0, 3, 1, 2]);
+        let all = trimmed(&table());
+        assert_eq!((fitted(None), fitted(Some(80))), (all.clone(), all.clone()));
+        let widest = all.lines().map(|line| line.chars().count()).max().unwrap();
+        assert_eq!(fitted(Some(widest)), all);
+        let narrow = fitted(Some(widest - 1));
+        assert!(!narrow.contains("1,234,567") && narrow.contains("22,222") && narrow.contains("333"), "{narrow}");
+        assert!(narrow.ends_with("not shown: refills; --wide shows all columns\n"), "{narrow}");
+        // A column of rank 0 stays, and no number is cut.
+        let least = fitted(Some(3));
+        assert!(least.contains("linux-6.18") && least.contains("not shown: refills, pages, held;"), "{least}");
+    }
+
+    #[test]
+    fn figures_have_four_digits() {
+        let texts = [0.0, 0.1234, 12.345, 123.45, 1234.5, 1_234_567.0, -2000.0].map(figure);
+        assert_eq!(texts, ["0", "0.123", "12.35", "123.5", "1,235", "1,234,567", "-2,000"].map(str::to_owned));
+    }
 
     #[test]
     fn one_seed_has_no_spread() {

@@ -8,7 +8,9 @@ mod advise_cmd;
 mod bench_cmd;
 mod columns;
 mod compare_cmd;
+mod csv;
 mod demo_cmd;
+mod diff_cmd;
 mod error;
 mod explain_cmd;
 mod generate_cmd;
@@ -62,6 +64,7 @@ enum Command {
     Replay(replay_cmd::Args),
     Identify(identify_cmd::Args),
     Trace(trace_cmd::Args),
+    Diff(diff_cmd::Args),
     Run(run_cmd::Args),
     Sweep(sweep_cmd::Args),
     Study(study_cmd::Args),
@@ -85,6 +88,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Replay(args) => replay_cmd::run(args),
         Command::Identify(args) => identify_cmd::run(&args),
         Command::Trace(args) => trace_cmd::run(args),
+        Command::Diff(args) => diff_cmd::run(&args),
         Command::Run(args) => run_cmd::run(args),
         Command::Sweep(args) => sweep_cmd::run(args),
         Command::Study(args) => study_cmd::run(args),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
+use crate::csv;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 
@@ -18,6 +19,25 @@ pub(crate) struct JsonOption {
     /// The JSON is in base units: ns, bytes, pages. `pageset explain --schema` prints its schema.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// The option `--csv`, the same in every command.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct CsvOption {
+    /// Write CSV instead of text, a line for each row of the table; with =FILE, write text to standard output and CSV to
+    /// FILE
+    ///
+    /// The columns are the members of the JSON that are numbers or words, in the same units.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    pub(crate) csv: Option<PathBuf>,
+}
+
+/// The option `--wide`, the same in every command.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct WideOption {
+    /// Show all columns, also if they do not fit the terminal
+    #[arg(long)]
+    pub(crate) wide: bool,
 }
 
 /// Whether `path` is standard input or output.
@@ -96,6 +116,49 @@ impl Write for Output {
             Output::Direct(file) => file.flush(),
             Output::Replace(file, _) => file.flush(),
         }
+    }
+}
+
+/// The requested forms of a result.
+pub(crate) struct Forms<'o> {
+    json: Option<&'o Path>,
+    csv: Option<&'o Path>,
+}
+
+impl<'o> Forms<'o> {
+    pub(crate) fn new(json: &'o JsonOption, csv: &'o CsvOption) -> Self {
+        Forms { json: json.json.as_deref(), csv: csv.csv.as_deref() }
+    }
+
+    /// Whether text for people goes to standard output: unless another form does.
+    pub(crate) fn text(&self) -> bool {
+        !self.json.into_iter().chain(self.csv).any(is_standard)
+    }
+
+    /// Writes the other forms. Ctrl-C during the write ends the command after the files are complete.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn write<'r, T: Serialize, R: Serialize + 'r>(
+        &self,
+        results: &[T],
+        rows: impl Iterator<Item = (Vec<(&'static str, String)>, &'r R)>,
+        interrupt: &Interrupt,
+    ) -> Result<Exit, Failure> {
+        let mut exit = Exit::Done;
+        if let Some(path) = self.json {
+            exit = write_json(path, results, interrupt)?;
+        }
+        if let Some(path) = self.csv {
+            let (written, interrupted) = interrupt.held_off(|| -> io::Result<()> {
+                let mut out = Output::create(path)?;
+                csv::write(&mut out, rows)?;
+                out.commit()
+            });
+            written?;
+            exit = if interrupted { Exit::Interrupted } else { exit };
+        }
+        Ok(exit)
     }
 }
 

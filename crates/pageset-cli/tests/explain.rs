@@ -100,7 +100,7 @@ fn headings_and_members_are_explained() {
 #[test]
 fn the_fit_of_a_machine_matches_its_schema() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
-    assert_eq!(list, "status\nreplay\nidentify\nadvise\ntrace info\nrun\nsweep\ncompare\ncalibrate\nshare\nbench\n");
+    assert_eq!(list, "status\nreplay\nidentify\nadvise\ntrace info\ndiff\nrun\nsweep\ncompare\ncalibrate\nshare\nbench\n");
     let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/2"]).0);
     let fit = ["machine", "calibrate", "lkp-sb02", "--seconds", "0.004", "--warm-up", "0.002", "--json"];
     let fit: Vec<&dyn AsRef<std::path::Path>> = fit.iter().map(|word| word as _).collect();
@@ -130,7 +130,7 @@ fn the_fit_of_a_machine_matches_its_schema() {
         ends(0, &[&"explain", &name]);
     }
     let (_, error) = ends(2, &[&"explain", &"--schema", &"replays"]);
-    assert!(error.contains("unknown result `replays`; allowed: replay, identify, advise, trace info, run, sweep, compare, calibrate, share, bench"), "{error}");
+    assert!(error.contains("unknown result `replays`; allowed: status, replay, identify, advise, trace info, diff, run, sweep, compare, calibrate, share, bench"), "{error}");
 }
 
 /// Each member of the JSON of a replay, a check, a look and an advice has an entry.

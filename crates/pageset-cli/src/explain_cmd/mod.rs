@@ -245,7 +245,7 @@ mod tests {
     /// Each name that the command prints has an entry: column headings, rules, warnings.
     #[test]
     fn every_printed_name_has_an_entry() {
-        let columns = crate::replay_cmd::columns().chain(crate::trace_cmd::columns()).chain(crate::advise_cmd::names());
+        let columns = crate::replay_cmd::columns().chain(crate::trace_cmd::columns()).chain(crate::advise_cmd::names()).chain(crate::diff_cmd::names());
         let warnings = pageset_trace::measure::warnings::Name::ALL.iter().map(|name| name.text());
         let names = columns.chain(warnings).chain(crate::rules::keys()).map(str::to_owned);
         let mut seen = 0;

@@ -1,6 +1,7 @@
 //! JSON schemas of results, derived from their types.
 
 use pageset_bench::{Report, report};
+use pageset_diff::Diff;
 use pageset_sim::calibrate::{self, Calibration, SharedFit};
 use pageset_sim::compare::page::{PAGE_SCHEMA, Page};
 use pageset_sim::compare::{self, CompareResult};
@@ -16,6 +17,7 @@ pub(super) const NAMES: [&str; 12] = [
     "identify",
     "advise",
     "trace info",
+    "diff",
     "run",
     "sweep",
     "compare",
@@ -29,6 +31,7 @@ pub(super) const NAMES: [&str; 12] = [
 pub(super) fn of(name: &str) -> Option<Schema> {
     Some(match name {
         "status" | status_cmd::SCHEMA => schema_for!(Status),
+        "diff" | pageset_diff::SCHEMA => schema_for!(Diff),
         "run" | "sweep" | run::SCHEMA => schema_for!(RunResult),
         "compare" | compare::SCHEMA => schema_for!(CompareResult),
         "compare --all" | PAGE_SCHEMA => schema_for!(Page),

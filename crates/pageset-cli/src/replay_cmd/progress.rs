@@ -1,6 +1,7 @@
 //! A progress bar on the terminal for work that takes more than a second.
 
 use std::io::{self, IsTerminal as _};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -86,6 +87,36 @@ impl<'t> Progress<'t> {
     }
 
     /// Removes the bar from the terminal.
+    pub(crate) fn clear(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Shows which file is read, once that has taken a second. Hidden if standard error is not a terminal.
+pub(crate) struct Files {
+    bar: ProgressBar,
+    begin: Instant,
+    shown: bool,
+}
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        bar.set_style(style("reading {msg}"));
+        Files { bar, begin: Instant::now(), shown: false }
+    }
+
+    /// A file is read next.
+    pub(crate) fn file(&mut self, path: &Path) {
+        self.bar.set_message(path.display().to_string());
+        if !self.shown && self.begin.elapsed() >= PATIENCE && io::stderr().is_terminal() {
+            self.shown = true;
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.tick();
+    }
+
+    /// Removes the line from the terminal.
     pub(crate) fn clear(self) {
         self.bar.finish_and_clear();
     }

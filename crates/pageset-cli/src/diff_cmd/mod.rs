@@ -1,0 +1,182 @@
+//! `pageset diff`: what changed between two sets of recordings or results.
+
+mod table;
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use pageset_diff::{Diff, DiffError, Side};
+
+use crate::columns::Fit;
+use crate::error::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::{CsvOption, Forms, JsonOption, WideOption};
+use crate::replay_cmd::progress::Files;
+
+/// Compare two sets of recordings or results: what changed, and whether it is more than noise
+///
+/// Compares recordings with each other, results of `replay`, of `run`, `sweep` and `study`, and of `bench`. A row shows
+/// the change of one metric from A to B. With two samples or more on each side, it also shows the interval of changes
+/// that the samples are compatible with. The intervals of all rows together hold with 95 % (Welch's method, with the
+/// correction of Bonferroni). A change is noise if its interval contains 0. Samples are seeds of simulations, samples of
+/// a benchmark, or files.
+///
+/// Cases meet if they agree in their properties, such as the workload and the number of tasks. A property that all cases
+/// of A share, and all cases of B with another value, is what is compared.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A and B: a recording, a JSON result, the table of a study, or a folder of these; commas separate the files of a side
+    #[arg(required = true, value_name = "A B")]
+    sides: Vec<PathBuf>,
+
+    /// The files of B, if the files of A are not separated by commas: diff A1 A2 -- B1 B2
+    #[arg(last = true, value_name = "B")]
+    b: Vec<PathBuf>,
+
+    /// Exit with code 1 if a metric worsens by more than PERCENT, such as 5%, and not by noise
+    ///
+    /// Shares, such as `zone lock %`, worsen by percentage points. Metrics without a better direction never fail. A change
+    /// whose noise is unknown counts.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_above: Option<f64>,
+
+    /// Compare these metrics only, named as in the table
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    metric: Vec<String>,
+
+    #[command(flatten)]
+    json: JsonOption,
+
+    #[command(flatten)]
+    csv: CsvOption,
+
+    #[command(flatten)]
+    wide: WideOption,
+}
+
+/// The column headings.
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    table::HEADS.into_iter()
+}
+
+impl From<DiffError> for Failure {
+    fn from(error: DiffError) -> Self {
+        let help = error.help();
+        let exit = match error {
+            DiffError::Trace(error) => return error.into(),
+            DiffError::Unreadable { .. } => Exit::Unreadable,
+            DiffError::Table(pageset_study::error::StoreError::Io { .. }) => Exit::Unreadable,
+            DiffError::NothingInCommon { .. } => Exit::Usage,
+            _ => Exit::Damaged,
+        };
+        let failure = Failure::new(exit, error);
+        match help {
+            Some(help) => failure.help(help),
+            None => failure,
+        }
+    }
+}
+
+/// Parses `5%` or `5`.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim_end().parse().ok();
+    number
+        .filter(|number: &f64| (0.0..=1e6).contains(number))
+        .ok_or_else(|| "allowed: a percentage, such as 5%".to_owned())
+}
+
+/// Runs `pageset diff`.
+pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::at_once()?;
+    let (a, b) = sides(&args.sides, &args.b)?;
+    let mut progress = Files::new();
+    let mut read = |paths: &[PathBuf]| Side::read(paths, &mut |file| progress.file(file));
+    let (mut a, mut b) = (read(&a)?, read(&b)?);
+    progress.clear();
+    keep(&mut a, &mut b, &args.metric)?;
+    let diff = Diff::of(&a, &b, args.fail_above)?;
+    let forms = Forms::new(&args.json, &args.csv);
+    if forms.text() {
+        io::stdout().write_all(table::text(&diff, &Fit::new(&args.wide)).as_bytes())?;
+    }
+    let written = forms.write(&[&diff], diff.rows.iter().map(|row| (Vec::new(), row)), &interrupt)?;
+    if let (true, Some(limit)) = (diff.failed, diff.fail_above) {
+        let worse = diff.rows.iter().filter(|row| row.fails).count();
+        let _ = writeln!(
+            io::stderr(),
+            "check failed: {worse} of {} rows are worse by more than {limit} %",
+            diff.rows.len()
+        );
+        return Ok(Exit::Failed);
+    }
+    Ok(written)
+}
+
+/// Leaves only these metrics; all of them without names.
+fn keep(a: &mut Side, b: &mut Side, names: &[String]) -> Result<(), Failure> {
+    let mut known: Vec<String> = Vec::new();
+    for measured in a.measured.iter().chain(&b.measured).flatten() {
+        if !known.contains(&measured.metric.name) {
+            known.push(measured.metric.name.clone());
+        }
+    }
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        return Err(Failure::new(Exit::Usage, format!("unknown metric `{unknown}`; allowed: {}", known.join(", "))));
+    }
+    if !names.is_empty() {
+        for file in a.measured.iter_mut().chain(&mut b.measured) {
+            file.retain(|measured| names.contains(&measured.metric.name));
+        }
+    }
+    Ok(())
+}
+
+/// The paths of A and of B.
+fn sides(first: &[PathBuf], last: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Failure> {
+    match (first, last) {
+        (a, b) if !b.is_empty() => Ok((a.to_vec(), b.to_vec())),
+        ([a, b], _) => Ok((listed(a), listed(b))),
+        (given, _) => {
+            let message =
+                format!("cannot tell A from B: {} inputs given; allowed: two, or A1 A2 … -- B1 B2 …", given.len());
+            Err(Failure::new(Exit::Usage, message)
+                .help("separate the files of a side with commas, or put `--` between the sides"))
+        }
+    }
+}
+
+/// The files in a list with commas. A file whose name contains a comma is one file.
+fn listed(list: &Path) -> Vec<PathBuf> {
+    match list.to_str() {
+        Some(text) if text.contains(',') && !list.exists() => text.split(',').map(PathBuf::from).collect(),
+        _ => vec![list.to_owned()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_of_a_command_line() {
+        let paths = |words: &[&str]| words.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let of = |first: &[&str], last: &[&str]| sides(&paths(first), &paths(last)).ok();
+        assert_eq!(of(&["a", "b"], &[]), Some((paths(&["a"]), paths(&["b"]))));
+        assert_eq!(of(&["a,b", "c,d,e"], &[]), Some((paths(&["a", "b"]), paths(&["c", "d", "e"]))));
+        assert_eq!(of(&["a", "b"], &["c"]), Some((paths(&["a", "b"]), paths(&["c"]))));
+        assert_eq!((of(&["a"], &[]), of(&["a", "b", "c"], &[])), (None, None));
+        let folder = tempfile::tempdir().unwrap();
+        let with_comma = folder.path().join("a,b");
+        std::fs::write(&with_comma, "").unwrap();
+        assert_eq!(listed(&with_comma), [with_comma]);
+    }
+
+    #[test]
+    fn limits_are_percentages() {
+        assert_eq!((percent("5%"), percent("0.5"), percent("5 %")), (Ok(5.0), Ok(0.5), Ok(5.0)));
+        for wrong in ["", "%", "-1%", "x", "inf"] {
+            assert!(percent(wrong).is_err(), "{wrong}");
+        }
+    }
+}
