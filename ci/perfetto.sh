@@ -39,6 +39,6 @@ node -e 'fetch(process.argv[1], {headers: {Origin: "https://ui.perfetto.dev"}}).
 }).catch((error) => { console.error(`perfetto: ${error.message}`); process.exitCode = 1; })' "$address" >"$work/viewed.json"
 wait "$view"
 timeout 300 node ci/perfetto/read.js "$engine" "$work/viewed.json" replay "$work/table.json"
-"$pageset" run page_fault1 --machine lkp-skl-d01 --rules linux-4.17 --seconds 0.01 --warm-up 0.05 --seeds 1 \
+"$pageset" run page_fault1 --machine lkp-skl-d01 --rules linux-4.17 --duration 10ms --warm-up 0.05 --seeds 1 \
     --timeline "$work/run.json" --json >"$work/run-table.json"
 timeout 300 node ci/perfetto/read.js "$engine" "$work/run.json" run "$work/run-table.json"

@@ -31,7 +31,7 @@ make() { # NAME INPUT: a page
 "$pageset" replay traces/sock-q1.events.zst --rules kernel,linux-4.17,linux-5.18,linux-6.7,pageset \
     --json "$work/replay.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
 "$pageset" advise traces/sock-q1.events.zst --json "$work/advise.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
-"$pageset" run page_fault1 --machine lkp-sb02 --rules linux-4.17,linux-6.18 --tasks 1,4 --seconds 0.02 --warm-up 0.01 \
+"$pageset" run page_fault1 --machine lkp-sb02 --rules linux-4.17,linux-6.18 --tasks 1,4 --duration 20ms --warm-up 0.01 \
     --seeds 3 --json >"$work/run.json" 2>/dev/null
 node "$work/looks.js" 40 12 >"$work/looks.json"
 node "$work/looks.js" 10001 4 >"$work/frames.json"
@@ -55,9 +55,9 @@ chart stream-locks 1 "$work/stream.json"
 chart advice-locks 1 "$work/advise.json"
 chart advice-held 2 "$work/advise.json"
 chart advice-huge-pages 3 "$work/advise.json"
-"$pageset" run page_fault1 --machine lkp-hsw-ep2 --rules linux-4.17,linux-6.18 --tasks 1,4,16,36 --seconds 0.05 \
+"$pageset" run page_fault1 --machine lkp-hsw-ep2 --rules linux-4.17,linux-6.18 --tasks 1,4,16,36 --duration 50ms \
     --warm-up 0.02 --seeds 3 --json >"$work/cpus.json" 2>/dev/null
 chart cpus-contention 2 "$work/cpus.json"
-"$pageset" compare page_fault1-batch-sweep.csv --machine lkp-sb02 --seconds 0.2 --warm-up 0.1 --seeds 5 \
+"$pageset" compare page_fault1-batch-sweep.csv --machine lkp-sb02 --duration 0.2s --warm-up 0.1 --seeds 5 \
     --json >"$work/batches.json" 2>/dev/null
 chart batch-contention 5 "$work/batches.json"

@@ -6,6 +6,7 @@
 //! same rounds. It writes JSON, which this module renders.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use pageset_bench::{Pattern, Report, Settings};
 
 use crate::columns::{numbers, trimmed};
 use crate::error::{Exit, Failure};
-use crate::output;
+use crate::output::{CsvOption, Forms, JsonOption};
 use crate::sim::progress::{Interrupt, Progress};
 
 /// Measure how fast pages are allocated and freed, compared with floors that show what the hardware allows
@@ -60,9 +61,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     window_ms: u64,
 
-    /// Print JSON, with every sample
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonOption,
+
+    #[command(flatten)]
+    csv: CsvOption,
 
     /// Do not measure external allocators, even if `pageset-bench-peers` is installed
     #[arg(long)]
@@ -83,7 +86,8 @@ fn peers() -> Option<PathBuf> {
 /// Runs `pageset bench`. The first Ctrl-C ends the measurement and keeps its samples; the second ends the command at
 /// once.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let json = args.json;
+    let (json, csv) = (args.json.clone(), args.csv.clone());
+    let forms = Forms::new(&json, &csv);
     if !args.nodes.is_empty() {
         return run_nodes(&args);
     }
@@ -105,11 +109,10 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     for warning in report.warnings() {
         eprintln!("warning: {warning}");
     }
-    if json {
-        output::json(io::stdout().lock(), &report)?;
-    } else {
+    if forms.text() {
         io::stdout().write_all(table(&report).as_bytes())?;
     }
+    forms.write(&[&report], report.rows.iter().map(|row| (Vec::new(), row)), &Interrupt::at_once()?)?;
     Ok(if report.interrupted { Exit::Interrupted } else { Exit::Done })
 }
 
@@ -131,11 +134,11 @@ fn run_nodes(args: &Args) -> Result<Exit, Failure> {
             );
         }
     }
-    if args.json {
-        output::json(io::stdout().lock(), &report)?;
-    } else {
+    let forms = Forms::new(&args.json, &args.csv);
+    if forms.text() {
         io::stdout().write_all(nodes_table(&report).as_bytes())?;
     }
+    forms.write(&[&report], report.rows.iter().map(|row| (Vec::new(), row)), &interrupt)?;
     Ok(if report.interrupted { Exit::Interrupted } else { Exit::Done })
 }
 
@@ -175,7 +178,9 @@ fn measured(args: Args) -> Result<Report, Failure> {
 /// The result of [`PEERS`], or its exit code if it ended without a result. It reports the reason itself.
 fn measured_by(program: &Path) -> Result<Result<Report, Exit>, Failure> {
     let named = |error: &dyn std::fmt::Display| Failure::new(Exit::Failed, format!("{}: {error}", program.display()));
-    let own = env::args_os().skip_while(|arg| arg != "bench").skip(1);
+    // The forms of the result are this command's business: the program always writes JSON.
+    let is_form = |arg: &OsString| ["--json", "--csv"].iter().any(|form| arg.to_string_lossy().starts_with(form));
+    let own = env::args_os().skip_while(|arg| arg != "bench").skip(1).filter(|arg| !is_form(arg));
     let output = Command::new(program).args(own).stderr(Stdio::inherit()).output().map_err(|error| named(&error))?;
     match output.status.code() {
         Some(0) => Ok(Ok(serde_json::from_slice(&output.stdout).map_err(|error| named(&error))?)),

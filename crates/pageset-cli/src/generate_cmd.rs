@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
+use crate::completions;
 use crate::error::{Exit, Failure};
 use crate::manual;
 
@@ -29,7 +30,7 @@ enum What {
 }
 
 /// Runs `pageset generate` on the definition of the whole command line.
-pub(crate) fn run(args: Args, mut command: clap::Command) -> Result<Exit, Failure> {
+pub(crate) fn run(args: Args, command: clap::Command) -> Result<Exit, Failure> {
     match args.what {
         What::Man { folder } => {
             for (name, text) in manual::pages(command)? {
@@ -40,10 +41,7 @@ pub(crate) fn run(args: Args, mut command: clap::Command) -> Result<Exit, Failur
             }
         }
         What::Completions { shell } => {
-            // The generator panics on an output that fails, so it writes to memory.
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut command, "pageset", &mut text);
-            io::stdout().write_all(&text)?;
+            io::stdout().write_all(&completions::script(command, shell))?;
         }
     }
     Ok(Exit::Done)

@@ -11,7 +11,7 @@ use pageset_trace::replay::{Step, Totals};
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{is_standard, write_json};
+use crate::output::{JsonOption, is_standard, write_json};
 use crate::replay_cmd::progress::Progress;
 
 /// Candidates in the table without `--all`. A guess: most traffic distinguishes fewer.
@@ -31,11 +31,8 @@ pub(crate) struct Args {
     #[arg(long)]
     all: bool,
 
-    /// Also write JSON of the schema pageset.identify/1; `-` writes the JSON to standard output instead of the table
-    ///
-    /// Writes one object, or an array of objects for several recordings.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOption,
 }
 
 /// Runs `pageset identify`.
@@ -46,7 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         let message = format!("cannot identify {}: events were lost while recording", trace.name());
         return Err(Failure::new(Exit::Damaged, message).help("record with a larger --buffer"));
     }
-    let json_only = args.json.as_deref().is_some_and(is_standard);
+    let json = args.json.json.as_deref();
+    let json_only = json.is_some_and(is_standard);
     let mut results = Vec::new();
     for (i, trace) in traces.iter().enumerate() {
         let mut progress = Progress::new(trace);
@@ -59,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         }
         results.push(result);
     }
-    match &args.json {
+    match json {
         Some(path) => write_json(path, &results, &interrupt),
         None => Ok(Exit::Done),
     }

@@ -8,7 +8,7 @@ use pageset_sim::interleave::{self, Interleaving, MAX_CPUS, Tried, Violation, tr
 
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
-use crate::rules::Chosen;
+use crate::rules;
 use crate::sim::progress::{Interrupt, Progress};
 
 /// Try random interleavings of several CPUs, and check the allocator's invariants
@@ -19,7 +19,8 @@ use crate::sim::progress::{Interrupt, Progress};
 /// printed with the command that repeats it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The sets of rules: names of presets, `all` for all presets, or rule files (.toml)
+    /// The sets of rules: names of presets, `kernel` for the kernel of this machine, `all` for all
+    /// presets, or rule files (.toml)
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "pageset")]
     rules: Vec<String>,
 
@@ -54,7 +55,7 @@ pub(crate) struct Args {
 
 /// Runs `pageset interleave`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let sets = Chosen::parse(&args.rules, &args.settings, false)?.sets()?;
+    let sets = rules::on_this_machine(&args.rules, &args.settings)?.sets()?;
     let heads = ["rules", "interleavings", "operations", "switches"];
     let mut table = numbers(heads.into_iter(), 0..1);
     let interrupt = Interrupt::install()?;

@@ -8,18 +8,23 @@ mod advise_cmd;
 mod bench_cmd;
 mod columns;
 mod compare_cmd;
+mod completions;
 mod csv;
 mod demo_cmd;
 mod diff_cmd;
 mod error;
+mod examples;
 mod explain_cmd;
 mod generate_cmd;
+#[cfg(test)]
+mod grammar_tests;
 mod host;
 mod identify_cmd;
 mod interleave_cmd;
 mod interrupt;
 mod machine_cmd;
 mod manual;
+mod old_spelling;
 mod output;
 mod perfetto;
 mod record_cmd;
@@ -31,6 +36,7 @@ mod sim;
 mod status_cmd;
 mod study_cmd;
 mod sweep_cmd;
+mod time;
 mod top_cmd;
 mod trace_cmd;
 
@@ -131,7 +137,9 @@ fn main() -> ExitCode {
     if let Some(code) = record_cmd::become_command() {
         return ExitCode::from(code);
     }
-    let parsed = command_line().try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+    let parsed = command_line()
+        .try_get_matches_from(old_spelling::modern(std::env::args_os()))
+        .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return said(&error).into(),

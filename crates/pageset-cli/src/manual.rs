@@ -4,9 +4,10 @@ use std::io;
 
 use clap::Command;
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, bold, roman};
+use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use crate::error::EXITS;
+use crate::examples::{EXAMPLES, files};
 
 /// How the parts of a page begin.
 const APOSTROPHE: &str = ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n";
@@ -39,7 +40,9 @@ fn add(command: &Command, parent: Option<&str>, pages: &mut Vec<(String, String)
     if visible().next().is_some() {
         man.render_subcommands_section(&mut text)?;
     }
+    examples(&name).to_writer(&mut text)?;
     exit_status().to_writer(&mut text)?;
+    files_section(&name).to_writer(&mut text)?;
     let related = parent.map(str::to_owned).into_iter().chain(visible().map(self::name));
     see_also(&related.collect::<Vec<_>>()).to_writer(&mut text)?;
     let text = String::from_utf8_lossy(&text);
@@ -55,6 +58,29 @@ fn add(command: &Command, parent: Option<&str>, pages: &mut Vec<(String, String)
 /// `pageset-trace-info`, the name of the page.
 fn name(command: &Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
+}
+
+fn examples(name: &str) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["EXAMPLES"]);
+    let of_page = EXAMPLES.iter().filter(|(page, _)| *page == name).flat_map(|(_, examples)| *examples);
+    for (line, about) in of_page {
+        roff.control("TP", []);
+        roff.text([bold(format!("pageset {line}").trim_end())]);
+        roff.text([roman(*about)]);
+    }
+    roff
+}
+
+fn files_section(name: &str) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["FILES"]);
+    for (file, about) in files(name) {
+        roff.control("TP", []);
+        roff.text([italic(file)]);
+        roff.text([roman(about)]);
+    }
+    roff
 }
 
 fn exit_status() -> Roff {

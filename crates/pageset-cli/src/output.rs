@@ -130,6 +130,11 @@ impl<'o> Forms<'o> {
         Forms { json: json.json.as_deref(), csv: csv.csv.as_deref() }
     }
 
+    /// Whether there is a form besides text.
+    pub(crate) fn any(&self) -> bool {
+        self.json.or(self.csv).is_some()
+    }
+
     /// Whether text for people goes to standard output: unless another form does.
     pub(crate) fn text(&self) -> bool {
         !self.json.into_iter().chain(self.csv).any(is_standard)
@@ -142,7 +147,7 @@ impl<'o> Forms<'o> {
     pub(crate) fn write<'r, T: Serialize, R: Serialize + 'r>(
         &self,
         results: &[T],
-        rows: impl Iterator<Item = (Vec<(&'static str, String)>, &'r R)>,
+        rows: impl Iterator<Item = csv::Line<'r, R>>,
         interrupt: &Interrupt,
     ) -> Result<Exit, Failure> {
         let mut exit = Exit::Done;

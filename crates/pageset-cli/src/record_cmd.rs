@@ -9,6 +9,7 @@ use std::time::Duration;
 use pageset_trace::record::{self, Destination, HOLD, Limits, Note, Options, Phase, RecordError, Summary};
 
 use crate::error::{Exit, Failure};
+use crate::time;
 
 /// Record this machine's page traffic while a command runs, or until Ctrl-C
 ///
@@ -68,26 +69,17 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Parses `500ms`, `10s`, `2m` or `1h`.
+/// Parses `500ms`, `10s`, `2m` or `1h`; a number alone is seconds.
 fn parse_time(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_ms = match unit {
-        "ms" => 1,
-        "s" => 1000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err("allowed: a number with the unit ms, s, m or h, such as 10s".into()),
-    };
-    let ms = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms));
-    match ms {
-        Some(ms) if (1..=MAX_TIME_MS).contains(&ms) => Ok(Duration::from_millis(ms)),
-        _ => Err("allowed: 1ms to 8760h".into()),
+    let seconds = time::seconds(text).ok_or("allowed: a number with the unit ms, s, m or h, such as 10s")?;
+    match (1e-3..=MAX_SECONDS).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err("allowed: 1ms to 8760h".into()),
     }
 }
 
-/// The longest time, one year: a longer one is a typing error. Unit: milliseconds.
-const MAX_TIME_MS: u64 = 8760 * 3_600_000;
+/// The longest time, one year: a longer one is a typing error.
+const MAX_SECONDS: f64 = 8760.0 * 3600.0;
 
 /// Parses `4096`, `64K`, `64M` or `2G` into bytes; `B` or `iB` may follow.
 fn parse_size(text: &str) -> Result<u64, String> {
@@ -241,6 +233,16 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
+/// What is recorded, how it ends by itself, and how to stop it.
+fn described(options: &Options) -> String {
+    let what = match options.command.first() {
+        Some(command) => format!("recording {}", command.to_string_lossy()),
+        None => "recording this machine".to_owned(),
+    };
+    let end = options.limits.duration.map_or(String::new(), |time| format!(" for at most {} s", time.as_secs_f64()));
+    format!("{what}{end}; Ctrl-C stops and keeps the recording")
+}
+
 /// Progress on standard error: warnings always, phases only on a terminal, and no phases while the command runs.
 struct Progress {
     terminal: bool,
@@ -248,6 +250,8 @@ struct Progress {
     shown: bool,
     /// Only a signal ends the recording.
     endless: bool,
+    /// What is recorded and how it ends, for a terminal.
+    what: Option<String>,
     /// `--rotate`: files are written in turn.
     in_turn: bool,
     /// The file written last.
@@ -262,6 +266,7 @@ impl Progress {
             terminal: std::io::stderr().is_terminal(),
             shown: false,
             endless: options.command.is_empty() && (rotate || !limited),
+            what: Some(described(options)),
             in_turn: rotate,
             last: None,
         }
@@ -278,6 +283,8 @@ impl Progress {
                 self.clear();
                 if std::mem::take(&mut self.endless) {
                     say("recording until Ctrl-C");
+                } else if let Some(what) = self.what.take().filter(|_| self.terminal) {
+                    say(&what);
                 }
             }
             Note::File { path, events, duration } => {
@@ -326,7 +333,11 @@ mod tests {
         assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_time("10s"), Ok(Duration::from_secs(10)));
         assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
-        for wrong in ["", "10", "s", "0s", "-1s", "1.5s", "9999999h", "99999999999999999999s"] {
+        assert_eq!(
+            (parse_time("10"), parse_time("1.5s")),
+            (Ok(Duration::from_secs(10)), Ok(Duration::from_millis(1500)))
+        );
+        for wrong in ["", "s", "0s", "-1s", "9999999h", "99999999999999999999s", "10 parsecs"] {
             assert!(parse_time(wrong).is_err(), "{wrong:?}");
         }
         assert_eq!(size_text(1023), "1023 B");

@@ -1,11 +1,12 @@
 //! `--rules` and `--set`: the tables of `--list-rules`, and the errors of invalid rules.
 
 use pageset::policy::PRESETS;
-pub(crate) use pageset_rules::{Chosen, key_names as keys, nearest, suggestion};
-use pageset_rules::{KEYS, RuleSet, RulesError, Value};
+pub(crate) use pageset_rules::{Chosen, closest, key_names as keys, suggestion};
+use pageset_rules::{KERNEL, KEYS, RuleSet, RulesError, Value};
 
 use crate::columns::{trimmed, wrapped};
 use crate::error::{Exit, Failure};
+use crate::host::Host;
 
 /// Invalid rules, or a file of rules that cannot be read.
 impl From<RulesError> for Failure {
@@ -17,6 +18,31 @@ impl From<RulesError> for Failure {
             None => failure,
         }
     }
+}
+
+/// Parses `--rules` and `--set` of a command without a recording. The name `kernel` is the kernel of this machine.
+///
+/// # Errors
+/// A name, a file or a change is invalid.
+pub(crate) fn on_this_machine(names: &[String], settings: &[String]) -> Result<Chosen, Failure> {
+    of_kernel(names, settings, || Host::read().rules.name)
+}
+
+/// Parses `--rules` and `--set`, with the name of the preset that `kernel` stands for.
+///
+/// # Errors
+/// A name, a file or a change is invalid.
+pub(crate) fn of_kernel(
+    names: &[String],
+    settings: &[String],
+    kernel: impl FnOnce() -> &'static str,
+) -> Result<Chosen, Failure> {
+    if !names.iter().any(|name| name == KERNEL) {
+        return Ok(Chosen::parse(names, settings, true)?);
+    }
+    let kernel = kernel();
+    let named = |name: &String| if name == KERNEL { kernel.to_owned() } else { name.clone() };
+    Ok(Chosen::parse(&names.iter().map(named).collect::<Vec<_>>(), settings, true)?)
 }
 
 /// A table of all presets and the sets from files, and a table of all keys.

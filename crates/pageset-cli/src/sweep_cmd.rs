@@ -1,7 +1,6 @@
 //! `pageset sweep`: a workload under all combinations of some values of the rules.
 
 use crate::error::{Exit, Failure};
-use crate::rules::Chosen;
 use crate::run_cmd::{self, Task};
 use crate::sim::options::Effort;
 
@@ -46,7 +45,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     }
     let mut sets = Vec::new();
     for settings in combinations(&axes) {
-        sets.extend(Chosen::parse(args.task.rules(), &settings, false)?.sets()?);
+        sets.extend(args.task.sets(&settings)?);
     }
     run_cmd::simulate(&args.task, &sets, &args.effort, None)
 }

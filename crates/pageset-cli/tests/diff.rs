@@ -11,7 +11,7 @@ use support::{Small, ends, json, trace};
 /// Runs a simulation into a file.
 fn simulate(rules: &str, seeds: &str, file: &Path) {
     let file = format!("--json={}", file.display());
-    let words = ["run", "page_fault1", "--machine", "vm-8", "--seconds", "0.02", "--warm-up", "0.01", "--tasks", "4"];
+    let words = ["run", "page_fault1", "--machine", "vm-8", "--seconds", "0.02", "--warm-up", "0.01"];
     let words = words.into_iter().chain(["--rules", rules, "--seeds", seeds, file.as_str()]);
     let words: Vec<&str> = words.collect();
     let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
@@ -82,12 +82,13 @@ fn the_json_matches_its_schema_and_the_csv_has_its_rows() {
 
 #[test]
 fn recordings_of_two_kernels() {
-    let of = |kernel: &str| trace(&format!("lab/{kernel}-amd64.4cpu.unix1.pstrace"));
-    let (text, _) = ends(0, &[&"diff", &of("6.12"), &of("6.18")]);
+    let of = |machine: &str| trace(&format!("lab/{machine}.unix1.pstrace"));
+    let (text, _) = ends(0, &[&"diff", &of("6.12-amd64.4cpu"), &of("6.18-amd64.4cpu")]);
     assert!(text.contains(" kernel  linux-6.12.29 in A, linux-6.18 in B\n"), "{text}");
     assert!(text.contains("the noise of 8 of 8 rows is unknown"), "{text}");
     // Several on each side, in all forms: their noise is known.
-    let lists = [&of("6.12"), &of("6.18"), &of("7.0"), &of("7.1")].map(|path| path.display().to_string());
+    let lists = ["6.18-amd64.4cpu", "6.18-amd64.6g", "7.0-amd64.4cpu", "7.1-amd64.4cpu"]
+        .map(|machine| of(machine).display().to_string());
     let (a, b) = (format!("{},{}", lists[0], lists[1]), format!("{},{}", lists[2], lists[3]));
     let (by_comma, _) = ends(0, &[&"diff", &a, &b]);
     let (by_dashes, _) = ends(0, &[&"diff", &lists[0], &lists[1], &"--", &lists[2], &lists[3]]);

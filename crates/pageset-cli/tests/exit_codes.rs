@@ -62,9 +62,8 @@ fn the_same_fault_has_the_same_exit_code() {
     let out = small.at("out").into_os_string().into_string().unwrap();
     let nowhere = small.at("no-folder/out").into_os_string().into_string().unwrap();
     let on = |machine: &'static str| ["run", "page_fault1", "--machine", machine].map(str::to_owned).to_vec();
-    let words = |line: &str, file: &str| -> Vec<String> {
-        line.split(' ').map(|word| if word == "FILE" { file.to_owned() } else { word.to_owned() }).collect()
-    };
+    let words =
+        |line: &str, file: &str| -> Vec<String> { line.split(' ').map(|word| word.replace("FILE", file)).collect() };
     let good_rules = format!("replay {good} --rules FILE");
     let mut cases: Vec<(i32, Vec<String>)> = Vec::new();
     // A file that does not exist, and a folder.
@@ -85,8 +84,8 @@ fn the_same_fault_has_the_same_exit_code() {
         format!("trace import {good} -o FILE"),
         format!("trace export {good} -o FILE"),
         format!("report {good} -o FILE"),
-        format!("replay {good} --json FILE"),
-        format!("advise {good} --json FILE"),
+        format!("replay {good} --json=FILE"),
+        format!("advise {good} --json=FILE"),
         "top --once -i 0.1 --no-count --openmetrics FILE".to_owned(),
         "machine detect -o FILE".to_owned(),
         "generate man FILE".to_owned(),

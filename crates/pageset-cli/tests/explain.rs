@@ -100,7 +100,10 @@ fn headings_and_members_are_explained() {
 #[test]
 fn the_fit_of_a_machine_matches_its_schema() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
-    assert_eq!(list, "status\nreplay\nidentify\nadvise\ntrace info\ndiff\nrun\nsweep\ncompare\ncalibrate\nshare\nbench\n");
+    assert_eq!(
+        list,
+        "status\nreplay\nidentify\nadvise\ntrace info\ndiff\nrun\nsweep\ncompare\ncalibrate\nshare\nbench\n"
+    );
     let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/2"]).0);
     let fit = ["machine", "calibrate", "lkp-sb02", "--seconds", "0.004", "--warm-up", "0.002", "--json"];
     let fit: Vec<&dyn AsRef<std::path::Path>> = fit.iter().map(|word| word as _).collect();
@@ -158,7 +161,7 @@ fn members_of_measured_results_are_explained() {
 fn an_unknown_name_is_an_error_with_a_suggestion() {
     let (out, error) = ends(2, &[&"explain", &"most hled"]);
     assert_eq!(out, "");
-    assert!(error.contains("unknown name `most hled` (did you mean most held?)"), "{error}");
+    assert!(error.contains("unknown name `most hled`; the closest are most held, "), "{error}");
 }
 
 #[test]

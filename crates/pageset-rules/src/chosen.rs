@@ -151,7 +151,5 @@ fn unknown(name: &str, recorded: bool) -> RulesError {
 fn unknown_set(name: &str, others: &[&'static str]) -> RulesError {
     let presets = || PRESETS.iter().map(|preset| preset.name);
     let words = || others.iter().copied().chain(presets());
-    let meant = suggestion(name, words());
-    let allowed = words().collect::<Vec<_>>().join(", ");
-    RulesError::Unknown { name: name.to_owned(), meant, allowed }
+    RulesError::Unknown { name: name.to_owned(), meant: suggestion(name, words()) }
 }

@@ -23,14 +23,12 @@ pub enum RulesError {
         what: String,
     },
     /// No set has this name.
-    #[error("unknown rules {name}{meant}; allowed: {allowed}, or a file whose name ends in .toml")]
+    #[error("unknown rules {name}{meant}")]
     Unknown {
         /// The name.
         name: String,
-        /// ` (did you mean NAME?)`, or empty.
+        /// `; the closest are A, B, C`.
         meant: String,
-        /// All names.
-        allowed: String,
     },
     /// Two different sets have the same name.
     #[error("two different sets of rules have the name {name}: {one} and {other}")]
@@ -53,7 +51,9 @@ impl RulesError {
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
-            Self::Unknown { .. } => Some("pageset replay --list-rules says what each is"),
+            Self::Unknown { .. } => {
+                Some("`pageset replay --list-rules` lists all; a file whose name ends in .toml has rules of your own")
+            }
             Self::SameName { .. } => Some("give one of them another `name`"),
             Self::Io { .. } | Self::Invalid { .. } => None,
         }

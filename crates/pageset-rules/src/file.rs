@@ -145,7 +145,8 @@ fn preset(value: &DeValue<'_>) -> Result<&'static Preset, String> {
     let names = || PRESETS.iter().map(|preset| preset.name);
     let all = names().collect::<Vec<_>>().join(", ");
     let DeValue::String(name) = value else { return Err(format!("allowed: {all}, in quotes")) };
-    Preset::find(name).ok_or_else(|| format!("unknown preset{}; allowed: {all}", suggestion(name, names())))
+    Preset::find(name)
+        .ok_or_else(|| format!("unknown preset{}; `pageset replay --list-rules` lists all", suggestion(name, names())))
 }
 
 const NAME_ALLOWED: &str = "1 to 64 characters in quotes, on one line; not a preset's name, `kernel` or `all`";
@@ -226,8 +227,8 @@ mod tests {
     fn errors_name_their_place() {
         for (text, message) in [
             // The place is the key's; the column counts characters.
-            ("# é\n  bath = 3", "mine.toml:2:3: bath = 3: unknown rule bath (did you mean batch?); allowed: batch, "),
-            ("name = 'é' \nzzz = 3", "mine.toml:2:1: zzz = 3: unknown rule zzz; allowed: batch,"),
+            ("# é\n  bath = 3", "mine.toml:2:3: bath = 3: unknown rule bath; the closest are batch, "),
+            ("name = 'é' \nzzz = 3", "mine.toml:2:1: zzz = 3: unknown rule zzz; the closest are "),
             ("batch = 0", "mine.toml:1:1: batch = 0: allowed: 1 to 65536 pages"),
             ("batch = -5", "batch = -5: allowed: 1 to 65536 pages"),
             ("batch = 99999999999999999999999", "batch = 99999999999999999999999: allowed: 1 to 65536 pages"),
@@ -260,8 +261,8 @@ mod tests {
                 "base = 'linux-4.16'\nauto_high = true",
                 "mine.toml:2:1: auto_high = true: the rule auto_high needs alloc_factor to be on as well",
             ),
-            ("base = 'linux-6.x'", "mine.toml:1:1: base = 'linux-6.x': unknown preset (did you mean linux-6."),
-            ("base = 'kernel'", "unknown preset; allowed: linux-4.16, "),
+            ("base = 'linux-6.x'", "mine.toml:1:1: base = 'linux-6.x': unknown preset; the closest are linux-6."),
+            ("base = 'kernel'", "unknown preset; the closest are "),
             ("base = 6.18", "mine.toml:1:1: base = 6.18: allowed: linux-4.16, "),
             ("name = ''", "name = '': allowed: 1 to 64 characters"),
             ("name = 'linux-6.18'", "not a preset's name"),

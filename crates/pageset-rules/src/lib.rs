@@ -28,6 +28,6 @@ pub use chosen::Chosen;
 pub use describe::described;
 pub use error::RulesError;
 pub use keys::{Key, Value};
-pub use nearest::{nearest, suggestion};
+pub use nearest::{closest, suggestion};
 pub use set::{ALL, KERNEL, RuleSet, on_machine};
 pub use table::{KEYS, key_names};

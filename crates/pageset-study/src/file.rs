@@ -133,12 +133,10 @@ impl Source<'_> {
             return Machine::parse(&file, &text).map_err(|error| FileError::new(self.path, error.to_string()));
         }
         let found = machine::find(name.get_ref()).ok_or_else(|| {
-            let names: Vec<&str> = machine::SHIPPED.iter().map(|(name, _)| *name).collect();
-            let meant = suggestion(name.get_ref(), names.iter().copied());
-            let allowed = names.join(", ");
+            let meant = suggestion(name.get_ref(), machine::SHIPPED.iter().map(|(name, _)| *name));
             self.wrong(
                 name.span(),
-                format!("unknown machine `{}`{meant}; allowed: {allowed}, or a .toml file", name.get_ref()),
+                format!("unknown machine `{}`{meant}; `pageset machine list` lists all", name.get_ref()),
             )
         })?;
         found.map_err(|error| self.wrong(name.span(), error))
@@ -363,7 +361,7 @@ mod tests {
             ("era = 'x'", "s.toml, line 3: unknown era `x`; allowed: linux-4.16"),
             ("rules = ['linux-4.17', 'linx']", "s.toml, line 3: unknown rules linx; allowed: all, linux-4.16"),
             ("rules = ['mine.toml']", "s.toml, line 3: mine.toml: No such file"),
-            ("[set]\nbatch = [31]\nbath = [3]", "s.toml, line 5: bath=3: unknown rule bath (did you mean batch?)"),
+            ("[set]\nbatch = [31]\nbath = [3]", "s.toml, line 5: bath=3: unknown rule bath; the closest are batch, "),
             ("[set]\nbatch = [31, 0]", "s.toml, line 4: batch=0: allowed: 1 to 65536 pages"),
             ("[set]\nbatch = []", "s.toml, line 4: `batch` is empty"),
             ("[set]\nbatch = 31", "s.toml, line 4: invalid type: integer"),
@@ -375,11 +373,14 @@ mod tests {
         let error = |text| Study::parse("s.toml", text).unwrap_err().to_string();
         let unknown = error("workloads = ['malloc1']\nmachines = [\n'lkp-sb2']");
         assert!(
-            unknown.starts_with("s.toml, line 3: unknown machine `lkp-sb2` (did you mean lkp-sb02?); "),
+            unknown.starts_with("s.toml, line 3: unknown machine `lkp-sb2`; the closest are lkp-sb02, "),
             "{unknown}"
         );
         let unknown = error("machines = ['lkp-sb02']\nworkloads = ['malloc']");
-        assert!(unknown.starts_with("s.toml, line 2: unknown workload `malloc` (did you mean malloc1?)"), "{unknown}");
+        assert!(
+            unknown.starts_with("s.toml, line 2: unknown workload `malloc`; the closest are malloc1, "),
+            "{unknown}"
+        );
         assert!(error("workloads = ['malloc1']").contains("missing field `machines`"));
     }
 }

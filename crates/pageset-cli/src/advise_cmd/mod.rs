@@ -2,18 +2,20 @@
 
 mod table;
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use pageset_trace::Trace;
 use pageset_trace::advise::Advice;
-use pageset_trace::record::{self, Destination, HOLD, Limits, Options};
+use pageset_trace::record::{self, Destination, HOLD, Limits, Note, Options, Phase};
 
+use crate::columns::Fit;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{is_standard, write_json};
-use crate::replay_cmd::progress::Progress;
+use crate::output::{JsonOption, WideOption, is_standard, write_json};
+use crate::replay_cmd::progress::{Progress, style};
 
 /// Say whether another setting of the recorded kernel serves a load better, with its gain and its cost
 ///
@@ -30,9 +32,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = clap::value_parser!(u64).range(1..=600))]
     live: Option<u64>,
 
-    /// Also write JSON of the schema pageset.advise/1; `-` writes the JSON to standard output instead of the text
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOption,
+
+    #[command(flatten)]
+    wide: WideOption,
 }
 
 /// The column headings.
@@ -62,12 +66,40 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let mut progress = Progress::new(&trace);
     let advice = Advice::of(&trace, &mut |step| progress.step(step))?;
     progress.clear();
-    if !args.json.as_deref().is_some_and(is_standard) {
-        io::stdout().write_all(table::text(&advice).as_bytes())?;
+    let json = args.json.json;
+    if !json.as_deref().is_some_and(is_standard) {
+        io::stdout().write_all(table::text(&advice, Fit::new(&args.wide)).as_bytes())?;
     }
-    match &args.json {
+    match &json {
         Some(path) => write_json(path, &[advice], &interrupt),
         None => Ok(Exit::Done),
+    }
+}
+
+/// Says on a terminal what runs, for how long, and how to stop it.
+struct Waiting {
+    bar: ProgressBar,
+    time: Duration,
+}
+
+impl Waiting {
+    fn new(time: Duration) -> Self {
+        Waiting { bar: ProgressBar::hidden(), time }
+    }
+
+    fn note(&mut self, note: &Note<'_>) {
+        if matches!(note, Note::Phase(Phase::Recording)) && io::stderr().is_terminal() {
+            let line = format!(
+                "recording this machine for {} s, {{elapsed}} so far; Ctrl-C stops without advice",
+                self.time.as_secs()
+            );
+            self.bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style(&line));
+            self.bar.enable_steady_tick(Duration::from_millis(250));
+        }
+    }
+
+    fn clear(self) {
+        self.bar.finish_and_clear();
     }
 }
 
@@ -81,7 +113,9 @@ fn record_for(time: Duration, path: &Path) -> Result<(), Failure> {
         limits: Limits { duration: Some(time), ..Limits::default() },
         launcher: vec!["/proc/self/exe".into(), HOLD.into()],
     };
-    let summary = record::record(&options, &mut |_| {}).map_err(crate::record_cmd::failure)?;
+    let mut progress = Waiting::new(time);
+    let summary = record::record(&options, &mut |note| progress.note(&note)).map_err(crate::record_cmd::failure)?;
+    progress.clear();
     match summary.interrupted {
         Some(signal) => Err(Failure::new(Exit::of_signal(signal), "cannot advise: interrupted while recording")),
         None => Ok(()),

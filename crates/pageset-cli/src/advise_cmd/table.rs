@@ -3,26 +3,29 @@
 use comfy_table::{Table, presets};
 use pageset_trace::advise::{Advice, Basis, HUGE_PAGES, Setting};
 
-use crate::columns::{grouped, numbers, trimmed};
+use crate::columns::{Fit, grouped, numbers, trimmed};
 
 /// The column headings.
 pub(super) const SETTINGS: [&str; 7] =
     ["setting", "locks/1000 ops", "locks/s", "longest hold", "pages moved", "most held", "huge pages free"];
 
+/// The importance of the columns: those with the largest number leave first.
+const RANKS: [usize; 7] = [0, 1, 3, 4, 5, 2, 6];
+
 const SYSCTL: &str = "vm.percpu_pagelist_high_fraction";
 
 /// The whole advice.
-pub(super) fn text(advice: &Advice) -> String {
+pub(super) fn text(advice: &Advice, fit: Fit) -> String {
     let mut text = trimmed(&head(advice));
     text += &match advice.settings.iter().any(|row| row.high_fraction.is_some()) {
         true => format!("\nValues of {SYSCTL}; 0 is none, * is in force\n"),
         false => "\nThe recorded kernel; it has no setting for pagesets, * is in force\n".to_owned(),
     };
-    text += &trimmed(&table(&advice.settings, advice));
+    text += &fit.table(table(&advice.settings, advice), &RANKS);
     text += &huge_pages_off(advice.high_orders.replay_end_pages, advice.high_orders.kernel_end_pages);
     if !advice.other_kernels.is_empty() {
         text += "\nRules of other kernels\n";
-        text += &trimmed(&table(&advice.other_kernels, advice));
+        text += &fit.table(table(&advice.other_kernels, advice), &RANKS);
     }
     if !advice.named_patterns.is_empty() {
         text += "\nPatterns\n";

@@ -228,11 +228,11 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if text.is_empty() {
         let wanted = folded(&name);
         let folded: Vec<(String, &str)> = names().map(|(_, name)| (folded(name), name)).collect();
-        let meant = crate::rules::nearest(&wanted, folded.iter().map(|(name, _)| name.as_str()));
-        let meant = meant.and_then(|meant| folded.iter().find(|(name, _)| name == meant)).map(|(_, name)| *name);
-        let meant = meant.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
-        return Err(Failure::new(Exit::Usage, format!("unknown name `{name}`{meant}"))
-            .help("`pageset explain` without a name lists all names"));
+        let close = crate::rules::closest(&wanted, folded.iter().map(|(name, _)| name.as_str()));
+        let printed = |close: &str| folded.iter().find(|(name, _)| name == close).map(|(_, name)| *name);
+        let close: Vec<&str> = close.into_iter().filter_map(printed).collect();
+        let message = format!("unknown name `{name}`; the closest are {}", close.join(", "));
+        return Err(Failure::new(Exit::Usage, message).help("`pageset explain` without a name lists all names"));
     }
     io::stdout().write_all(text.as_bytes())?;
     Ok(Exit::Done)
@@ -245,7 +245,10 @@ mod tests {
     /// Each name that the command prints has an entry: column headings, rules, warnings.
     #[test]
     fn every_printed_name_has_an_entry() {
-        let columns = crate::replay_cmd::columns().chain(crate::trace_cmd::columns()).chain(crate::advise_cmd::names()).chain(crate::diff_cmd::names());
+        let columns = crate::replay_cmd::columns()
+            .chain(crate::trace_cmd::columns())
+            .chain(crate::advise_cmd::names())
+            .chain(crate::diff_cmd::names());
         let warnings = pageset_trace::measure::warnings::Name::ALL.iter().map(|name| name.text());
         let names = columns.chain(warnings).chain(crate::rules::keys()).map(str::to_owned);
         let mut seen = 0;

@@ -149,7 +149,8 @@ fn fit(name: &str, beside: &Beside) -> Result<Exit, Failure> {
     };
     let Some(fit) = fit else { return Ok(Exit::Interrupted) };
     let run = beside.run(workload, &machine, goal.tuning, goal.era);
-    batch.give(&Calibration::new(&run, &goal, &fit, effort.seeds), text)
+    let result = Calibration::new(&run, &goal, &fit, effort.seeds);
+    batch.give(&result, |result, _| text(result), std::iter::once((Vec::new(), &result)))
 }
 
 /// The machines of the batch sweep, with their rows.
@@ -170,7 +171,8 @@ fn share(names: &[String], beside: &Beside) -> Result<Exit, Failure> {
     };
     let Some((first, goal)) = machines.first().zip(goals.first()) else { return Ok(Exit::Done) };
     let run = beside.run(workload, first, goal.tuning, goal.era);
-    batch.give(&SharedFit::new(&run, &machines, &goals, &sharing, effort.seeds), shared_text)
+    let result = SharedFit::new(&run, &machines, &goals, &sharing, effort.seeds);
+    batch.give(&result, |result, _| shared_text(result), result.machines.iter().map(|row| (Vec::new(), row)))
 }
 
 /// The machines of the batch sweep and their rows of batch 31: all of them, or those with these names.

@@ -20,9 +20,10 @@ use pageset_trace::{OpenOptions, Trace};
 
 use self::progress::Progress;
 use self::table::Parts;
+use crate::columns::Fit;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, is_standard, write_json};
+use crate::output::{CsvOption, Forms, JsonOption, Output, WideOption};
 use crate::rules::{self, Chosen};
 
 /// Replay a recording under any rules, and compare with what the kernel did
@@ -42,8 +43,7 @@ pub(crate) struct Args {
     /// The sets of rules: names of presets, rule files (.toml), `kernel` for the recorded kernel's rules, or `all` for
     /// all presets
     ///
-    /// A rule file has `base = "linux-6.18"` or another preset, `name = "…"`, and the rules that differ, with the keys
-    /// of
+    /// A rule file has `base = "linux-6.18"` or another preset, `name = "…"`, and the rules that differ, with the keys of
     /// --set. If unsure, omit this option.
     #[arg(long, value_name = "NAME|FILE.toml,…", value_delimiter = ',', default_value = "kernel")]
     rules: Vec<String>,
@@ -78,11 +78,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KIND=VALUE", value_parser = str::parse::<Only>)]
     only: Vec<Only>,
 
-    /// Also write JSON of the schema pageset.replay/1; `-` writes the JSON to standard output instead of the table
-    ///
-    /// Writes one object, or an array of objects for several recordings.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOption,
+
+    #[command(flatten)]
+    csv: CsvOption,
+
+    #[command(flatten)]
+    wide: WideOption,
 
     /// Also write the times of the refills and drains, of the kernel and of each replay, as a trace for ui.perfetto.dev
     ///
@@ -115,7 +118,7 @@ pub(crate) struct Args {
     lossy: bool,
 
     /// List the presets and the rule files of --rules with the rules that each changes, and the keys of --set
-    #[arg(long, conflicts_with_all = ["files", "settings", "only", "cpu", "zone", "json", "timeline", "check", "zoneinfo", "snapshots", "lossy"])]
+    #[arg(long, conflicts_with_all = ["files", "settings", "only", "cpu", "zone", "json", "csv", "timeline", "check", "zoneinfo", "snapshots", "lossy"])]
     list_rules: bool,
 }
 
@@ -156,7 +159,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::at_once()?;
     // A file that cannot be opened is reported before minutes are spent on another file.
     let traces = args.files.iter().map(|file| open(file, &args)).collect::<Result<Vec<_>, _>>()?;
-    let json_only = args.json.as_deref().is_some_and(is_standard);
+    let (forms, fit) = (Forms::new(&args.json, &args.csv), Fit::new(&args.wide));
     let (mut passed, mut results, mut timeline) = (true, Vec::new(), None);
     for (i, trace) in traces.iter().enumerate() {
         let mut progress = Progress::new(trace);
@@ -177,11 +180,11 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             let name = trace.name();
             complain(&format!("check failed: {name}: the traffic contradicts the rules that its release names"));
         }
-        if !json_only {
+        if forms.text() {
             let apart = if i > 0 { "\n" } else { "" };
-            match io::stdout().write_all(format!("{apart}{}", table::text(&result, parts)).as_bytes()) {
+            match io::stdout().write_all(format!("{apart}{}", table::text(&result, parts, fit)).as_bytes()) {
                 // The reader of standard output has gone; the JSON file and the exit code may still be wanted.
-                Err(e) if e.kind() == io::ErrorKind::BrokenPipe && (args.check || args.json.is_some()) => {}
+                Err(e) if e.kind() == io::ErrorKind::BrokenPipe && (args.check || forms.any()) => {}
                 written => written?,
             }
         }
@@ -191,9 +194,11 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if let Some(file) = timeline {
         file.commit()?;
     }
-    if let Some(path) = &args.json
-        && write_json(path, &results, &interrupt)? == Exit::Interrupted
-    {
+    let rows = results.iter().flat_map(|result| {
+        let lead = vec![("recording", result.trace.name.clone()), ("kernel", result.kernel.rules.clone())];
+        result.rules.iter().map(move |row| (lead.clone(), row))
+    });
+    if forms.write(&results, rows, &interrupt)? == Exit::Interrupted {
         return Ok(Exit::Interrupted);
     }
     Ok(if passed { Exit::Done } else { Exit::Failed })

@@ -8,7 +8,7 @@ use pageset_trace::measure::{Differences, Limit, Nearness, Pageset, ReplayResult
 use pageset_trace::replay::agreement::LIMITS;
 use pageset_trace::replay::{Borrowed, Level, Totals};
 
-use crate::columns::{grouped, numbers, trimmed};
+use crate::columns::{Fit, grouped, numbers, trimmed};
 
 /// Whether the amounts of each CPU and of each zone are also shown.
 #[derive(Clone, Copy)]
@@ -18,14 +18,14 @@ pub(super) struct Parts {
 }
 
 /// The whole result.
-pub(super) fn text(result: &ReplayResult, parts: Parts) -> String {
+pub(super) fn text(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
     let mut text = trimmed(&header(result));
     text += "\n";
-    text += &trimmed(&amounts(result, parts));
+    text += &fit.table(amounts(result, parts), &RANKS);
     if result.rules.iter().any(|row| row.is_kernel) {
         text +=
             "\nDifference from the kernel, and share of its refills and drains made near the same place (by chance)\n";
-        text += &trimmed(&nearness(result, parts));
+        text += &fit.table(nearness(result, parts), &NEARNESS_RANKS);
         text += "\n";
         result.rules.iter().filter(|row| row.is_kernel).for_each(|row| text += &borrowed(row));
     }
@@ -204,9 +204,15 @@ pub(super) const AMOUNTS: [&str; 10] = [
     "failed",
 ];
 
+/// The importance of the amounts: columns with the largest number leave first.
+const RANKS: [usize; 10] = [0, 4, 3, 6, 2, 7, 1, 8, 5, 9];
+
 /// The column headings of the comparison with the kernel.
 pub(super) const NEARNESS: [&str; 9] =
     ["rules", "level", "refills", "refill pages", "drains", "drain pages", "refills near", "drains near", "explained"];
+
+/// The importance of the comparison's columns.
+const NEARNESS_RANKS: [usize; 9] = [0, 2, 6, 5, 8, 7, 3, 4, 1];
 
 /// A row for the kernel and one for each set of rules, each followed by its parts.
 fn amounts(result: &ReplayResult, parts: Parts) -> Table {

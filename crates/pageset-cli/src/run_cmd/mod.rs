@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use pageset::Tuning;
+use pageset_rules::KERNEL;
 use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::run::{Run, RunError, RunResult, RunRow};
@@ -17,7 +18,7 @@ use pageset_trace::replay::RuleSet;
 use crate::columns::{trimmed, wrapped};
 use crate::error::{Exit, Failure};
 use crate::output::Output;
-use crate::rules::{Chosen, suggestion};
+use crate::rules::{self, suggestion};
 use crate::sim::batch::Batch;
 use crate::sim::machine;
 use crate::sim::options::Effort;
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     /// Also write the first seed's waits for locks and holds of locks as a trace for ui.perfetto.dev; `-` is standard
     /// output
     ///
-    /// The trace contains at most a million holds, so set --seconds to some milliseconds.
+    /// The trace contains at most a million holds, so set --duration to some milliseconds.
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
 
@@ -68,7 +69,8 @@ pub(crate) struct Task {
     #[arg(long, value_name = "NAME", required = true)]
     machine: Option<String>,
 
-    /// The sets of rules: names of presets, `all` for all presets, or rule files (.toml)
+    /// The sets of rules: names of presets, `kernel` for the recorded kernel of `trace`, else of this machine,
+    /// `all` for all presets, or rule files (.toml)
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "pageset")]
     rules: Vec<String>,
 
@@ -115,9 +117,21 @@ impl ZoneLock {
 }
 
 impl Task {
-    /// The names of the sets of rules.
-    pub(crate) fn rules(&self) -> &[String] {
-        &self.rules
+    /// The sets of rules with these changes. `kernel` is the recorded kernel of the workload `trace`, else the kernel of
+    /// this machine.
+    ///
+    /// # Errors
+    /// A name, a file or a change is invalid, or the recording cannot be read.
+    pub(crate) fn sets(&self, settings: &[String]) -> Result<Vec<RuleSet>, Failure> {
+        let needs_kernel = self.rules.iter().any(|name| name == KERNEL);
+        let chosen = match self.recording.as_deref().filter(|_| needs_kernel) {
+            Some(file) => {
+                let kernel = recording::kernel(file)?;
+                rules::of_kernel(&self.rules, settings, || kernel)?
+            }
+            None => rules::on_this_machine(&self.rules, settings)?,
+        };
+        Ok(chosen.sets()?)
     }
 }
 
@@ -130,7 +144,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         io::stdout().write_all(list().as_bytes())?;
         return Ok(Exit::Done);
     }
-    let sets = Chosen::parse(&args.task.rules, &args.settings, false)?.sets()?;
+    let sets = args.task.sets(&args.settings)?;
     simulate(&args.task, &sets, &args.effort, args.timeline.as_deref())
 }
 
@@ -185,10 +199,11 @@ pub(crate) fn simulate(
         timeline::write(&tracks, &mut out)?;
         out.commit()?;
         if let Some((name, _)) = tracks.iter().find(|(_, (_, outcome))| outcome.held.len() == held) {
-            eprintln!("note: the timeline has only the first {held} holds of {name}; reduce --seconds to see all");
+            eprintln!("note: the timeline has only the first {held} holds of {name}; reduce --duration to see all");
         }
     }
-    batch.give(&result, table::text)
+    let lead = || vec![("workload", result.workload.clone()), ("machine", result.machine.clone())];
+    batch.give(&result, table::text, result.rows.iter().map(|row| (lead(), row)))
 }
 
 /// The workload of this name, or the workload of a recording.

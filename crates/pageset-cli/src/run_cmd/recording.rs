@@ -4,7 +4,16 @@ use std::path::Path;
 
 use pageset::MigrateType;
 use pageset_sim::workload::{RecordingBuilder, Workload};
+use pageset_trace::replay::setting::kernel_of;
 use pageset_trace::{Kind, Trace, TraceError};
+
+/// The name of the rules of the recorded kernel.
+pub(super) fn kernel(file: &Path) -> Result<&'static str, TraceError> {
+    let trace = Trace::open(file)?;
+    let facts = trace.facts();
+    let start = trace.snapshots().zoneinfo.first().map(|(_, info)| info.clone()).unwrap_or_default();
+    Ok(kernel_of(facts.kernel_release.as_deref(), facts.kernel_version.as_deref(), &start).0.name)
+}
 
 /// Reads a recording of any form.
 pub(super) fn workload(file: &Path) -> Result<Workload, TraceError> {

@@ -5,15 +5,18 @@ use pageset_sim::statistics::Spread;
 use pageset_sim::time::Time;
 use pageset_sim::workload::Length;
 
-use crate::columns::{grouped, numbers, spread_pct, trimmed};
+use crate::columns::{Fit, grouped, numbers, spread_pct};
 use crate::sim::options::{described, unsettled};
+
+/// The importance of the columns: those with the largest number leave first.
+const RANKS: [usize; 16] = [0, 12, 3, 13, 0, 6, 4, 1, 5, 2, 5, 9, 8, 10, 11, 7];
 
 fn time(ns: u64) -> Time {
     Time::from_ns(ns as f64)
 }
 
 /// A line that describes the run, the table below it, and the runs that have not settled.
-pub(super) fn text(result: &RunResult) -> String {
+pub(super) fn text(result: &RunResult, fit: Fit) -> String {
     let length = Length { warm_up: time(result.warm_up_ns), time: time(result.measured_ns) };
     let how = described(Some(length), result.precision_pct, result.history, result.seeds as usize);
     let text = format!("{} on {} ({}), {how}\n\n", result.workload, result.machine, result.about);
@@ -51,5 +54,5 @@ pub(super) fn text(result: &RunResult) -> String {
         row.samples.iter().filter_map(move |sample| Some((name(sample.seed), sample.steadiness.as_ref()?)))
     });
     let named: Vec<_> = named.collect();
-    text + &trimmed(&table) + &unsettled(named.iter().map(|(name, found)| (name.as_str(), *found)))
+    text + &fit.table(table, &RANKS) + &unsettled(named.iter().map(|(name, found)| (name.as_str(), *found)))
 }

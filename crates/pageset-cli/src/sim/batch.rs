@@ -9,8 +9,10 @@ use serde::Serialize;
 
 use super::options::Effort;
 use super::progress::{Interrupt, Progress};
+use crate::columns::Fit;
+use crate::csv::Line;
 use crate::error::{Exit, Failure};
-use crate::output::{self, Output};
+use crate::output::Forms;
 
 /// The runs of one command.
 pub(crate) struct Batch<'e> {
@@ -42,16 +44,18 @@ impl<'e> Batch<'e> {
     ///
     /// # Errors
     /// The result cannot be written.
-    pub(crate) fn give<R: Serialize>(self, result: &R, text: impl FnOnce(&R) -> String) -> Result<Exit, Failure> {
-        let json = self.effort.json.as_deref();
-        if json.is_none_or(|path| path.as_os_str() != "-") {
-            io::stdout().write_all(text(result).as_bytes())?;
+    pub(crate) fn give<'r, R: Serialize, Row: Serialize + 'r>(
+        self,
+        result: &'r R,
+        text: impl FnOnce(&R, Fit) -> String,
+        rows: impl Iterator<Item = Line<'r, Row>>,
+    ) -> Result<Exit, Failure> {
+        let forms = Forms::new(&self.effort.json, &self.effort.csv);
+        if forms.text() {
+            io::stdout().write_all(text(result, Fit::new(&self.effort.wide)).as_bytes())?;
         }
-        if let Some(path) = json {
-            let mut out = Output::create(path)?;
-            output::json(&mut out, result)?;
-            out.commit()?;
-        }
-        Ok(if self.keep_on() { Exit::Done } else { Exit::Interrupted })
+        let keep_on = self.keep_on();
+        forms.write(&[result], rows, &self.interrupt)?;
+        Ok(if keep_on { Exit::Done } else { Exit::Interrupted })
     }
 }

@@ -9,6 +9,7 @@ use std::fs;
 use pageset_sim::machine::{self, Machine};
 
 use crate::error::{Exit, Failure};
+use crate::rules::suggestion;
 
 /// The machine of this name, or the machine that a .toml file describes.
 ///
@@ -24,10 +25,9 @@ pub(crate) fn machine(name: &str) -> Result<Machine, Failure> {
     match machine::find(name) {
         Some(found) => found.map_err(|error| usage(error.to_string())),
         None => {
-            let names: Vec<&str> = machine::SHIPPED.iter().map(|(name, _)| *name).collect();
-            let allowed = names.join(", ");
-            let message = format!("unknown machine `{name}`; allowed: {allowed}, or a .toml file");
-            Err(usage(message).help("`pageset machine list` describes each machine"))
+            let names = machine::SHIPPED.iter().map(|(name, _)| *name);
+            let message = format!("unknown machine `{name}`{}", suggestion(name, names));
+            Err(usage(message).help("`pageset machine list` lists all; a .toml file describes any other machine"))
         }
     }
 }

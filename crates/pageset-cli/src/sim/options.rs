@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::thread;
 
 use pageset::Tuning;
@@ -15,6 +14,9 @@ use pageset_sim::sweep;
 use pageset_sim::time::Time;
 use pageset_sim::workload::{Length, Workload};
 
+use crate::output::{CsvOption, JsonOption, WideOption};
+use crate::time;
+
 /// The longest virtual time of one run. A guess: the clocks hold more, and nobody waits for longer.
 const MOST_SECONDS: f64 = 100_000.0;
 
@@ -24,24 +26,24 @@ const SEEDS: u32 = 1;
 /// are relative to the score of batch 31. One seed's score of batch 31 is up to 1.5 % off the mean of three seeds
 /// (lkp-hsw-ep2, see `docs/research/accuracy-tried.md`).
 const SEEDS_OF_FITS: u32 = 3;
-/// The default of `--precision` without `--seconds`, in percent.
+/// The default of `--precision` without `--duration`, in percent.
 const PRECISION_PCT: f64 = 1.0;
 
 /// How long and how often each setting is simulated.
 #[derive(clap::Args)]
 pub(crate) struct Effort {
-    /// Measure S virtual seconds, or at most S with --precision [default: until the run is steady, at most six times
-    /// what the workload needs; 9 for page_fault1]
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds)]
-    seconds: Option<f64>,
+    /// Measure TIME of virtual time, such as 20ms or 1.5s, or at most TIME with --precision [default: until the run is steady, at
+    /// most six times what the workload needs; 9s for page_fault1]
+    #[arg(long, alias = "seconds", value_name = "TIME", allow_negative_numbers = true, value_parser = seconds)]
+    duration: Option<f64>,
 
-    /// Simulate S virtual seconds before the measurement begins [default: with a precision, until nothing drifts; else
-    /// what the workload needs; 0.5 for page_fault1]
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds)]
+    /// Simulate TIME of virtual time before the measurement begins [default: with a precision, until nothing drifts; else
+    /// what the workload needs; 0.5s for page_fault1]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = seconds)]
     warm_up: Option<f64>,
 
     /// Stop measuring when score (percent) and contention (percentage points) are known to PCT, and nothing drifts
-    /// [default: 1; without effect if --seconds is given alone]
+    /// [default: 1; without effect if --duration is given alone]
     ///
     /// PCT is half the width of the 95 % interval of the mean, from ten batches of each run. At least a sixth of the
     /// longest time is measured. 0 measures the whole time. A run that is still less precise, or still drifts, at the end
@@ -75,9 +77,14 @@ pub(crate) struct Effort {
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 
-    /// Also write JSON; `-`, or no FILE, writes the JSON to standard output instead of the table
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+
+    #[command(flatten)]
+    pub(crate) csv: CsvOption,
+
+    #[command(flatten)]
+    pub(crate) wide: WideOption,
 }
 
 impl Effort {
@@ -87,13 +94,13 @@ impl Effort {
         let most = if self.precision_pct().is_some() { workload.length.limit() } else { time };
         Length {
             warm_up: self.warm_up.map_or(warm_up, Time::from_seconds),
-            time: self.seconds.map_or(most, Time::from_seconds),
+            time: self.duration.map_or(most, Time::from_seconds),
         }
     }
 
     /// The precision at which a measurement ends; `None` measures the whole time.
     pub(crate) fn precision_pct(&self) -> Option<f64> {
-        let default = if self.seconds.is_some() { 0.0 } else { PRECISION_PCT };
+        let default = if self.duration.is_some() { 0.0 } else { PRECISION_PCT };
         Some(self.precision.unwrap_or(default)).filter(|precision| *precision > 0.0)
     }
 
@@ -195,6 +202,6 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// Parses a duration of virtual time, above 0.
 fn seconds(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|&s: &f64| (1e-6..=MOST_SECONDS).contains(&s));
-    number.ok_or_else(|| "allowed: 0.000001 to 100000 virtual seconds".to_owned())
+    let number = time::seconds(text).filter(|s| (1e-6..=MOST_SECONDS).contains(s));
+    number.ok_or_else(|| "allowed: 0.000001 to 100000 virtual seconds, also with the unit us, ms, s, m or h".to_owned())
 }

@@ -9,6 +9,8 @@ use pageset_trace::info::{Info, KINDS};
 use super::Input;
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::{JsonOption, is_standard, write_json};
 
 /// Show what a recording contains: the machine, the duration, events by kind and CPU, lost events, and the zones
 ///
@@ -18,22 +20,21 @@ pub(super) struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Print JSON of the schema pageset.trace-info/1, in base units: ns, bytes, pages
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonOption,
 }
 
 pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     let trace = args.input.open(true)?;
     let info = Info::gather(&trace)?;
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &info).map_err(std::io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        out.write_all(text(&info).as_bytes())?;
+    let json = args.json.json.as_deref();
+    if !json.is_some_and(is_standard) {
+        std::io::stdout().write_all(text(&info).as_bytes())?;
     }
-    Ok(Exit::Done)
+    match json {
+        Some(path) => write_json(path, &[info], &Interrupt::at_once()?),
+        None => Ok(Exit::Done),
+    }
 }
 
 /// The column headings of the zones.

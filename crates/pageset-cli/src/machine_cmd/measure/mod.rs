@@ -28,7 +28,7 @@ use pageset_bench::sample::allowed_cpus;
 use pageset_sim::machine;
 
 use crate::error::{Exit, Failure};
-use crate::output::{self, Output, is_standard};
+use crate::output::{self, JsonOption, Output, is_standard};
 use crate::replay_cmd::progress::style;
 use crate::sim::progress::Interrupt;
 use kernel::Kernel;
@@ -46,16 +46,15 @@ pub(super) struct Args {
     output: Option<PathBuf>,
 
     /// Numbers of tasks for the page faults [default: 1, 2, 4 and so on, the number of cores, and of CPUs]
-    #[arg(long, value_name = "N", value_delimiter = ',')]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
     tasks: Vec<usize>,
 
     /// Take few and short samples, to try the command: the figures mean little
     #[arg(long)]
     quick: bool,
 
-    /// Also write JSON with every sample; `-`, or no FILE, writes the JSON to standard output instead of the tables
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOption,
 }
 
 /// The time of the whole command. Simulations that are not finished by then are left out.
@@ -102,7 +101,7 @@ impl Plan {
 /// Runs `pageset machine measure`. The first Ctrl-C ends the measurement and keeps what was measured.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let begin = Instant::now();
-    let on_stdout = [&args.output, &args.json].into_iter().flatten().filter(|path| is_standard(path)).count();
+    let on_stdout = [&args.output, &args.json.json].into_iter().flatten().filter(|path| is_standard(path)).count();
     if on_stdout > 1 {
         let message = "cannot write the description and the JSON to standard output; allowed: one of them, \
                        the other to a file";
@@ -119,7 +118,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let counts = counts(&args.tasks, &places)?;
     // Before the measurement: a minute is lost if a file cannot be written.
     let description_file = args.output.as_deref().map(Output::create).transpose()?;
-    let json_file = args.json.as_deref().map(Output::create).transpose()?;
+    let json_file = args.json.json.as_deref().map(Output::create).transpose()?;
 
     let free_bytes = memory::free_bytes(Path::new("/")).unwrap_or(0);
     let plan = Plan::new(args.quick, 2 * counts.len(), free_bytes);
