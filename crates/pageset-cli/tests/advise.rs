@@ -145,3 +145,27 @@ fn inputs_that_are_not_recordings_are_refused() {
     ends(2, &[&"advise", &small.events(), &"--live", &"1"]);
     ends(2, &[&"advise", &"--live", &"0"]);
 }
+
+/// Several recordings get one verdict; a recording whose control fails has no part in it.
+#[test]
+fn several_recordings_get_one_verdict() {
+    let of = |name: &str| support::trace(&format!("lab/6.18-amd64.{name}.pstrace"));
+    let small = Small::new();
+    let file = format!("--json={}", small.at("set.json").display());
+    let (text, _) = ends(0, &[&"advise", &of("4cpu.unix1"), &of("6g.unix1"), &file]);
+    let last: Vec<&str> = text.lines().rev().take(3).map(str::trim).collect();
+    assert_eq!((last[2], last[1]), ("all recordings  2", "verdict         change nothing"), "{text}");
+    let set = json(&fs::read_to_string(small.at("set.json")).unwrap());
+    let (_, schema) = pageset_trace::schemas().into_iter().find(|(of, _)| *of == "pageset.advise-set/1").unwrap();
+    jsonschema::validate(schema.as_value(), &set).unwrap();
+    assert_eq!(set["recordings"].as_array().unwrap().len(), 2);
+    // Each recording alone has the same advice as in the set.
+    let alone = json(&ends(0, &[&"advise", &of("6g.unix1"), &"--json"]).0);
+    assert_eq!(set["recordings"][1], alone);
+    // Another setting in force.
+    let (text, _) = ends(0, &[&"advise", &of("4cpu.unix1"), &of("4cpu.hf100")]);
+    assert!(text.contains("was recorded under another setting"), "{text}");
+    for member in ["left_out", "recordings"] {
+        ends(0, &[&"explain", &member]);
+    }
+}

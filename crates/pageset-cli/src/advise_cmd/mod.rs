@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use pageset_trace::Trace;
-use pageset_trace::advise::Advice;
+use pageset_trace::advise::{Advice, AdviceSet};
 use pageset_trace::record::{self, Destination, HOLD, Limits, Note, Options, Phase};
 
 use crate::columns::Fit;
@@ -24,9 +24,9 @@ use crate::replay_cmd::progress::{Progress, style};
 /// verdict is often to change nothing. The command does not change any setting.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The recording, in any form that `pageset replay` reads
+    /// The recordings, in any form that `pageset replay` reads; several recordings of one machine get one verdict
     #[arg(required_unless_present = "live", value_name = "TRACE")]
-    trace: Option<PathBuf>,
+    trace: Vec<PathBuf>,
 
     /// Record this machine for SECONDS instead of reading a recording; requires root
     #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -48,32 +48,43 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// Runs `pageset advise`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let folder;
-    let path = match (&args.trace, args.live) {
-        (Some(path), _) => path.clone(),
-        (None, Some(seconds)) => {
+    let paths = match (args.trace.as_slice(), args.live) {
+        ([], Some(seconds)) => {
             folder = tempfile::tempdir()?;
             let path = folder.path().join("live.pstrace");
             record_for(Duration::from_secs(seconds), &path)?;
-            path
+            vec![path]
         }
-        (None, None) => {
+        ([], None) => {
             return Err(Failure::new(Exit::Usage, "cannot advise: no recording given")
                 .help("name a recording, or use --live SECONDS"));
         }
+        (paths, _) => paths.to_vec(),
     };
     let interrupt = Interrupt::at_once()?;
-    let trace = Trace::open(&path)?;
-    let mut progress = Progress::new(&trace);
-    let advice = Advice::of(&trace, &mut |step| progress.step(step))?;
-    progress.clear();
-    let json = args.json.json;
-    if !json.as_deref().is_some_and(is_standard) {
-        io::stdout().write_all(table::text(&advice, Fit::new(&args.wide)).as_bytes())?;
+    // A file that cannot be opened is reported before minutes are spent on another file.
+    let traces = paths.iter().map(|path| Trace::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let (json, fit) = (args.json.json.as_deref(), Fit::new(&args.wide));
+    let text = !json.is_some_and(is_standard);
+    let mut recordings = Vec::new();
+    for trace in &traces {
+        let mut progress = Progress::new(trace);
+        let advice = Advice::of(trace, &mut |step| progress.step(step))?;
+        progress.clear();
+        if text {
+            let apart = if recordings.is_empty() { "" } else { "\n" };
+            io::stdout().write_all(format!("{apart}{}", table::text(&advice, fit)).as_bytes())?;
+        }
+        recordings.push(advice);
     }
-    match &json {
-        Some(path) => write_json(path, &[advice], &interrupt),
-        None => Ok(Exit::Done),
+    if recordings.len() == 1 {
+        return json.map_or(Ok(Exit::Done), |path| write_json(path, &recordings, &interrupt));
     }
+    let set = AdviceSet::of(recordings);
+    if text {
+        io::stdout().write_all(table::joint(&set).as_bytes())?;
+    }
+    json.map_or(Ok(Exit::Done), |path| write_json(path, &[set], &interrupt))
 }
 
 /// Says on a terminal what runs, for how long, and how to stop it.

@@ -1,7 +1,7 @@
 //! The advice as text: the verdict first, then its reasons.
 
 use comfy_table::{Table, presets};
-use pageset_trace::advise::{Advice, Basis, HUGE_PAGES, Setting};
+use pageset_trace::advise::{Advice, AdviceSet, Basis, HUGE_PAGES, Setting, Verdict};
 
 use crate::columns::{Fit, grouped, numbers, trimmed};
 
@@ -54,11 +54,7 @@ fn head(advice: &Advice) -> Table {
         "load",
         format!("{} allocations and frees in {seconds:.3} s on {} CPUs", grouped(advice.operations), advice.cpus),
     );
-    match (advice.verdict.basis, advice.verdict.high_fraction) {
-        (Basis::ControlFailed, _) => line("verdict", "none".to_owned()),
-        (_, None) => line("verdict", "change nothing".to_owned()),
-        (_, Some(fraction)) => line("verdict", format!("sysctl {SYSCTL}={fraction}")),
-    }
+    line("verdict", advised(&advice.verdict));
     line("why", advice.verdict.why.clone());
     for (name, said) in [("gain", &advice.gain), ("price", &advice.price)] {
         if let Some(said) = said {
@@ -69,6 +65,29 @@ fn head(advice: &Advice) -> Table {
     line("sure", format!("{}: {}", advice.sure.trust.name(), reasons.next().map_or("", String::as_str)));
     reasons.for_each(|reason| line("", reason.clone()));
     lines
+}
+
+/// What to set.
+fn advised(verdict: &Verdict) -> String {
+    match (verdict.basis, verdict.high_fraction) {
+        (Basis::ControlFailed | Basis::Mixed, _) => "none".to_owned(),
+        (_, None) => "change nothing".to_owned(),
+        (_, Some(fraction)) => format!("sysctl {SYSCTL}={fraction}"),
+    }
+}
+
+/// The verdict over several recordings.
+pub(super) fn joint(set: &AdviceSet) -> String {
+    let mut lines = Table::new();
+    lines.load_preset(presets::NOTHING);
+    lines.add_row(["all recordings".to_owned(), set.recordings.len().to_string()]);
+    if !set.left_out.is_empty() {
+        let why = format!("{}: the replay does not follow the kernel", set.left_out.join(", "));
+        lines.add_row(["left out".to_owned(), why]);
+    }
+    lines.add_row(["verdict".to_owned(), advised(&set.verdict)]);
+    lines.add_row(["why".to_owned(), set.verdict.why.clone()]);
+    format!("\n{}", trimmed(&lines))
 }
 
 /// The largest difference between the replay's room for huge pages and the kernel's that needs no note. A guess. Unit:

@@ -141,6 +141,10 @@ pub(super) const TERMS: &[Term] = &[
     column("works", "Whether it works on this machine for this user.", "false.", "See the member help."),
     column("note", "How it works here, or why it does not.", "", ""),
     column("help", "How to make it work; null if it works, or if no way is known.", "", ""),
+    // `pageset advise` of several recordings.
+    column("left_out", "The recordings that have no part in the verdict over several recordings, because the replay of the setting in force does not follow the kernel.",
+        "Any.", "Record them again, longer and with --empty-lists."),
+    column("recordings", "The advice for each recording.", "", ""),
     // `pageset diff`.
     column("case", "Of a comparison: what distinguishes the case from the others, such as the rules and the number of tasks.", "", ""),
     column("A", "The mean of the samples of A.", "", ""),

@@ -6,7 +6,9 @@
 //! | `verdict` | the setting to change, or none, from the measured replays |
 //! | `trust` | the trust in the verdict, from the replay's difference to the kernel |
 //! | `price` | the setting's gain and cost |
+//! | `joint` | one verdict over several recordings |
 
+mod joint;
 mod patterns;
 mod price;
 mod trust;
@@ -17,6 +19,7 @@ use pageset_rules::on_machine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use joint::AdviceSet;
 pub use patterns::{Hoarder, NAMES, Named, Patterns};
 pub use price::HUGE_PAGES;
 pub use trust::{Seen, Sure, Trust, failure, judge};

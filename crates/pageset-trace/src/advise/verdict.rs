@@ -13,7 +13,7 @@ const LOCKS_LEFT_MAX: f64 = 0.5;
 const NOTICEABLE_PER_CPU_S: f64 = 1000.0;
 /// The factor within which settings count as equal to the best. Among equal settings, no fraction is preferred, because
 /// auto-tuning follows a load that changes. Otherwise the one with the fewest cached pages is advised. A guess.
-const EQUAL_FACTOR: f64 = 1.1;
+pub(super) const EQUAL_FACTOR: f64 = 1.1;
 
 /// The measurements of a replay under one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,6 +63,8 @@ pub enum Basis {
     ControlFailed,
     /// The recorded kernel has no setting for pagesets.
     NoSetting,
+    /// Recordings were made under different settings, so there is no single setting to compare with.
+    Mixed,
 }
 
 /// The advised change.

@@ -1,0 +1,166 @@
+//! One verdict over several recordings of a machine.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Advice;
+use super::verdict::{Basis, EQUAL_FACTOR, Setting, Verdict, judge};
+
+schema!("pageset.advise-set/1");
+
+/// The advice for several recordings, and one verdict over all of them.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AdviceSet {
+    /// `pageset.advise-set/1`.
+    pub schema: Schema,
+    /// The setting to change for all loads, or none.
+    pub verdict: Verdict,
+    /// The recordings that have no part in the verdict: the replay of the setting in force does not follow the kernel.
+    pub left_out: Vec<String>,
+    /// The advice for each recording.
+    pub recordings: Vec<Advice>,
+}
+
+impl AdviceSet {
+    /// Decides on one verdict. The loads count by their lock acquisitions. A setting that takes locks more often under a
+    /// single load is no choice.
+    #[must_use]
+    pub fn of(recordings: Vec<Advice>) -> AdviceSet {
+        let (failed, used): (Vec<&Advice>, Vec<&Advice>) =
+            recordings.iter().partition(|advice| advice.verdict.basis == Basis::ControlFailed);
+        let left_out = failed.into_iter().map(|advice| advice.trace.clone()).collect();
+        let of_load = |advice: &&Advice| Load {
+            name: advice.trace.clone(),
+            cpu_seconds: advice.duration_ns as f64 / 1e9 * advice.cpus as f64,
+            settings: advice.settings.clone(),
+        };
+        let verdict = verdict(&used.iter().map(of_load).collect::<Vec<_>>());
+        AdviceSet { schema: Schema::V1, verdict, left_out, recordings }
+    }
+}
+
+/// What a verdict needs of one recording.
+struct Load {
+    name: String,
+    cpu_seconds: f64,
+    settings: Vec<Setting>,
+}
+
+impl Load {
+    fn in_force(&self) -> Option<&Setting> {
+        self.settings.iter().find(|setting| setting.in_force)
+    }
+
+    /// The setting of the same value.
+    fn same(&self, other: &Setting) -> Option<&Setting> {
+        self.settings.iter().find(|setting| setting.high_fraction == other.high_fraction)
+    }
+
+    /// Whether a setting takes locks clearly more often than the one in force.
+    fn is_worse(&self, setting: &Setting) -> bool {
+        let locks = |setting: Option<&Setting>| setting.map_or(0.0, |setting| setting.zone_lock_acquisitions as f64);
+        locks(self.same(setting)) > locks(self.in_force()) * EQUAL_FACTOR
+    }
+}
+
+fn verdict(loads: &[Load]) -> Verdict {
+    let none = |basis: Basis, why: String| Verdict { basis, high_fraction: None, why };
+    let Some(now) = loads.first().and_then(Load::in_force) else {
+        let why = "cannot judge: no recording has a replay that follows its kernel".to_owned();
+        return none(Basis::ControlFailed, why);
+    };
+    let other = loads.iter().find(|load| load.in_force().is_none_or(|of| of.high_fraction != now.high_fraction));
+    if let Some(other) = other {
+        let why = format!(
+            "cannot judge: {} was recorded under another setting than {}; try recordings of one machine and setting",
+            other.name, loads[0].name
+        );
+        return none(Basis::Mixed, why);
+    }
+    // The settings that were replayed for every load.
+    let sums = loads[0].settings.iter().filter_map(|setting| {
+        let all: Vec<&Setting> = loads.iter().map(|load| load.same(setting)).collect::<Option<_>>()?;
+        let sum = |of: fn(&Setting) -> u64| all.iter().map(|setting| of(setting)).sum();
+        let most = |of: fn(&Setting) -> u64| all.iter().map(|setting| of(setting)).max().unwrap_or(0);
+        Some(Setting {
+            operations: sum(|setting| setting.operations),
+            zone_lock_acquisitions: sum(|setting| setting.zone_lock_acquisitions),
+            longest_hold_pages: most(|setting| setting.longest_hold_pages),
+            moved_pages: sum(|setting| setting.moved_pages),
+            held_pages_max: most(|setting| setting.held_pages_max),
+            high_order_pages_min: all.iter().filter_map(|setting| setting.high_order_pages_min).min(),
+            short: sum(|setting| setting.short),
+            ..setting.clone()
+        })
+    });
+    let (harmful, able): (Vec<Setting>, Vec<Setting>) =
+        sums.partition(|setting| !setting.in_force && loads.iter().any(|load| load.is_worse(setting)));
+    let cpu_seconds: f64 = loads.iter().map(|load| load.cpu_seconds).sum();
+    let verdict = judge(&able, cpu_seconds, 1, None);
+    if verdict.basis == Basis::NoGain
+        && let Some(tempting) = judge(&[able, harmful].concat(), cpu_seconds, 1, None).high_fraction
+    {
+        let of_value =
+            |load: &&Load| load.settings.iter().any(|of| of.high_fraction == Some(tempting) && load.is_worse(of));
+        let harmed = loads.iter().find(of_value).map_or("", |load| load.name.as_str());
+        let why = format!("{tempting} would help on the whole, but takes zone locks more often under {harmed}");
+        return none(Basis::NoGain, why);
+    }
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A load of one CPU second; fraction and lock acquisitions, the first in force.
+    fn load(name: &str, settings: &[(u32, u64)]) -> Load {
+        let setting = |(place, &(fraction, locks)): (usize, &(u32, u64))| Setting {
+            setting: fraction.to_string(),
+            high_fraction: Some(fraction),
+            in_force: place == 0,
+            operations: 1_000_000,
+            zone_lock_acquisitions: locks,
+            longest_hold_pages: 63,
+            moved_pages: 0,
+            held_pages_max: 10,
+            high_order_pages_min: None,
+            short: 0,
+        };
+        Load { name: name.to_owned(), cpu_seconds: 1.0, settings: settings.iter().enumerate().map(setting).collect() }
+    }
+
+    #[test]
+    fn one_verdict_over_several_loads() {
+        let gains = || load("gains", &[(0, 100_000), (8, 10_000), (16, 30_000)]);
+        let cases = [
+            (vec![gains()], Basis::Gain, Some(8), "zone locks are taken 10.0 times"),
+            (vec![gains(), gains()], Basis::Gain, Some(8), "instead of 100.0"),
+            // A load that hardly takes locks does not matter.
+            (vec![gains(), load("idle", &[(0, 10), (8, 10), (16, 10)])], Basis::Gain, Some(8), ""),
+            // The best value on the whole harms one load: the next one is advised.
+            (vec![gains(), load("b", &[(0, 5_000), (8, 9_000), (16, 5_000)])], Basis::Gain, Some(16), ""),
+            // Every value that helps one load harms the other.
+            (
+                vec![gains(), load("other", &[(0, 5_000), (8, 9_000), (16, 9_000)])],
+                Basis::NoGain,
+                None,
+                "8 would help on the whole, but takes zone locks more often under other",
+            ),
+            (
+                vec![gains(), load("b", &[(8, 10_000), (0, 10_000)])],
+                Basis::Mixed,
+                None,
+                "b was recorded under another setting",
+            ),
+            (vec![load("idle", &[(0, 10), (8, 1)])], Basis::NotFelt, None, "below 1000"),
+            (vec![], Basis::ControlFailed, None, "no recording has a replay"),
+        ];
+        for (loads, basis, fraction, why) in cases {
+            let names: Vec<&str> = loads.iter().map(|load| load.name.as_str()).collect();
+            let verdict = verdict(&loads);
+            assert_eq!((verdict.basis, verdict.high_fraction), (basis, fraction), "{names:?}: {verdict:?}");
+            assert!(verdict.why.contains(why), "{names:?}: {verdict:?}");
+        }
+    }
+}
