@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the shared and the static library, the header and the pkg-config file below a prefix:
+# Installs the shared and the static library, the header, and the files for pkg-config and CMake below a prefix:
 #
 #   install.sh [PREFIX]        PREFIX defaults to /usr/local
 #
@@ -7,6 +7,7 @@
 #   DESTDIR        a folder that takes the place of /, for packages
 #   LIBDIR         the folder of the libraries; default: PREFIX/lib
 #   PAGESET_BUILT  a folder with both built libraries; by default, this script builds them with cargo
+#   CC             the C compiler, which links the shared library; default: cc
 #
 # Without DESTDIR, the script runs ldconfig if the system's programs search LIBDIR. Else it prints how programs find the
 # library.
@@ -24,15 +25,26 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' ../../Cargo.toml | head -1)
 soname=$(readelf -d "$built/libpageset_c.so" | sed -n 's/.*(SONAME).*\[\(.*\)\]$/\1/p')
 [ -n "$soname" ] || { echo "error: cannot install $built/libpageset_c.so: it has no SONAME; try a build by cargo" >&2 && exit 1; }
 
-install -d "$to$libdir/pkgconfig" "$to$prefix/include"
+install -d "$to$libdir/pkgconfig" "$to$libdir/cmake/pageset" "$to$prefix/include"
 install -m 644 "$built/libpageset_c.a" "$to$libdir/libpageset.a"
-install -m 755 "$built/libpageset_c.so" "$to$libdir/libpageset.so.$version"
+# Symbol versions need a version script. Cargo passes one of its own to the linker, and a linker takes only one script that
+# exports symbols. So the shared library is linked once more, from the static one.
+"${CC:-cc}" -shared -o "$to$libdir/libpageset.so.$version" -Wl,-soname,"$soname" -Wl,--version-script=pageset.map \
+    -Wl,--gc-sections -Wl,--no-undefined -Wl,-z,relro,-z,now \
+    -Wl,--whole-archive "$built/libpageset_c.a" -Wl,--no-whole-archive -lpthread -ldl -lm
+chmod 755 "$to$libdir/libpageset.so.$version"
 # Programs load the first name, and the linker looks for the second.
 ln -sf "libpageset.so.$version" "$to$libdir/$soname"
 ln -sf "$soname" "$to$libdir/libpageset.so"
 install -m 644 include/pageset.h "$to$prefix/include"
-sed "s|@prefix@|$prefix|; s|@libdir@|$libdir|; s|@version@|$version|" pageset.pc.in >"$to$libdir/pkgconfig/pageset.pc"
-chmod 644 "$to$libdir/pkgconfig/pageset.pc"
+fill() {
+    sed "s|@prefix@|$prefix|; s|@libdir@|$libdir|; s|@version@|$version|; s|@soname@|$soname|" "$1" >"$to$libdir/$2"
+    chmod 644 "$to$libdir/$2"
+}
+fill pageset.pc.in pkgconfig/pageset.pc
+for name in pageset-config pageset-config-version; do
+    fill $name.cmake.in cmake/pageset/$name.cmake
+done
 [ -z "$to" ] || exit 0
 
 # Programs find the library by the loader's cache. ldconfig lists the folders that it searches, each with a colon.

@@ -142,6 +142,37 @@ fn an_installed_library_is_found_by_pkg_config() {
     }
 }
 
+/// A program finds the library with CMake, in a folder that stands for `/`, and links both libraries.
+#[test]
+fn an_installed_library_is_found_by_cmake() {
+    if !is_installed("cmake") || !is_installed("cc") {
+        return println!("SKIPPED an_installed_library_is_found_by_cmake: no cmake or cc");
+    }
+    let installed = Installed::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let project = |version: &str, target: &str| {
+        let text = format!(
+            "cmake_minimum_required(VERSION 3.13)\nproject(program C)\nfind_package(pageset {version} REQUIRED)\n\
+             add_executable(program {}/examples/buffers.c)\ntarget_link_libraries(program PRIVATE {target})\n",
+            crate_folder().display()
+        );
+        fs::write(folder.path().join("CMakeLists.txt"), text).expect("a project");
+        let mut configure = Command::new("cmake");
+        configure.arg("-S").arg(folder.path()).arg("-B").arg(folder.path().join("build"));
+        configure.arg(format!("-DCMAKE_PREFIX_PATH={}", installed.folder("").display()));
+        configure
+    };
+    for target in ["pageset::pageset", "pageset::static"] {
+        run(&mut project(env!("CARGO_PKG_VERSION"), target));
+        run(Command::new("cmake").arg("--build").arg(folder.path().join("build")));
+        assert_eq!(text(&run(&mut Command::new(folder.path().join("build/program"))).stdout), C_OUTPUT, "{target}");
+    }
+    for version in ["0.2", "1.0"] {
+        let out = project(version, "pageset::pageset").output().expect("cmake");
+        assert!(!out.status.success() && text(&out.stderr).contains("compatible"), "{version}: {}", text(&out.stderr));
+    }
+}
+
 /// The commands of the README's consoles, one text for each console.
 fn readme_consoles() -> Vec<String> {
     let readme = fs::read_to_string(crate_folder().join("README.md")).expect("the README");
@@ -222,10 +253,19 @@ fn the_shared_library_has_a_soname_and_only_its_functions() {
     assert_eq!(file, Path::new(&format!("libpageset.so.{}", env!("CARGO_PKG_VERSION"))));
     let dynamic = text(&run(Command::new("readelf").arg("-d").arg(&linker)).stdout);
     assert!(dynamic.contains("Library soname: [libpageset.so.0]"), "{dynamic}");
-    let header = fs::read_to_string(crate_folder().join("include/pageset.h")).expect("the header");
     let symbols = text(&run(Command::new("nm").args(["-D", "--defined-only"]).arg(&linker)).stdout);
-    for name in symbols.lines().filter_map(|line| line.split_whitespace().last()) {
+    let names = symbols.lines().filter_map(|line| line.split_whitespace().last());
+    let functions: Vec<&str> = names.filter_map(|name| name.strip_suffix("@@PAGESET_0")).collect();
+    // Everything that is exported has the version; the version's own name is a symbol too.
+    assert_eq!(functions.len() + 1, symbols.lines().count(), "{symbols}");
+    let header = fs::read_to_string(crate_folder().join("include/pageset.h")).expect("the header");
+    for name in &functions {
         assert!(header.contains(&format!("{name}(")), "the library exports {name}, which is not in the header");
+    }
+    let declared = header.lines().filter(|line| !line.starts_with("//")).flat_map(|line| line.split([' ', '*', ';']));
+    for name in declared.filter_map(|word| word.split_once('(').map(|(name, _)| name)) {
+        let is_function = name.starts_with("pageset_");
+        assert!(!is_function || functions.contains(&name), "pageset.map does not have {name}, which is in the header");
     }
 }
 
