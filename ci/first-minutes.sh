@@ -85,7 +85,7 @@ if [ "$what" != clone ]; then
     echo "from a package"
     mkdir "$dir/packages"
     # The packages of the library come after that of the command; they are not needed here.
-    PAGESET_BUILT=$built bash ci/deb.sh "$dir/packages" >"$dir/packed" 2>&1 || true
+    PAGESET_BUILT=$built bash ci/packages.sh "$dir/packages" >"$dir/packed" 2>&1 || true
     package=$(ls "$dir"/packages/pageset_*.deb 2>/dev/null) || { echo "SKIPPED package: $(tail -n 1 "$dir/packed")" && exit 0; }
     total=0
     if [ "${INSTALL:-}" = 1 ]; then
