@@ -63,7 +63,7 @@ impl Ability {
     }
 
     /// The command of an ability that needs root.
-    fn as_root(self) -> Self {
+    fn run_by_root(self) -> Self {
         let sudo = if rustix::process::geteuid().is_root() { "" } else { "sudo " };
         Ability { command: format!("{sudo}{}", self.command), ..self }
     }
@@ -120,7 +120,7 @@ impl Status {
             watch(),
             count(),
             Ability::new("record the page traffic", "pageset record -o my.pstrace -- COMMAND")
-                .as_root()
+                .run_by_root()
                 .tried(record::ready(), |()| "of a command, or of the machine until Ctrl-C".to_owned()),
             rules,
             latest_recording(),
@@ -159,7 +159,7 @@ fn count() -> Ability {
         Way::Bpf => "by BPF programs, with waits for zone locks".to_owned(),
         Way::Perf => "by perf_event_open, without waits for zone locks".to_owned(),
     };
-    Ability::new("count refills and drains", "pageset top").as_root().tried(Counters::start(None), note)
+    Ability::new("count refills and drains", "pageset top").run_by_root().tried(Counters::start(None), note)
 }
 
 /// The newest recording in the current folder.

@@ -43,7 +43,11 @@ pub(super) fn run(machines: &[String], words: &[String], beside: &Beside) -> Res
         table.compare(runs, outcomes, seeds)
     });
     let page = Page::new(compared);
-    batch.give(&page, markdown)
+    let rows = page
+        .tables
+        .iter()
+        .flat_map(|table| table.values.iter().map(|value| (vec![("table", table.comparison.table.clone())], value)));
+    batch.give(&page, |page, _| markdown(page), rows)
 }
 
 /// The page.

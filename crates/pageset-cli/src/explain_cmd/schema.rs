@@ -11,7 +11,7 @@ use schemars::{Schema, schema_for};
 use crate::status_cmd::{self, Status};
 
 /// The names of the results that have a schema.
-pub(super) const NAMES: [&str; 12] = [
+pub(super) const NAMES: [&str; 13] = [
     "status",
     "replay",
     "identify",
