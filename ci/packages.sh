@@ -147,7 +147,7 @@ for format in deb rpm; do
     # The README's first command works on the packed recording, and the guide's pictures and rule files are there.
     (cd "$usr/share/doc/pageset" && "$usr/bin/pageset" replay traces/sock-q1.events.zst --rules linux-6.18 2>/dev/null |
         grep -q '^ linux-6.18 ') || fail "the packed recording does not replay"
-    for file in docs/pictures/top-page.png docs/guide/rules/no-auto-tuning.toml; do
+    for file in docs/pictures/top-192-cpus-80x24.svg docs/guide/rules/no-auto-tuning.toml; do
         [[ -s $usr/share/doc/pageset/$file ]] || fail "the documentation has no $file"
     done
     flags() { PKG_CONFIG_LIBDIR=$there$libdir/pkgconfig PKG_CONFIG_SYSROOT_DIR=$there pkg-config "$@" --cflags --libs pageset; }

@@ -31,6 +31,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("pageset-identify", &[("identify my.pstrace", "Find the kernel whose rules produced a recording.")]),
     ("pageset-trace", &[("trace info my.pstrace", "Show what a recording contains.")]),
+    ("pageset-trace-view", &[("trace view my.pstrace", "Open a recording in Perfetto, in the browser.")]),
     ("pageset-trace-info", &[("trace info my.pstrace --json", "Print the contents as JSON.")]),
     ("pageset-trace-import", &[("trace import perf.data -o my.pstrace", "Convert a recording of perf.")]),
     (

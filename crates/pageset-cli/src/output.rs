@@ -16,7 +16,7 @@ use crate::interrupt::Interrupt;
 pub(crate) struct JsonOption {
     /// Write JSON instead of text; with =FILE, write text to standard output and JSON to FILE
     ///
-    /// The JSON is in base units: ns, bytes, pages. `pageset explain --schema` prints its schema.
+    /// The JSON is in base units: ns, bytes, pages. `pageset explain --schema NAME` prints the schema of a result.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub(crate) json: Option<PathBuf>,
 }

@@ -102,7 +102,7 @@ fn the_fit_of_a_machine_matches_its_schema() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
     assert_eq!(
         list,
-        "status\nreplay\nidentify\nadvise\ntrace info\ndiff\nrun\nsweep\ncompare\ncalibrate\nshare\nbench\n"
+        "status\nreplay\nidentify\nadvise\ntrace info\ndiff\nrun\nsweep\ncompare\ncompare --all-tables\ncalibrate\nshare\nbench\n"
     );
     let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/2"]).0);
     let fit = ["machine", "calibrate", "lkp-sb02", "--seconds", "0.004", "--warm-up", "0.002", "--json"];

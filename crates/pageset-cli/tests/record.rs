@@ -369,7 +369,7 @@ fn a_wrong_option_is_not_a_command() {
     usage(&["--seconds=10", "true"], "unexpected argument '--seconds'");
     usage(&["--buffer", "1M", "--seconds", "10", "true"], "unexpected argument '--seconds'");
     usage(&["-x", "true"], "-x");
-    usage(&["--duration", "10", "true"], "such as 10s");
+    usage(&["--duration", "10x", "true"], "such as ");
     usage(&["--rotate", "2", "true"], "--duration or --max-size");
     usage(&["--rotate", "0", "--duration", "1s", "true"], "--rotate");
     usage(&["--rotate", "2", "--duration", "1s", "-o", "-"], "--rotate cannot write to standard output");

@@ -91,7 +91,7 @@ fn sizes_are_set_and_checked() {
 #[test]
 fn one_page_has_all_tables() {
     let short = ["--seconds", "0.01", "--warm-up", "0.01", "--seeds", "2"];
-    let all = |code, more: &[&str]| ends(code, &[&["compare", "--all"][..], more, &short[..]].concat());
+    let all = |code, more: &[&str]| ends(code, &[&["compare", "--all-tables"][..], more, &short[..]].concat());
     let (page, _) = all(0, &["--machine", "lkp-sb02"]);
     let (json, _) = all(0, &["--machine", "lkp-sb02", "--json"]);
     let json: Value = serde_json::from_str(&json).expect("JSON");
@@ -113,7 +113,7 @@ fn one_page_has_all_tables() {
     assert!(base.ends_with(" | base, fitted, shared |"), "{base}");
     let (_, err) = all(2, &["--machine", "pdp-11"]);
     assert!(err.contains("has all of pdp-11"), "{err}");
-    ends(2, &["compare", "--all", "page_fault1-batch-sweep.csv"]);
+    ends(2, &["compare", "--all-tables", "page_fault1-batch-sweep.csv"]);
     ends(2, &["compare"]);
 }
 

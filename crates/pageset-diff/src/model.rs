@@ -162,7 +162,7 @@ impl Diff {
             b_files: files(b),
             subject: differs.into_iter().map(|(name, a, b)| Subject { name: name.to_owned(), a, b }).collect(),
             confidence_pct: CONFIDENCE * 100.0,
-            notes: notes(&pairs, known),
+            notes: notes(&pairs, rows.iter().filter(|row| row.verdict == Verdict::UnknownNoise).count()),
             failed: rows.iter().any(|row| row.fails),
             common: common.into_iter().map(|(name, value)| Property { name: name.to_owned(), value }).collect(),
             rows,
@@ -222,12 +222,12 @@ fn row(pair: &Pair, common: &[(&'static str, String)], confidence: f64, fail_abo
 }
 
 /// What weakens the result.
-fn notes(pairs: &[Pair], known: usize) -> Vec<String> {
+fn notes(pairs: &[Pair], unknown: usize) -> Vec<String> {
     let mut notes = Vec::new();
-    if known < pairs.len() {
+    if unknown > 0 {
         notes.push(format!(
             "the noise of {} of {} rows is unknown: a side has a single sample; give several recordings or results of each side, or more seeds",
-            pairs.len() - known,
+            unknown,
             pairs.len()
         ));
     }

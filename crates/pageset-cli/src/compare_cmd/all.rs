@@ -1,4 +1,4 @@
-//! `pageset compare --all`: every built-in table, on one page of Markdown.
+//! `pageset compare --all-tables`: every built-in table, on one page of Markdown.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ fn markdown(page: &Page) -> String {
     let seeds = page.tables.first().map_or(0, |table| table.comparison.seeds.len());
     let mut text = format!(
         "# All published tables, next to predictions\n\n\
-         Written by `pageset compare --all`, with seeds 1 to {seeds}. Do not edit it. Every built-in table runs with \
+         Written by `pageset compare --all-tables`, with seeds 1 to {seeds}. Do not edit it. Every built-in table runs with \
          the shipped machines. [accuracy.md](accuracy.md) says how the machines were fitted.\n\n\
          A value is *published / predicted*, with half the width of the 95 % interval over the seeds behind ±. **Bold** misses: a \
          change above {change} % with the wrong sign, or a share off by more than {points} points. The last column says what the \

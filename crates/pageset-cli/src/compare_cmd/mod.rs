@@ -27,7 +27,7 @@ use crate::sim::options::Beside;
 pub(crate) struct Args {
     /// The table: a built-in one, such as page_fault1-batch-sweep.csv, or a file of the same form; an unknown name
     /// lists the built-in tables
-    #[arg(value_name = "TABLE", required_unless_present = "all")]
+    #[arg(value_name = "TABLE", required_unless_present = "all_tables")]
     table: Option<String>,
 
     /// Compare all built-in tables, and write one page of Markdown
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// value. The page counts wins against both baselines, and signs of changes above 3 %. --json has everything. --machine
     /// and --row select rows of all tables.
     #[arg(long, conflicts_with_all = ["table", "batch", "leave_one_out"])]
-    all: bool,
+    all_tables: bool,
 
     /// Simulate only the rows with one of these machines in a key column
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
@@ -64,10 +64,10 @@ pub(crate) struct Args {
 
 /// Runs `pageset compare`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    if args.all {
+    if args.all_tables {
         return all::run(&args.machine, &args.row, &args.beside.with_seeds_of_fits());
     }
-    // Without --all a table is required.
+    // Without --all-tables a table is required.
     let name = args.table.unwrap_or_default();
     let text = read(&name)?;
     let mut table = Table::parse(&name, &text).map_err(|error| Failure::new(Exit::Damaged, error))?;

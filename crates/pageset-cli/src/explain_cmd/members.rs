@@ -168,7 +168,6 @@ pub(super) const TERMS: &[Term] = &[
     column("kind", "The kind of the compared inputs: recording, replay, run or bench.", "", ""),
     column("better", "The better direction of the metric: lower, higher or neither.", "", ""),
     column("change_unit", "The unit of a change: percent of A, or percentage points.", "", ""),
-    column("interval", "As change between.", "As change between.", "As change between."),
     // `pageset top`.
     column("source", "The source of the figures: `live`, or the name of a saved file.", "", ""),
     column("time_ns", "The time of the look. Unit: nanoseconds since 1970; null for a saved file.", "", ""),

@@ -21,7 +21,7 @@ pub(super) const TERMS: &[Term] = &[
     column("+- %", "Half the width of the 95 % interval of the mean, in percent of the score: over the seeds, or over ten batches of time for a single seed. In JSON: `interval`.",
         "Larger than the differences of interest.", "Use more --seeds, or a smaller --precision."),
     column("+-", "Half the width of the 95 % interval of the lock's share of time, in percentage points, as +- %.", "As +- %.", "As +- %."),
-    column("interval", "Half the widths of the 95 % intervals of the means: over the seeds, or over time for a single seed.", "As +- %.", "As +- %."),
+    column("interval", "Half the widths of the 95 % intervals of the means: over the seeds, or over time for a single seed. In `diff`, the interval of the change.", "As +- %.", "As +- %."),
     column("score_pct", "Of an interval or a drift: the score, in percent of its mean.", "", ""),
     column("zone_points", "Of an interval or a drift: the wait for zone locks, in percentage points.", "", ""),
     column("lru_points", "Of an interval or a drift: the wait for LRU locks, in percentage points.", "", ""),

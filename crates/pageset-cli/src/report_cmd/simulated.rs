@@ -159,7 +159,7 @@ pub(super) fn run(result: RunResult) -> Result<Report, String> {
         &format!("{workload} on {machine}; "),
         result.measured_ns,
         result.warm_up_ns,
-        &format!("up to {seeds} seeds"),
+        &format!("at most {seeds} {}", if seeds == 1 { "seed" } else { "seeds" }),
     )];
     facts
         .extend(not_settled(result.rows.iter().flat_map(|row| &row.samples).filter_map(|one| one.steadiness.as_ref())));

@@ -40,7 +40,7 @@ pub(super) struct ViewArgs {
     file: PathBuf,
 
     /// The sets of rules under which to replay a recording: presets, rule files, or `kernel` for the recorded kernel's
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_value = "kernel")]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…", default_value = "kernel")]
     rules: Vec<String>,
 
     /// The port to offer the timeline at; the viewer fetches from no other port than the default one; 0 chooses a free

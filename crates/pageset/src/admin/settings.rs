@@ -242,7 +242,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             self.keeps_pages(&self.zones[zone], cpu)
         };
         let scale = self.tuning.batch_scale_max;
-        let most = pageset.batch() << scale;
+        let most = self.tuning.free_count_cap(pageset.batch());
         pageset.set_state(&PcpState {
             count: pageset.count(),
             high: if keeps { state.high.min(pageset.capacity()) } else { 0 },

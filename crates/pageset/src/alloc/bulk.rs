@@ -16,7 +16,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Allocates single pages into `pages`, as many as available. Returns their number.
     ///
     /// The pages and the refills are the same as with single calls of [`Self::alloc`]. Only the count of consecutive
-    /// frees may differ: [`crate::Tuning::bulk_counts`] decides. Each run holds a pageset's lock until the list is
+    /// frees may differ: [`crate::Tuning::bulk_counts`] decides. Each run holds a pageset's lock until 512 pages are taken or the list is
     /// empty, and reads the caller's CPU again. Specification 2.3, step 2.
     ///
     /// # Errors

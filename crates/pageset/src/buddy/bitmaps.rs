@@ -207,11 +207,16 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
         None
     }
 
+    /// Whether all pages of a pageblock are free, at a recent moment.
+    pub(crate) fn is_whole(&self, pageblock: u32) -> bool {
+        self.of(pageblock).iter().all(|word| word.read() == Self::FULL)
+    }
+
     /// Takes all pages of a pageblock if all are free: then this is the only caller that gets them.
     pub(crate) fn take_whole(&self, pageblock: u32) -> bool {
         let words = self.of(pageblock);
         // Again after pages were put back: whoever freed the others meanwhile found the pageblock incomplete.
-        while words.iter().all(|word| word.read() == Self::FULL) {
+        while self.is_whole(pageblock) {
             let taken = words.iter().take_while(|word| word.take_from(Self::FULL, Self::FULL).is_ok()).count();
             if taken == N {
                 self.forget(pageblock);

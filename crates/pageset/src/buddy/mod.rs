@@ -238,7 +238,8 @@ impl<L> Buddy<'_, L> {
         while at < end {
             let next = end.min((at + 1).next_multiple_of(Order::PAGEBLOCK.pages() as u32));
             if self.frames.pageblock(at).is_online()
-                && let Some(known) = (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside)
+                && let Some(known) =
+                    (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside || self.bitmaps.has(at))
             {
                 return Some(known);
             }

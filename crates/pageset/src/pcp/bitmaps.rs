@@ -54,8 +54,12 @@ impl<M: Machine> CachedZone<'_, M> {
     fn free_whole(&self, env: Env<'_, M>, page: u32) {
         let buddy = &self.shared.buddy;
         let pageblock = page / PAGEBLOCK;
+        if !buddy.bitmaps.is_whole(pageblock) {
+            return;
+        }
+        // Before the bits are taken: the holder of the lock finds each page in the bitmap or on a list.
+        let zone = self.shared.lock_region(env, LockPath::Drain, buddy.region_of(page));
         if buddy.bitmaps.take_whole(pageblock) {
-            let zone = self.shared.lock_region(env, LockPath::Drain, buddy.region_of(page));
             zone.free_block(pageblock * PAGEBLOCK, Order::PAGEBLOCK, zone.frames.block_type(page));
             buddy.bitmap_pages.sub(PAGEBLOCK.into());
         }

@@ -17,7 +17,7 @@ use crate::sync::{self, LockedWord};
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Drains the requested pages: at once, or 512 blocks or one batch per hold of the pageset's lock. Returns the lock, unless
-    /// `relock` refused it between two holds. If `leaves`, depots may get them. Specification 3.3, "E7".
+    /// `relock` refused it between two holds. If `leaves`, they may go to depots and bitmaps. Specification 3.3, "E7".
     #[cold]
     pub(super) fn drain_in_holds<'p>(
         &self,

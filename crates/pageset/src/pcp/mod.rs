@@ -480,7 +480,7 @@ words!(state_in_pageset);
 pub struct ZoneMetadata<'a, L> {
     /// A tag for each page of the span, then a byte for each pageblock.
     pub tags: &'a [AtomicU8],
-    /// The words of links, clusters, pageset arrays, depots and owners.
+    /// The words of links, clusters, pageset arrays, depots, owners and bitmaps.
     pub words: &'a [AtomicU32],
     /// A pageset for each possible CPU.
     pub pagesets: &'a [Pageset<L>],

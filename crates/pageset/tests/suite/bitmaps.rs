@@ -51,6 +51,28 @@ fn check_books(world: &World<'_>) {
     assert!(stats.bitmap <= stats.nr_free_pages);
 }
 
+/// A range that is brought on-line may not contain a page that is free in a bitmap.
+#[test]
+fn a_page_in_a_bitmap_is_known() {
+    two_regions(PAGESET_BITMAPS, |world| {
+        let gone = PageRange::new(Pfn(BASE), 4);
+        world.offline(gone, &pageset::Immovable).expect("all of it is free");
+        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
+        let pages = take(world, 0, 2 * REGION as usize - 4);
+        let (near, others): (Vec<Pfn>, Vec<Pfn>) = pages.into_iter().partition(|page| page.0 < BASE + 8);
+        for page in near.into_iter().chain(shuffled(others)) {
+            world.free(page, Order::ZERO).expect("was allocated");
+        }
+        let free = world.zone_stats(0).bitmap;
+        assert!(free > 0);
+        let known = world.online(PageRange::new(Pfn(BASE), 8));
+        assert_eq!(known, Err(MapError::Overlap { start: Pfn(BASE), other: Pfn(BASE + 4) }));
+        check_books(world);
+        world.online(gone).expect("it was taken off-line");
+        check_books(world);
+    });
+}
+
 /// Blocks that are freed in random order merge without the lock: a pageblock takes one hold, when all of it is free.
 #[test]
 fn random_frees_take_a_lock_for_each_pageblock() {

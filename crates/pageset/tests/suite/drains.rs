@@ -89,6 +89,16 @@ fn whole_lists_from_the_freed_pages_list_on() {
     }
 }
 
+/// What a pageset of the default rules has counted is restored as it was: its limit is that of the state machine.
+#[test]
+fn the_count_of_frees_is_restored() {
+    world(pageset::policy::presets::PAGESET, hold(4000), |world| {
+        let state = pageset::policy::PcpState { free_count: 1900, ..world.pageset_state(0, CpuId(0)) };
+        world.restore_pageset(0, CpuId(0), &state);
+        assert_eq!(world.pageset_state(0, CpuId(0)).free_count, 1900);
+    });
+}
+
 #[test]
 fn round_robin_over_the_lists() {
     // 3.2, E1 to E3: one block of each list in turn, from list 1 on; the last list left gives all that remains.
