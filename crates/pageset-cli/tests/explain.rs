@@ -133,7 +133,7 @@ fn the_fit_of_a_machine_matches_its_schema() {
         ends(0, &[&"explain", &name]);
     }
     let (_, error) = ends(2, &[&"explain", &"--schema", &"replays"]);
-    assert!(error.contains("unknown result `replays`; allowed: status, replay, identify, advise, trace info, diff, run, sweep, compare, calibrate, share, bench"), "{error}");
+    assert!(error.contains("unknown result `replays`; allowed: status, replay, identify, advise, trace info, diff, run, sweep, compare, compare --all-tables, calibrate, share, bench"), "{error}");
 }
 
 /// Each member of the JSON of a replay, a check, a look and an advice has an entry.

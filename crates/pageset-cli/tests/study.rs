@@ -168,7 +168,7 @@ fn a_cell_is_a_row_of_run() {
     let score = of_run.lines().find(|line| line.starts_with("| linux-4.17 batch=63 | ")).unwrap();
     let score = score.split(" | ").nth(1).unwrap().trim_end_matches(" |");
     assert!(score.contains(" to ") && of_table.contains(score), "{score}\n{of_table}");
-    assert!(of_table.contains("up to 3 seeds") && of_table.contains("# malloc1 on lkp-sb02"), "{of_table}");
+    assert!(of_table.contains("at most 3 seeds") && of_table.contains("# malloc1 on lkp-sb02"), "{of_table}");
 }
 
 #[test]
