@@ -141,7 +141,7 @@ fn zones(random: &mut Random, nodes: u32) -> Vec<Zone> {
 fn rules(random: &mut Random) -> (&'static str, Tuning) {
     let claims = ["pcp-merge", "pcp-claim", "pcp-buddy", "pcp-buddy-try", "pcp-buddy-list"];
     let preset = match random.below(16) {
-        0..4 => "pageset",
+        0..4 => random.pick(&["pageset", "pageset-bitmaps"]),
         4..8 => random.pick(&claims),
         8 => random.pick(&["merge-skip", "clusters", "clusters-free"]),
         _ => PRESETS[random.below(PRESETS.len() as u64) as usize].name,
@@ -171,7 +171,7 @@ fn rules(random: &mut Random) -> (&'static str, Tuning) {
 
 fn change(tuning: &mut Tuning, random: &mut Random) {
     let on = random.one_in(2);
-    match random.below(38) {
+    match random.below(39) {
         0..4 => tuning.regions = RegionRule::Fixed(1 + random.below(9) as u32),
         4..6 => tuning.depot = on,
         6 => tuning.bitmaps = on,
@@ -214,6 +214,7 @@ fn change(tuning: &mut Tuning, random: &mut Random) {
         34 => tuning.cache_slice_batches = random.pick(&[0, 3, 4]),
         35 => tuning.alloc_factor = on,
         36 => tuning.high_threshold_616 = on,
+        37 => tuning.block_scale_max = random.below(7) as u8,
         _ => tuning.free_count = on,
     }
 }
