@@ -276,8 +276,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let Some(pcp) = zone.try_lock_hinted(self.env(), hint) else { return Some(0) };
         let most = pcp.room_before_drain().saturating_sub(1).min(self.tuning.long_free_run()).min(entries.len());
-        let base = zone.frames().base.0;
-        let page = |entry: &T| Some(block(entry).pfn.0.wrapping_sub(base) as u32);
+        let (tags, base) = (zone.frames().tags, zone.frames().base.0);
+        // Two zones may share a section. A page of the other one has no such tag here.
+        let page = |entry: &T| {
+            let page = usize::try_from(block(entry).pfn.0.wrapping_sub(base)).ok()?;
+            (tags.get(page)?.get() == MOVABLE_PAGE_CACHED.byte()).then_some(page as u32)
+        };
         let given = pcp.push_all(MigrateType::Movable.index(), &entries[..most], page);
         pcp.note_given(given as u32);
         (given > 0).then_some(given)

@@ -401,3 +401,38 @@ fn one_wrong_block_fails_the_whole_bulk_free() {
         world.free_bulk(&blocks).expect("all are in use");
     });
 }
+
+/// Two zones share a section, most of which is the second one's. One call frees pages of the first zone, the last of them there.
+#[test]
+fn a_call_for_pages_in_a_section_of_two_zones() {
+    for preset in PRESETS {
+        let ranges = [[PageRange::new(Pfn(0x464), 13_891)], [PageRange::new(Pfn(0x3c01), 8000)]];
+        let zone = |at: usize| ZoneSpec {
+            node: NodeId(at as u32),
+            kind: ZoneKind::Normal,
+            span: ranges[at][0],
+            ranges: &ranges[at],
+        };
+        let zones = [zone(0), zone(1)];
+        let config = Config { tuning: preset.tuning, ..Config::new(&zones, &[NodeId(0); 2]) };
+        build(&config, |world| {
+            // The pageset of the second zone has room.
+            let other = Request { node: Some(NodeId(1)), this_node_only: true, ..movable(0) };
+            let pages: Vec<_> = (0..200).map(|_| world.alloc(&other).expect("memory")).collect();
+            pages.into_iter().for_each(|page| world.free(page, Order::ZERO).expect("was allocated"));
+            let request = Request { this_node_only: true, ..movable(0) };
+            let mut pages: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();
+            assert!(pages.len() > 13_000, "{}", preset.name);
+            pages.sort_unstable();
+            // The zone has plenty again before the call.
+            let last = pages.split_off(pages.len() - 1000);
+            pages.into_iter().for_each(|page| world.free(page, Order::ZERO).expect("was allocated"));
+            let blocks: Vec<_> = last.into_iter().map(single).collect();
+            world.free_bulk(&blocks).expect("all are in use");
+            for zone in 0..2 {
+                let books = world.audit(zone).unwrap_or_else(|error| panic!("{}: {error}", preset.name));
+                assert_eq!(books.in_use, 0, "{}", preset.name);
+            }
+        });
+    }
+}
