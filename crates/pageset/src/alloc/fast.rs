@@ -199,8 +199,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         true
     }
 
-    /// Checks pages and puts them into the caller's pageset under one hold of its lock, each in one step, if a drain is not due before
-    /// the last one. Returns the number of pages, from the first on, whose tags are now Cached, and what became of them. Serves single movable pages in use, in the zone of the first, whose pageblocks are all MOVABLE.
+    /// Checks pages and puts them into the caller's pageset, under one hold of its lock. Does so only if none of them makes a drain
+    /// due. Serves single movable pages in use, in the zone of the first page, whose pageblocks are all MOVABLE. Returns the number
+    /// of pages, from the first on, whose tags are now Cached, and what became of them.
     #[inline(always)]
     pub(crate) fn free_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> (usize, Run) {
         let first = entries.first().and_then(|first| self.zone_hot(block(first).pfn));

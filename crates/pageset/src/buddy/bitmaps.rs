@@ -39,12 +39,12 @@ macro_rules! word {
         impl Word for $type {
             #[inline(always)]
             fn read(&self) -> u32 {
-                // Relaxed: whoever takes bits acquires.
+                // Relaxed: the operation that takes bits acquires.
                 self.load(Relaxed)
             }
             #[inline(always)]
             fn set_bits(&self, bits: u32) -> u32 {
-                // Release: pairs with the acquire of whoever takes the bits, and then writes the tags of these pages.
+                // Release: pairs with the acquire of the operation that takes the bits; its caller then writes the tags of these pages.
                 self.fetch_or(bits, AcqRel)
             }
             #[inline(always)]
@@ -215,7 +215,7 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
     /// Takes all pages of a pageblock if all are free: then this is the only caller that gets them.
     pub(crate) fn take_whole(&self, pageblock: u32) -> bool {
         let words = self.of(pageblock);
-        // Again after pages were put back: whoever freed the others meanwhile found the pageblock incomplete.
+        // Again after pages were put back: a CPU that freed other pages meanwhile found the pageblock incomplete.
         while self.is_whole(pageblock) {
             let taken = words.iter().take_while(|word| word.take_from(Self::FULL, Self::FULL).is_ok()).count();
             if taken == N {

@@ -22,7 +22,7 @@ impl<M: Machine> CachedZone<'_, M> {
     pub(super) fn free_to_bitmaps(&self, env: Env<'_, M>, blocks: &[AtomicU32], order: Order) {
         let (buddy, frames) = (&self.shared.buddy, self.frames());
         let (mut whole, mut others) = (0_u64, 0_u64);
-        // Before the bits, so that nobody subtracts a page first.
+        // Before the bits: no refill subtracts a page that is not counted yet.
         buddy.bitmap_pages.add((blocks.len() as u64) << order.get());
         for (at, block) in blocks.iter().enumerate() {
             let page = block.get();
