@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use pageset::admin::audit::{Books as Balance, Inconsistency};
+use pageset::admin::audit::{AuditError, Books as Balance};
 use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
 use pageset::{PageHandle, Pfn, Request};
 
@@ -490,8 +490,8 @@ impl PagePool {
     /// Checks all metadata, and returns the sums of each node. The time is proportional to the size of the pool.
     ///
     /// # Errors
-    /// The first inconsistency.
-    pub fn audit(&mut self) -> Result<Vec<Balance>, Inconsistency> {
+    /// The first inconsistency. A pool that a signal handler changes meanwhile may be busy.
+    pub fn audit(&mut self) -> Result<Vec<Balance>, AuditError> {
         (0..self.allocator().zone_count()).map(|zone| self.allocator().audit(zone)).collect()
     }
 }

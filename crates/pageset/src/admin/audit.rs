@@ -8,9 +8,9 @@ use crate::buddy::list::List;
 use crate::buddy::region::FreePages;
 use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
-use crate::frame::{Order, PAGEBLOCK, PageState, Pfn, Tag};
+use crate::frame::{CpuId, Order, PAGEBLOCK, PageState, Pfn, Tag};
 use crate::machine::Machine;
-use crate::pcp::{CachedZone, claims};
+use crate::pcp::{CachedZone, Pageset, claims};
 use crate::policy::lists::{LISTS, order_of};
 use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest};
@@ -50,69 +50,147 @@ impl fmt::Display for Inconsistency {
 
 impl core::error::Error for Inconsistency {}
 
-impl<M: Machine> Allocator<'_, M> {
-    /// Checks a zone from end to end, after its deferred frees. The time is proportional to the zone. The call holds the
-    /// locks of all pagesets and regions of the zone: other calls wait, or fail where they wait for nothing.
-    ///
-    /// A call that is in progress elsewhere may have claimed a block and not yet freed it. Only an allocator that is
-    /// otherwise idle is certain to pass.
-    ///
-    /// # Errors
-    /// The first inconsistency.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn audit(&self, index: usize) -> Result<Books, Inconsistency> {
-        let zone = &self.zones[index];
-        zone.absorb_all(self.env());
-        let _pagesets = zone.lock_pagesets(self.env());
-        zone.shared.complete_deferred(self.env());
-        // The check marks the tags of the blocks on lists while it runs, so nobody may take one.
-        let _zone = zone.shared.pause(self.env());
-        for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
-            let (kept, may) = (pageset.count().max(pageset.state().high_max), self.keeps_pages(zone, cpu));
-            if !may && kept > 0 {
-                let what = "pages or a high above 0 in a pageset that is disabled or of an offline CPU";
-                return Err(Inconsistency { zone: index, pfn: None, what, expected: 0, found: kept.into() });
-            }
-            if may && pageset.state().high_max > pageset.capacity() {
-                let (expected, found) = (pageset.capacity().into(), pageset.state().high_max.into());
-                return Err(Inconsistency {
-                    zone: index,
-                    pfn: None,
-                    what: "high_max within the capacity of a pageset",
-                    expected,
-                    found,
-                });
-            }
+/// Why an audit failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AuditError {
+    /// The metadata contradict each other.
+    Inconsistent(Inconsistency),
+    /// Other calls changed the zone during each pass, so nothing is known about it.
+    Busy {
+        /// The zone's number.
+        zone: usize,
+    },
+}
+
+impl fmt::Display for AuditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inconsistent(inconsistency) => inconsistency.fmt(f),
+            Self::Busy { zone } => write!(
+                f,
+                "cannot audit zone {zone}: other calls changed it during each of {PASSES} passes; try while fewer calls run"
+            ),
         }
-        Audit { zone, merge_by_type: self.tuning.merge_by_type }.run()
     }
 }
 
-struct Audit<'z, 'a, M: Machine> {
-    zone: &'z CachedZone<'a, M>,
-    merge_by_type: bool,
+impl core::error::Error for AuditError {}
+
+/// Passes over a zone before it counts as busy. A guess: an inconsistency needs two, and calls in progress end during the first.
+const PASSES: u32 = 8;
+
+impl<M: Machine> Allocator<'_, M> {
+    /// Checks a zone from end to end, after its deferred frees. The time is proportional to the zone. Takes the lock of one pageset or
+    /// region at a time, for a few words or at most 62 blocks, so other calls go on meanwhile.
+    ///
+    /// A pass that another call disturbed proves nothing, and the audit makes another pass, up to eight. It reports an inconsistency
+    /// if two passes in a row find it, and nothing has changed during both.
+    ///
+    /// A call that is suspended elsewhere may have claimed a block and not yet freed it. Only an allocator that is otherwise idle is
+    /// certain to pass.
+    ///
+    /// # Errors
+    /// The first inconsistency; or the zone is busy.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn audit(&self, index: usize) -> Result<Books, AuditError> {
+        let zone = &self.zones[index];
+        let mut seen = None;
+        for _ in 0..PASSES {
+            zone.absorb_all(self.env());
+            zone.shared.complete_deferred(self.env());
+            let before = self.version(zone);
+            let result = Audit { allocator: self, zone }.run();
+            if self.version(zone) == before {
+                match result {
+                    Ok(books) => return Ok(books),
+                    Err(error) if seen == Some((before, error)) => return Err(AuditError::Inconsistent(error)),
+                    Err(error) => seen = Some((before, error)),
+                }
+            }
+            self.machine.relax();
+        }
+        Err(AuditError::Busy { zone: index })
+    }
+
+    /// Numbers that tell whether a zone has changed. Takes each lock once, one after the other.
+    ///
+    /// A pass reads without a lock most of what others write with one. If it reads a word of a hold that began after this call, that
+    /// hold ends before the next call takes the same lock, and the numbers differ.
+    fn version(&self, zone: &CachedZone<'_, M>) -> Version {
+        let mut version = Version { holds: zone.shared.holds(self.env()), pagesets: [0; 6] };
+        for cpu in self.possible_cpus() {
+            let pageset = zone.lock_pageset(self.env(), cpu);
+            version.pagesets.iter_mut().zip(pageset.version()).for_each(|(sum, number)| *sum += number);
+        }
+        version
+    }
 }
 
-/// The state that marks a page as seen: no block begins at a page in this state.
-const SEEN: PageState = PageState::Inside;
+/// The numbers of a zone at a moment. Sums suffice: all numbers but the pages that pagesets hold only grow, and while none grows those
+/// only fall.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Version {
+    /// Holds of the regions' locks.
+    holds: u64,
+    /// Sums of [`crate::pcp::Pageset::version`].
+    pagesets: [u64; 6],
+}
+
+/// A set of blocks: its pages, and the sum of a random number for each block. The sums of two different sets are equal once in 2^64 times.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Blocks {
+    pages: u64,
+    sum: u64,
+}
+
+impl Blocks {
+    fn add(&mut self, page: u32, order: Order) {
+        self.pages += order.pages();
+        // The finalizer of SplitMix64.
+        let mut word = (u64::from(page) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.sum = self.sum.wrapping_add(word ^ word >> 31);
+    }
+}
+
+type Found<T = ()> = Result<T, Inconsistency>;
+
+/// What is called with each block of a walk.
+type Visit<'v> = dyn FnMut(u32, Order) -> Found + 'v;
+
+/// One pass. Each block is on its one list, once:
+///
+/// - *Free blocks.* A block's tag names its list, so no block can be on two. Each block on a list is linked back to the block before it, so
+///   none comes twice: the first that did would have two blocks before it. So the lists hold different blocks that are tagged free,
+///   and if these have as many pages as all that are tagged free, they are all of them.
+/// - *Cached blocks.* Each block in a pageset or depot is tagged cached, with the order of its list. The sums of random numbers over
+///   these and over all blocks that are tagged cached are equal only if each is there once ([`Blocks`]).
+///
+/// The words that a pass reads without a lock may be of different moments. Every number of a block is checked before it is an index,
+/// and every walk ends after as many steps as there can be.
+struct Audit<'z, 'a, M: Machine> {
+    allocator: &'z Allocator<'a, M>,
+    zone: &'z CachedZone<'a, M>,
+}
 
 impl<M: Machine> Audit<'_, '_, M> {
-    fn error<T>(&self, page: Option<u32>, what: &'static str, expected: u64, found: u64) -> Result<T, Inconsistency> {
+    fn error<T>(&self, page: Option<u32>, what: &'static str, expected: u64, found: u64) -> Found<T> {
         let pfn = page.map(|page| self.zone.frames().pfn(page));
         Err(Inconsistency { zone: self.zone.shared.index, pfn, what, expected, found })
     }
 
-    fn equal(&self, what: &'static str, expected: u64, found: u64) -> Result<(), Inconsistency> {
+    fn equal(&self, what: &'static str, expected: u64, found: u64) -> Found {
         if expected == found { Ok(()) } else { self.error(None, what, expected, found) }
     }
 
-    fn run(&self) -> Result<Books, Inconsistency> {
-        let walked = self.free_lists().and_then(|free| Ok((free, self.pagesets()?)));
-        self.unmark();
-        let (free, cached) = walked?;
-        let books = self.blocks()?;
+    fn run(&self) -> Found<Books> {
+        self.limits()?;
+        let free = self.free_lists()?;
+        let cached = self.cached()?;
+        let (books, tagged) = self.blocks()?;
         self.zone
             .shared
             .buddy
@@ -120,7 +198,10 @@ impl<M: Machine> Audit<'_, '_, M> {
             .or_else(|(page, what, expected, found)| self.error(page, what, expected, found))?;
         self.equal("refills in flight", 0, self.zone.shared.buddy.in_flight.refills().into())?;
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
-        self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;
+        if cached != tagged {
+            self.miscounted()?;
+        }
+        self.equal("pages in pagesets against pages tagged cached", books.cached, cached.pages)?;
         self.owners()?;
         self.plenty()?;
         self.types()?;
@@ -128,13 +209,30 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.equal(
             "free + cached + in use = managed",
             self.zone.shared.buddy.managed.get(),
-            free + cached + books.in_use,
+            free + cached.pages + books.in_use,
         )?;
         Ok(books)
     }
 
-    /// Marks a block as seen. Fails if the block was seen before.
-    fn see(&self, page: u32, order: Order, state: PageState) -> Result<(), Inconsistency> {
+    /// Checks what each pageset may keep.
+    fn limits(&self) -> Found {
+        for (cpu, pageset) in self.allocator.possible_cpus().zip(self.zone.pagesets) {
+            let (high, may) = (pageset.state().high_max, self.allocator.keeps_pages(self.zone, cpu));
+            let kept = pageset.count().max(high);
+            if !may && kept > 0 {
+                let what = "pages or a high above 0 in a pageset that is disabled or of an offline CPU";
+                return self.error(None, what, 0, kept.into());
+            }
+            if may && high > pageset.capacity() {
+                let what = "high_max within the capacity of a pageset";
+                return self.error(None, what, pageset.capacity().into(), high.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the tag of a block on a list.
+    fn check_tag(&self, page: u32, order: Order, state: PageState) -> Found {
         if page >= self.zone.frames().len() {
             return self.error(None, "a free list or pageset has a page outside the zone", 0, u64::from(page));
         }
@@ -143,12 +241,11 @@ impl<M: Machine> Audit<'_, '_, M> {
             let expected = Tag::new(state, order, MigrateType::Unmovable).byte() & 0x3f;
             return self.error(Some(page), "the tag of a listed block", expected.into(), tag.byte().into());
         }
-        self.zone.frames().set_tag(page, Tag::from_byte(tag.byte() | 0xf).with_state(SEEN));
         Ok(())
     }
 
     /// Checks the counters of HIGHATOMIC and CMA pageblocks.
-    fn types(&self) -> Result<(), Inconsistency> {
+    fn types(&self) -> Found {
         let pages = |migratetype| {
             let starts = (0..self.zone.frames().len()).step_by(Order::PAGEBLOCK.pages() as usize);
             let blocks = starts.filter(|&start| self.zone.frames().block_type(start) == migratetype).count();
@@ -160,7 +257,7 @@ impl<M: Machine> Audit<'_, '_, M> {
     }
 
     /// Checks that no free pageblock has an owner, and that each owned pageblock with free blocks is on its owner's list.
-    fn owners(&self) -> Result<(), Inconsistency> {
+    fn owners(&self) -> Found {
         let (frames, owners) = (self.zone.frames(), &self.zone.shared.buddy.owners);
         let pages = Order::PAGEBLOCK.pages() as u32;
         for start in (0..owners.pageblocks()).map(|slot| slot * pages) {
@@ -170,10 +267,12 @@ impl<M: Machine> Audit<'_, '_, M> {
                 return self.error(Some(start), "the owner of a free pageblock", 0, u64::from(owner.0) + 1);
             }
             let has_free = (start..start + pages).any(|page| frames.tag(page).state() == PageState::Free);
-            let is_listed = successors(owners.after(owner, None), |&slot| owners.after(owner, Some(slot)))
-                .any(|slot| slot * pages == start);
-            let of_others = successors(owners.after(owner, None), |&slot| owners.after(owner, Some(slot)))
-                .find(|&slot| owners.of(slot * pages) != Some(owner));
+            let listed = || {
+                successors(owners.after(owner, None), |&slot| owners.after(owner, Some(slot)))
+                    .take(owners.pageblocks() as usize)
+            };
+            let is_listed = listed().any(|slot| slot * pages == start);
+            let of_others = listed().find(|&slot| owners.of(slot * pages) != Some(owner));
             if let Some(slot) = of_others {
                 return self.error(Some(slot * pages), "a pageblock on the list of a CPU that does not own it", 0, 1);
             }
@@ -185,7 +284,7 @@ impl<M: Machine> Audit<'_, '_, M> {
     }
 
     /// Checks that all three marks include the boost.
-    fn boost(&self) -> Result<(), Inconsistency> {
+    fn boost(&self) -> Found {
         let (boost, marks) = (self.zone.shared.boost.get(), self.zone.shared.watermarks());
         for mark in [marks.min, marks.low, marks.high] {
             if mark < boost {
@@ -196,7 +295,7 @@ impl<M: Machine> Audit<'_, '_, M> {
     }
 
     /// Checks that a zone marked as having plenty passes the high mark for every order and kind.
-    fn plenty(&self) -> Result<(), Inconsistency> {
+    fn plenty(&self) -> Found {
         for order in Order::all().filter(|_| self.zone.shared.has_plenty()) {
             let request = MarkTest { order, ..MarkTest::SINGLE };
             for highest in ZoneKind::ALL {
@@ -214,7 +313,7 @@ impl<M: Machine> Audit<'_, '_, M> {
     }
 
     /// Walks all free lists; returns the pages on them.
-    fn free_lists(&self) -> Result<u64, Inconsistency> {
+    fn free_lists(&self) -> Found<u64> {
         let (mut all, mut sums) = (0, FreePages { all: 0, cma: 0, highatomic: 0 });
         for (number, region) in self.zone.shared.buddy.regions.iter().enumerate() {
             let (mut free, mut isolated) = (FreePages { all: 0, cma: 0, highatomic: 0 }, 0);
@@ -251,7 +350,7 @@ impl<M: Machine> Audit<'_, '_, M> {
     }
 
     /// Walks all bitmaps; returns the pages in them.
-    fn bitmaps(&self) -> Result<u64, Inconsistency> {
+    fn bitmaps(&self) -> Found<u64> {
         let (frames, bitmaps) = (self.zone.frames(), &self.zone.shared.buddy.bitmaps);
         let mut all = 0;
         for page in (0..frames.len()).filter(|&page| bitmaps.has(page)) {
@@ -268,113 +367,152 @@ impl<M: Machine> Audit<'_, '_, M> {
     }
 
     /// Walks one free list of a region; returns the pages on it.
-    fn free_list(
-        &self,
-        region: usize,
-        list: &List,
-        order: Order,
-        migratetype: MigrateType,
-    ) -> Result<u64, Inconsistency> {
-        let buddy = &self.zone.shared.buddy;
-        let mut slot = list.first();
-        let mut len = 0;
-        while let Some(at) = slot {
-            let page = self.zone.frames().page_of_slot(at, order);
-            if page < self.zone.frames().len() && buddy.list_of(page) != migratetype {
+    fn free_list(&self, region: usize, list: &List, order: Order, migratetype: MigrateType) -> Found<u64> {
+        let (buddy, frames) = (&self.zone.shared.buddy, self.zone.frames());
+        let (mut slot, mut before, mut len) = (list.first(), None, 0);
+        // A corrupt list may be circular.
+        while let Some(at) = slot.filter(|_| len <= u64::from(list.len())) {
+            let Some(page) = frames.page_with_slot(at, order) else {
+                return self.error(None, "a free list or pageset has a page outside the zone", 0, u64::from(at));
+            };
+            if buddy.list_of(page) != migratetype {
                 let found = buddy.list_of(page) as u64;
                 return self.error(Some(page), "the list of a block", migratetype as u64, found);
             }
-            self.see(page, order, PageState::Free)?;
+            self.check_tag(page, order, PageState::Free)?;
             if buddy.region_of(page) != region {
                 let found = buddy.region_of(page) as u64;
                 return self.error(Some(page), "the region of a block on a list", region as u64, found);
             }
+            if list.before(frames.links, at) != before {
+                let [expected, found] =
+                    [before, list.before(frames.links, at)].map(|slot| slot.map_or(0, |slot| u64::from(slot) + 1));
+                return self.error(Some(page), "the link of a block to the one before it", expected, found);
+            }
             len += 1;
-            slot = list.after(self.zone.frames().links, at);
+            before = slot;
+            slot = list.after(frames.links, at);
         }
         self.equal("the length of a free list", list.len().into(), len)?;
+        if list.last() != before {
+            let [expected, found] = [before, list.last()].map(|slot| slot.map_or(0, |slot| u64::from(slot) + 1));
+            return self.error(None, "the tail of a free list", expected, found);
+        }
         Ok(len * order.pages())
     }
 
-    /// Walks all pagesets; returns the pages in them.
-    fn pagesets(&self) -> Result<u64, Inconsistency> {
-        let mut all = 0;
-        for pageset in self.zone.pagesets {
-            let mut pages = 0;
-            for list in 0..LISTS {
-                let order = order_of(list);
-                for page in pageset.blocks(self.zone.arrays, list) {
-                    self.see(page, order, PageState::Cached)?;
-                    pages += order.pages();
-                }
-            }
+    /// Walks all pagesets and depots; returns the blocks in them.
+    fn cached(&self) -> Found<Blocks> {
+        let mut all = Blocks::default();
+        let mut before = 0;
+        let mut pages_of = |walk: &mut dyn FnMut(&mut Visit<'_>) -> Found| {
+            walk(&mut |page, order| {
+                self.check_tag(page, order, PageState::Cached)?;
+                all.add(page, order);
+                Ok(())
+            })?;
+            let pages = all.pages - before;
+            before = all.pages;
+            Ok(pages)
+        };
+        for (cpu, pageset) in self.allocator.possible_cpus().zip(self.zone.pagesets) {
+            let pages = pages_of(&mut |visit| self.each_in_pageset(cpu, visit))?;
             self.equal("the count of a pageset", pageset.count().into(), pages)?;
-            let left = pageset.left_by_others(|page| claims::link(&self.zone.shared, page).get());
-            let waiting = left.map(|page| self.zone.frames().tag(page).order().pages()).sum();
+            let waiting = pages_of(&mut |visit| self.each_waiting(pageset, visit))?;
             self.equal("the pages that wait for an owner", pageset.waiting.get().into(), waiting)?;
-            all += pages + waiting;
         }
-        Ok(all + self.depots()?)
-    }
-
-    /// Walks all depots; returns the pages in them.
-    fn depots(&self) -> Result<u64, Inconsistency> {
-        let mut all = 0;
         for (number, region) in self.zone.shared.buddy.regions.iter().enumerate() {
-            let mut pages = 0;
-            for list in 0..LISTS {
-                for page in region.depot.batches(self.zone.depot_words(number), list).flatten() {
-                    self.see(page.get(), order_of(list), PageState::Cached)?;
-                    pages += order_of(list).pages();
-                }
-            }
+            let pages = pages_of(&mut |visit| self.each_in_depot(number, visit))?;
             self.equal("the pages of a depot", region.depot.pages().into(), pages)?;
-            all += pages;
         }
         Ok(all)
     }
 
-    /// Removes the marks. A marked tag keeps its kind; state and order come from the lists.
-    fn unmark(&self) {
-        let restore = |page: u32, order, state| {
-            if page < self.zone.frames().len() && self.zone.frames().tag(page).byte() & 0x3f == 0xf {
-                let kind = self.zone.frames().tag(page).kind().unwrap_or(MigrateType::Isolate);
-                let in_tags = state != PageState::Free || order != Order::MAX;
-                self.zone.frames().set_tag(page, if in_tags { Tag::new(state, order, kind) } else { Tag::INSIDE });
-            }
-        };
-        for (region, order) in self.zone.shared.buddy.regions.iter().flat_map(|r| Order::all().map(move |o| (r, o))) {
-            for list in MigrateType::ALL.map(|list| region.list(order, list)) {
-                let mut slot = list.first();
-                // A corrupt list may be circular.
-                for _ in 0..list.len() {
-                    let Some(at) = slot else { break };
-                    restore(self.zone.frames().page_of_slot(at, order), order, PageState::Free);
-                    slot = list.after(self.zone.frames().links, at);
+    /// Visits the blocks of a pageset, at most 62 under a hold of its lock. Ends early if the pageset has changed: then the version of
+    /// the zone differs, too.
+    fn each_in_pageset(&self, cpu: CpuId, visit: &mut Visit<'_>) -> Found {
+        let lock = || self.zone.lock_pageset(self.allocator.env(), cpu);
+        let version = lock().version();
+        for list in 0..LISTS {
+            let mut part = None;
+            loop {
+                let pageset = lock();
+                if pageset.version() != version {
+                    return Ok(());
                 }
+                let Some((here, blocks)) = pageset.list(list).part_after(self.zone.arrays, part) else { break };
+                blocks.iter().try_for_each(|block| visit(block.get(), order_of(list)))?;
+                part = Some(here);
             }
         }
-        for pageset in self.zone.pagesets {
-            for list in 0..LISTS {
-                let all = self.zone.frames().len() as usize;
-                for page in pageset.blocks(self.zone.arrays, list).take(all) {
-                    restore(page, order_of(list), PageState::Cached);
-                }
-            }
-        }
-        for (number, region) in self.zone.shared.buddy.regions.iter().enumerate() {
-            for list in 0..LISTS {
-                for page in region.depot.batches(self.zone.depot_words(number), list).flatten() {
-                    restore(page.get(), order_of(list), PageState::Cached);
-                }
-            }
-        }
+        Ok(())
     }
 
-    /// Walks the zone by its blocks. No block may lie inside another, and no free buddies may be unmerged that should
+    /// Visits the blocks that other CPUs left for a pageset.
+    fn each_waiting(&self, pageset: &Pageset<M::Lock>, visit: &mut Visit<'_>) -> Found {
+        let frames = self.zone.frames();
+        let link = |page| if page < frames.len() { claims::link(&self.zone.shared, page).get() } else { 0 };
+        // Each block has a page.
+        for page in pageset.left_by_others(link).take(pageset.waiting.get() as usize + 1) {
+            visit(page, if page < frames.len() { frames.tag(page).order() } else { Order::ZERO })?;
+        }
+        Ok(())
+    }
+
+    /// Visits the blocks of a region's depot.
+    fn each_in_depot(&self, number: usize, visit: &mut Visit<'_>) -> Found {
+        let (depot, words) = (&self.zone.shared.buddy.regions[number].depot, self.zone.depot_words(number));
+        for list in 0..LISTS {
+            for page in depot.batches(words, list).flatten() {
+                visit(page.get(), order_of(list))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the first block that is tagged cached, and is in no pageset or depot, or more than once: halves the zone until one page
+    /// is left.
+    fn miscounted(&self) -> Found {
+        let (frames, buddy) = (self.zone.frames(), &self.zone.shared.buddy);
+        let listed = |from, end| {
+            let mut blocks = Blocks::default();
+            let mut visit = |page, order| {
+                if (from..end).contains(&page) {
+                    blocks.add(page, order);
+                }
+                Ok(())
+            };
+            self.allocator.possible_cpus().zip(self.zone.pagesets).try_for_each(|(cpu, pageset)| {
+                self.each_in_pageset(cpu, &mut visit)?;
+                self.each_waiting(pageset, &mut visit)
+            })?;
+            (0..buddy.regions.len()).try_for_each(|number| self.each_in_depot(number, &mut visit))?;
+            Ok(blocks)
+        };
+        let tagged = |from, end| {
+            let mut blocks = Blocks::default();
+            for page in (from..end).filter(|&page| frames.tag(page).state() == PageState::Cached) {
+                blocks.add(page, frames.tag(page).order());
+            }
+            blocks
+        };
+        let (mut from, mut end) = (0, frames.len());
+        while end - from > 1 {
+            let middle = from + (end - from) / 2;
+            if listed(from, middle)? == tagged(from, middle) {
+                from = middle;
+            } else {
+                end = middle;
+            }
+        }
+        let times = listed(from, end)?.pages / frames.tag(from).order().pages();
+        self.error(Some(from), "how often a cached block is in a pageset or depot", 1, times)
+    }
+
+    /// Walks the zone by its blocks; returns those that are tagged cached. No block may lie inside another, and no free buddies may be unmerged that should
     /// be merged.
-    fn blocks(&self) -> Result<Books, Inconsistency> {
-        let mut books = Books::default();
+    fn blocks(&self) -> Found<(Books, Blocks)> {
+        let (mut books, mut cached) = (Books::default(), Blocks::default());
         let mut free_from = 0;
         for page in 0..self.zone.frames().len() {
             let tag = self.zone.frames().tag(page);
@@ -402,14 +540,15 @@ impl<M: Machine> Audit<'_, '_, M> {
                     books.free += order.pages();
                     self.is_merged(page, order)?;
                 }
-                PageState::Cached => books.cached += order.pages(),
+                PageState::Cached => cached.add(page, order),
                 _ => books.in_use += order.pages(),
             }
         }
-        Ok(books)
+        books.cached = cached.pages;
+        Ok((books, cached))
     }
 
-    fn is_merged(&self, page: u32, order: Order) -> Result<(), Inconsistency> {
+    fn is_merged(&self, page: u32, order: Order) -> Found {
         let buddy = page ^ order.pages() as u32;
         if order == Order::MAX || !self.zone.shared.buddy.is_free(buddy, order) {
             return Ok(());
@@ -419,7 +558,10 @@ impl<M: Machine> Audit<'_, '_, M> {
         // A claim retypes one of two pageblocks; its free half then waits for the next free to merge. Before 6.10 a
         // block may be on another list than its pageblock's.
         let skipped = order == Order::ZERO && self.zone.shared.buddy.has_skipped();
-        let may_wait = skipped || order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
+        let may_wait = skipped || order >= Order::PAGEBLOCK && (differ || !self.allocator.tuning.merge_by_type);
         if may_wait { Ok(()) } else { self.error(Some(page), "free buddies are unmerged", 0, order.get().into()) }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -156,6 +156,13 @@ impl Frames<'_> {
     pub(crate) fn page_of_slot(&self, slot: u32, order: Order) -> u32 {
         if order >= Order::PAGEBLOCK { (slot - self.len()) << Order::PAGEBLOCK.get() } else { slot }
     }
+
+    /// As [`Self::page_of_slot`], for a number that may be no slot of the order.
+    pub(crate) fn page_with_slot(&self, slot: u32, order: Order) -> Option<u32> {
+        let is_large = slot >= self.len();
+        let page = (is_large == (order >= Order::PAGEBLOCK)).then(|| self.page_of_slot(slot, order))?;
+        (page < self.len()).then_some(page)
+    }
 }
 
 /// Changes a tag with one atomic exchange. Returns false, with nothing changed, if it is no longer `from`.

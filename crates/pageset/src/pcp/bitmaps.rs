@@ -155,7 +155,7 @@ impl<M: Machine> CachedZone<'_, M> {
             return None;
         }
         buddy.regions_from(pageset.region()).filter(|&region| self.has_bitmap_pages(region)).find_map(|region| {
-            // An audit holds the locks of all regions.
+            // The lock is for the region's counters.
             let guard = if wanted.waits {
                 zone.lock_region(env, LockPath::DirectAlloc, region)
             } else {

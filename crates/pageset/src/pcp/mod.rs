@@ -31,7 +31,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use crate::buddy::region::Region;
 use crate::buddy::{Buddy, Env};
 use crate::frame::{CpuId, Frames, Order};
-use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine, RawLock};
+use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine};
 use crate::policy::expiry::Expiry;
 use crate::policy::lists::{LISTS, order_of};
 use crate::policy::state::{State, words};
@@ -193,6 +193,19 @@ impl<L> Pageset<L> {
     pub(crate) fn alloc_pages(&self) -> u64 {
         let gone = self.drain_pages.get() + u64::from(self.count.get());
         (self.refill_pages.get() + self.free_pages.get()).saturating_sub(gone)
+    }
+
+    /// Numbers that tell whether the pageset has changed: the pages that it holds, which only fall while no other number grows. The lock is
+    /// held.
+    pub(crate) fn version(&self) -> [u64; 6] {
+        [
+            self.count.get().into(),
+            self.free_pages.get() + self.refill_pages.get(),
+            self.drain_pages.get(),
+            self.owner_pages.get() + u64::from(self.merge_passes.get()),
+            self.waiting.get().into(),
+            self.high_max.get().into(),
+        ]
     }
 
     /// Single pages that were freed since [`Self::settle`].
@@ -616,17 +629,6 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         self.lock_again(env, pageset, cpu)
     }
 
-    /// The locks of all pagesets, waited for in ascending order of their CPUs. Only for the audit: no other call may hold a
-    /// pageset's lock while it waits for another one.
-    pub(crate) fn lock_pagesets<'p>(&'p self, env: Env<'p, M>) -> AllPagesets<'p, M::Lock> {
-        let mut all = AllPagesets { pagesets: self.pagesets, held: 0 };
-        for (cpu, pageset) in (0..).map(CpuId).zip(self.pagesets) {
-            env.machine.lock_pageset(&pageset.lock, cpu);
-            all.held += 1;
-        }
-        all
-    }
-
     fn lock_again<'p>(
         &'p self,
         env: Env<'p, M>,
@@ -658,19 +660,6 @@ impl SharedBounds {
         self.batch.set(bounds.batch);
         self.high_min.set(bounds.high_min);
         self.high_max.set(bounds.high_max);
-    }
-}
-
-/// Holds the locks of the first `held` pagesets until dropped.
-pub(crate) struct AllPagesets<'p, L: RawLock> {
-    pagesets: &'p [Pageset<L>],
-    held: usize,
-}
-
-impl<L: RawLock> Drop for AllPagesets<'_, L> {
-    fn drop(&mut self) {
-        // In descending order: a lock that masks interrupts restores the state that it found.
-        self.pagesets[..self.held].iter().rev().for_each(|pageset| pageset.lock.unlock());
     }
 }
 

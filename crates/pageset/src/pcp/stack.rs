@@ -121,8 +121,8 @@ impl Default for Stack {
 }
 
 /// Where blocks of a list lie.
-#[derive(Clone, Copy)]
-enum Part {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
     Chunk(u32),
     Other,
     Newest,
@@ -473,28 +473,34 @@ impl Stack {
         self.part_words(words, Part::Chunk(new))
     }
 
+    /// The part with the blocks that follow those of a part, or the oldest part; and its blocks, at most [`ENTRIES`], the oldest first.
+    pub(crate) fn part_after<'w>(
+        &'w self,
+        words: &'w [AtomicU32],
+        part: Option<Part>,
+    ) -> Option<(Part, &'w [AtomicU32])> {
+        match part {
+            None => Some((self.oldest_part(), self.oldest(words))),
+            Some(part) => {
+                let newer = self.newer_part(words, part)?;
+                Some((newer, self.blocks_of(words, newer, FIRST)))
+            }
+        }
+    }
+
     /// The entries, oldest first.
     pub(crate) fn iter<'w>(&'w self, words: &'w [AtomicU32]) -> impl Iterator<Item = u32> + use<'w> {
-        let mut part = self.oldest_part();
-        let mut blocks = self.oldest(words).iter();
-        core::iter::from_fn(move || {
-            loop {
-                if let Some(block) = blocks.next() {
-                    return Some(block.get());
-                }
-                part = self.newer_part(words, part)?;
-                blocks = self.blocks_of(words, part, FIRST).iter();
-            }
-        })
+        let parts =
+            core::iter::successors(self.part_after(words, None), |&(part, _)| self.part_after(words, Some(part)));
+        parts.flat_map(|(_, blocks)| blocks).map(LockedWord::get)
     }
 
     /// The number of entries. Reads each chunk.
     pub(crate) fn len(&self, words: &[AtomicU32]) -> u32 {
-        let mut part = self.oldest_part();
-        let mut len = self.oldest(words).len();
-        while let Some(newer) = self.newer_part(words, part) {
-            part = newer;
-            len += self.blocks_of(words, part, FIRST).len();
+        let (mut at, mut len) = (self.part_after(words, None), 0);
+        while let Some((part, blocks)) = at {
+            len += blocks.len();
+            at = self.part_after(words, Some(part));
         }
         len as u32
     }

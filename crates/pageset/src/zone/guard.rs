@@ -4,10 +4,9 @@ use core::ops::Deref;
 
 use super::watermark::Mark;
 use super::{BOOSTED, MIXED, PLENTY, Zone};
-use crate::buddy::region::Region;
 use crate::buddy::{Env, Locked, Wanted};
 use crate::frame::ZoneKind;
-use crate::machine::{Access, Guard, Line, LockPath, Machine, RawLock};
+use crate::machine::{Access, Guard, Line, LockPath, Machine};
 use crate::policy::Watermarks;
 use crate::policy::sizes::boosted;
 use crate::sync::{self, LockedWord};
@@ -37,15 +36,15 @@ impl<'a, M: Machine> Zone<'a, M> {
         self.locked(env, path, number, Guard::lock(&self.buddy.regions[number].lock))
     }
 
-    /// Takes the locks of all regions in ascending order, without counting the holds, for a caller that changes nothing.
-    pub(crate) fn pause(&self, env: Env<'_, M>) -> AllRegions<'_, M::Lock> {
-        let mut all = AllRegions { regions: self.buddy.regions, held: 0 };
-        for (number, region) in self.buddy.regions.iter().enumerate() {
+    /// The holds of the regions' locks so far. Takes each lock once, without counting that hold.
+    pub(crate) fn holds(&self, env: Env<'_, M>) -> u64 {
+        let regions = self.buddy.regions.iter().enumerate();
+        let holds = regions.map(|(number, region)| {
             env.machine.probe(Access::ZoneLock { zone: self.index, region: number, path: LockPath::Map });
-            region.lock.lock();
-            all.held += 1;
-        }
-        all
+            let _guard = Guard::lock(&region.lock);
+            region.holds.iter().map(LockedWord::get).sum::<u64>()
+        });
+        holds.sum()
     }
 
     /// As [`Self::lock`], but only if the lock is free.
@@ -85,7 +84,7 @@ impl<'a, M: Machine> Zone<'a, M> {
     }
 
     /// Frees some of the blocks whose free was deferred, in a hold of its own: the first region's. A block of another region
-    /// takes that region's lock as well, in ascending order as [`Self::pause`] does.
+    /// takes that region's lock as well. No other call takes two regions' locks.
     #[cold]
     fn free_deferred(&self, env: Env<'_, M>) {
         let path = LockPath::DirectFree;
@@ -120,19 +119,6 @@ impl<'a, M: Machine> Zone<'a, M> {
     /// Takes the lock of the marks, where several holders of regions may change them.
     fn lock_marks(&self) -> Option<Guard<'_, M::Lock>> {
         (self.buddy.regions.len() > 1).then(|| Guard::lock(&self.marks_lock))
-    }
-}
-
-/// Holds the locks of the first `held` regions until dropped.
-pub(crate) struct AllRegions<'z, L: RawLock> {
-    regions: &'z [Region<L>],
-    held: usize,
-}
-
-impl<L: RawLock> Drop for AllRegions<'_, L> {
-    fn drop(&mut self) {
-        // In descending order: a lock that masks interrupts restores the state that it found.
-        self.regions[..self.held].iter().rev().for_each(|region| region.lock.unlock());
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use crate::support::{TestMachine, World, build, movable, one_zone};
+use pageset::admin::audit::AuditError;
 use pageset::pcp::Pageset;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
@@ -357,7 +358,7 @@ fn an_offline_cpu_with_pages_is_found() {
     cache(&world, 1, 50);
     let kept = count(&world, 0, 1);
     common[at].store(first, Relaxed);
-    let error = world.audit(0).expect_err("CPU 1 has pages");
+    let Err(AuditError::Inconsistent(error)) = world.audit(0) else { panic!("CPU 1 has pages") };
     assert_eq!((error.expected, error.found), (0, u64::from(kept.max(bounds(&world, 0, 1).high_max))));
     assert!(error.to_string().contains("disabled or of an offline CPU"), "{error}");
     common[at].store(both, Relaxed);

@@ -6,6 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::watched::{Scheduled, fault, run_on};
+use pageset::admin::audit::AuditError;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{BatchRule, Bounds, Preset, RegionRule, Tuning, Watermarks};
@@ -104,6 +105,25 @@ fn short<const FAULT: u8>(
     take(1, MigrateType::Unmovable, Wait::Nothing);
 }
 
+/// The third thread audits while the others work: it may find the zone busy, and never inconsistent.
+fn audited<const FAULT: u8>(
+    world: &Allocator<'_, Scheduled<FAULT>>,
+    thread: u32,
+    mail: &shuttle::sync::Mutex<Vec<Block>>,
+) {
+    if thread < 2 {
+        return part(world, thread, mail);
+    }
+    run_on(CpuId(1));
+    for _ in 0..3 {
+        match world.audit(0) {
+            Ok(books) => assert_eq!(books.free + books.cached + books.in_use, world.zone_stats(0).managed),
+            Err(AuditError::Busy { .. }) => {}
+            Err(AuditError::Inconsistent(error)) => panic!("{error}"),
+        }
+    }
+}
+
 /// One thread's part.
 type Part<const FAULT: u8> = fn(&Allocator<'_, Scheduled<FAULT>>, u32, &shuttle::sync::Mutex<Vec<Block>>);
 
@@ -180,6 +200,21 @@ fn every_schedule_passes_the_audit() {
             eprintln!(
                 "replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} cargo test -p pageset \
                  --all-features --test suite schedules::every"
+            );
+            resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn an_audit_is_never_wrong_while_others_work() {
+    let (seed, schedules) = crate::watched::seed_and_schedules(100);
+    for preset in PRESETS {
+        let run = AssertUnwindSafe(|| explore::<{ fault::NONE }>(preset, audited, seed, schedules));
+        if let Err(panic) = catch_unwind(run) {
+            eprintln!(
+                "replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} cargo test -p pageset \
+                 --all-features --test suite schedules::an_audit"
             );
             resume_unwind(panic);
         }

@@ -3,7 +3,7 @@
 
 extern crate std;
 
-use crate::admin::audit::Inconsistency;
+use crate::admin::audit::AuditError;
 use crate::alloc::owned::OwnedMetadata;
 use crate::buddy::Buddy;
 use crate::history::cluster::Cluster;
@@ -122,7 +122,7 @@ fn planted_inconsistencies_are_found() {
             free(world, 0..5);
             world.audit(0).expect("nothing is planted yet");
             plant(&zone.buddy);
-            let error: Inconsistency = world.audit(0).expect_err(message);
+            let error: AuditError = world.audit(0).expect_err(message);
             assert_eq!(error.to_string(), message);
         });
     }
