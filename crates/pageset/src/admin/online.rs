@@ -123,7 +123,7 @@ impl<M: Machine> Allocator<'_, M> {
                 return Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(known) });
             }
         }
-        for piece in span.pieces() {
+        for piece in span.cut(Order::MAX) {
             zone.shared.lock(self.env(), LockPath::Map, piece.first).online(piece.first, piece.pages());
         }
         self.recompute();
@@ -139,7 +139,7 @@ impl<M: Machine> Allocator<'_, M> {
     pub fn offline(&self, range: PageRange, owner: &impl Owner) -> Result<(), RangeError> {
         let (zone, span) = self.span_of(range)?;
         let disabled = NoPagesets::new(self, zone.shared.index);
-        let result = self.empty_range(zone, span, owner, |zone, piece| zone.retire(piece));
+        let result = self.empty_range(zone, span, owner, Order::PAGEBLOCK, |zone, piece| zone.retire(piece));
         drop(disabled);
         if result.is_ok() {
             self.recompute();

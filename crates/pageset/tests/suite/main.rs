@@ -39,6 +39,7 @@ mod hotplug;
 mod hotplug_schedules;
 mod interrupts;
 mod llfree;
+mod longest_hold;
 mod metadata;
 mod mixed_blocks;
 mod mixes;

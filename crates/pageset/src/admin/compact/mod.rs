@@ -53,7 +53,7 @@ use run::{Plan, Run};
 use suitable::fragmentation_score;
 
 /// Skip bits cleared in one hold of the zone lock. Unit: pageblocks. A guess: some microseconds.
-const CLEARED_AT_ONCE: u32 = 4096;
+const CLEARED_AT_ONCE: u32 = 512;
 
 /// How much a compaction may do. Specification 7.3.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! A range is emptied in four steps. Any failure undoes them. First its pageblocks are isolated, so that nothing is
 //! allocated from them. Then the pagesets are drained. Then the blocks in use move away, through the [`Owner`]. Then the
-//! free pages are taken, piece by piece: each hold of the zone lock takes the pages of one largest block. Specification:
+//! free pages are taken, piece by piece: each hold of the zone lock takes the pages of one pageblock. Specification:
 //! `linux-page-allocator.md` 6.2, 7 "Callback contract", 8.1.
 //!
 //! # Races
@@ -28,7 +28,7 @@ use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError, WrongFree};
 use crate::buddy::Env;
 use crate::frame::{MigrateType, Order, PAGEBLOCK, PageRange, PageState, Pfn, Tag, start_of};
-use crate::frame::{largest_at, largest_blocks};
+use crate::frame::{largest_at, largest_blocks, pageblocks};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::zone::{Zone, ZoneGuard};
@@ -110,13 +110,12 @@ impl Span {
         u64::from(self.end - self.first)
     }
 
-    /// The parts that one hold of the zone lock changes, in ascending order: the span cut at the largest blocks.
-    /// No block reaches from one piece into the next.
-    pub(crate) fn pieces(self) -> impl Iterator<Item = Span> {
-        self.cut(Order::MAX)
+    /// The parts that one hold of the zone lock takes or frees, in ascending order: the span cut at pageblocks.
+    fn pieces(self) -> impl Iterator<Item = Span> {
+        self.cut(Order::PAGEBLOCK)
     }
 
-    /// The span cut at the blocks of an order.
+    /// The span cut at the blocks of an order, in ascending order.
     pub(crate) fn cut(self, order: Order) -> impl Iterator<Item = Span> {
         let pages = order.pages() as u32;
         let starts = (start_of(self.first, order)..self.end).step_by(pages as usize);
@@ -127,7 +126,7 @@ impl Span {
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Allocates all pages of a range in one zone. The range may begin and end at any page. Blocks in use move to other
     /// zones of the same or a lower kind. Other pages of the same pageblocks are not affected. Holds none of the
-    /// allocator's locks while it calls the owner, and the zone lock for the pages of one largest block at a time.
+    /// allocator's locks while it calls the owner, and the zone lock for the pages of one pageblock at a time.
     ///
     /// The range becomes allocated blocks of `migratetype`. Each is the largest block that is aligned at its start and
     /// fits. [`Self::free_range`] frees all of them, [`Self::free`] one.
@@ -145,7 +144,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(RangeError { pfn: range.start, obstacle: Obstacle::Migratetype(migratetype) });
         }
         let (zone, span) = self.span_of(range)?;
-        self.empty_range(zone, span, owner, |zone, piece| zone.hand_out(piece, migratetype))
+        // Only the heads of the largest blocks are written.
+        self.empty_range(zone, span, owner, Order::MAX, |zone, piece| zone.hand_out(piece, migratetype))
     }
 
     /// Frees all blocks of a range: one that [`Self::alloc_range`] allocated, or any adjacent allocated blocks that do
@@ -210,13 +210,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok((zone, Span { first, end: first + range.pages as u32 }))
     }
 
-    /// Empties a span, takes all its pages, and then calls `then` for each piece with the zone lock held. While `then` runs
-    /// the pageblocks are still isolated.
+    /// Empties a span, takes all its pages, and then calls `then` with the zone lock held for each piece of the span, cut at the blocks
+    /// of an order. While `then` runs the pageblocks are still isolated.
     pub(crate) fn empty_range(
         &self,
         zone: &CachedZone<'a, M>,
         span: Span,
         owner: &impl Owner,
+        cut: Order,
         then: impl Fn(&ZoneGuard<'_, 'a, M>, Span),
     ) -> Result<(), RangeError> {
         let env = self.env();
@@ -236,7 +237,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             tries += 1;
             env.machine.relax();
         }
-        for piece in taken.keep().pieces() {
+        for piece in taken.keep().cut(cut) {
             then(&zone.shared.lock(env, LockPath::Map, piece.first), piece);
         }
         Ok(())
@@ -374,10 +375,11 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         self.tag_blocks(span, PageState::Cached, MigrateType::Movable);
     }
 
-    /// Tags a span as its largest aligned blocks.
+    /// Tags a span as its largest aligned blocks. Its pageblocks may be tagged as blocks of their own before.
     fn tag_blocks(&self, span: Span, state: PageState, migratetype: MigrateType) {
         for (page, order) in largest_blocks(span.first, span.end) {
             self.frames.set_tag(page, Tag::new(state, order, migratetype));
+            pageblocks(page, order).skip(1).for_each(|inner| self.frames.set_tag(inner, Tag::INSIDE));
         }
     }
 
