@@ -90,7 +90,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Panics
     /// There is no zone of that number.
     pub fn drain_local(&self, zone: usize) -> bool {
-        self.zones[zone].drain_local(self.env(), self.machine.cpu(), None)
+        self.zones[zone].try_drain_cpu(self.env(), self.machine.cpu(), None)
     }
 
     /// Drains the pagesets of one CPU of all zones, from any CPU. Waits for their locks.

@@ -291,21 +291,26 @@ impl<'a, M: Machine> Allocator<'a, M> {
         taken.ok_or_else(|| AllocError::OutOfMemory(shortage::of(list)))
     }
 
-    /// Drains the pagesets that may have what a request lacks, one CPU at a time, until the request is served. For requests that may
-    /// wait for memory, under the rule [`Tuning::drain_for_requests`](crate::Tuning::drain_for_requests).
+    /// Drains the pagesets that may have what a request lacks, one CPU at a time, until the request is served, under the rule
+    /// [`Tuning::drain_for_requests`](crate::Tuning::drain_for_requests). A request that may wait only for a zone's lock leaves out the
+    /// pagesets whose locks are held: an interrupt may have stopped the holder.
     fn after_drains<T>(
         &self,
         list: &Zonelist<'_, 'a, M>,
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
         let request = list.request;
-        if !self.tuning.drain_for_requests || request.wait != Wait::Memory {
+        if !self.tuning.drain_for_requests || request.wait == Wait::Nothing {
             return None;
         }
         list.zones().find_map(|zone| {
             let mut may_serve = self.possible_cpus().filter(|&cpu| zone.may_serve(cpu, request.order));
             may_serve.find_map(|cpu| {
-                zone.drain_cpu(self.env(), cpu);
+                if request.wait == Wait::Memory {
+                    zone.drain_cpu(self.env(), cpu);
+                } else {
+                    zone.try_drain_cpu(self.env(), cpu, None);
+                }
                 self.attempt(iter::once(zone), request, Attempt::slow(request), take)
             })
         })

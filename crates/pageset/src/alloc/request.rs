@@ -28,10 +28,13 @@ pub enum Wait {
     Memory,
     /// A zone's lock: the caller is in an interrupt, or must not call the owner. May use HIGHATOMIC pageblocks if
     /// nothing else is left. Use in an interrupt requires a [`crate::RawLock`] that disables interrupts while it is
-    /// held.
+    /// held. Under [`crate::Tuning::drain_for_requests`], before it fails, it drains the pagesets of other CPUs whose locks
+    /// are free, and frees depots and bitmaps. A pageset whose lock is held at that moment keeps its pages.
     Lock,
     /// Nothing: the caller may have interrupted a holder of any lock. The request skips locks that are held, wakes
-    /// nobody, and may not use the reserves, whatever its urgency.
+    /// nobody, and may not use the reserves, whatever its urgency. It takes from the pageset of its CPU, from free lists, from
+    /// bitmaps, and from depots what has the request's order and type. It drains nothing: it may fail while other CPUs' pagesets
+    /// or depots have pages, and while another CPU holds a lock.
     Nothing,
 }
 

@@ -28,7 +28,8 @@ pub trait Machine {
     }
 
     /// Takes the lock of `cpu`'s pageset if it is free. The caller has just got `cpu` from [`Self::cpu`], except under
-    /// [`crate::OwnerRule::Try`] and [`crate::OwnerRule::List`], where it may name another CPU and do without the lock. Returns false
+    /// [`crate::OwnerRule::Try`], [`crate::OwnerRule::List`] and [`crate::Tuning::drain_for_requests`], where it may name another CPU
+    /// and do without the lock. Returns false
     /// also where the caller no longer runs on `cpu`. The lock's own `unlock` gives the lock back. Only this function,
     /// [`Self::lock_pageset`] and a [`CpuHint`] take the lock, and all three agree on its owner.
     ///

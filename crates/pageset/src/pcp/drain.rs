@@ -139,9 +139,9 @@ impl<M: Machine> CachedZone<'_, M> {
         self.drain_all(env, pageset, None, || Some(self.lock_again(env, pageset, cpu)));
     }
 
-    /// As [`Self::drain_cpu`], for the caller's own CPU, and perhaps for a compaction that waits for a block. Returns false,
-    /// and leaves the pages, if the lock of the pageset is held: the caller may have interrupted its holder.
-    pub(crate) fn drain_local(&self, env: Env<'_, M>, cpu: CpuId, capture: Option<&Capture>) -> bool {
+    /// As [`Self::drain_cpu`], and perhaps for a compaction that waits for a block. Waits for no pageset: returns false, and leaves the
+    /// pages, if the lock is held, since the caller may have interrupted its holder.
+    pub(crate) fn try_drain_cpu(&self, env: Env<'_, M>, cpu: CpuId, capture: Option<&Capture>) -> bool {
         let pageset = self.pageset(env, cpu);
         self.drain_all(env, pageset, capture, || self.try_lock_again(env, pageset, cpu))
     }

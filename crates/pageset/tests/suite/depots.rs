@@ -1,10 +1,12 @@
 //! Depots: batches of blocks that pass from a CPU that frees to a CPU that allocates, and when they go back.
 
 use crate::support::{World, build, movable};
+use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::PAGESET;
 use pageset::policy::{Bounds, TuningError, Watermarks};
 use pageset::{
-    Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request, Tuning, Wait, ZoneKind, ZoneSpec,
+    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, RegionRule, Request,
+    SpinLock, Tuning, Wait, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -225,11 +227,16 @@ fn other_cpus_give_way_to_requests() {
         blocks.into_iter().for_each(|pfn| world.free(pfn, Order::new(order).expect("an order")).expect("in use"));
         world.machine().run_on(0);
     };
-    for (drain_for_requests, order, least, most) in [(true, 0, 2 * REGION, 2 * REGION), (false, 0, 0, 2 * REGION - 100)]
-    {
+    for (drain_for_requests, wait, order, least, most) in [
+        (true, Wait::Memory, 0, 2 * REGION, 2 * REGION),
+        (true, Wait::Lock, 0, 2 * REGION, 2 * REGION),
+        (true, Wait::Nothing, 0, 0, 2 * REGION - 100),
+        (false, Wait::Memory, 0, 0, 2 * REGION - 100),
+        (false, Wait::Lock, 0, 0, 2 * REGION - 100),
+    ] {
         two_regions(Tuning { drain_for_requests, ..PAGESET }, |world| {
             keep(world, order, 200);
-            let request = Request { watermarks: false, ..movable(order) };
+            let request = Request { watermarks: false, wait, ..movable(order) };
             let all = std::iter::from_fn(|| world.alloc(&request).ok()).count() as u64;
             assert!((least..=most).contains(&all), "{all} pages");
         });
@@ -251,6 +258,48 @@ fn other_cpus_give_way_to_requests() {
             .expect_err("it waits for nothing");
         assert_eq!(world.pageset_state(0, CpuId(0)).count, 64);
     });
+}
+
+/// A machine that takes only the lock of the caller's own CPU without waiting.
+struct OwnOnly;
+
+thread_local! {
+    static CPU: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+impl Machine for OwnOnly {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(CPU.get())
+    }
+
+    fn try_lock_pageset(&self, lock: &SpinLock, cpu: CpuId) -> bool {
+        cpu == self.cpu() && lock.try_lock()
+    }
+}
+
+/// A request that may not wait for a pageset leaves out those that it cannot lock.
+#[test]
+fn only_a_request_that_waits_for_memory_waits_for_pagesets() {
+    let range = [PageRange::new(Pfn(0), 2 * REGION)];
+    let spec = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range[0], ranges: &range }];
+    let config = Config::new(&spec, &[NodeId(0); 2]);
+    let metadata = OwnedMetadata::new(&config).expect("memory");
+    let mut zones = metadata.zones();
+    let world = Allocator::new(OwnOnly, &config, metadata.lend(&mut zones)).expect("the map is valid");
+    CPU.set(1);
+    let blocks: Vec<_> = (0..200).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
+    blocks.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+    CPU.set(0);
+    let kept = u64::from(world.pageset_state(0, CpuId(1)).count);
+    let take = |wait| {
+        let request = Request { watermarks: false, wait, ..movable(0) };
+        std::iter::from_fn(|| world.alloc(&request).ok()).count() as u64
+    };
+    assert!(kept > 0);
+    assert_eq!(take(Wait::Lock), 2 * REGION - kept);
+    assert_eq!(take(Wait::Memory), kept);
 }
 
 #[test]

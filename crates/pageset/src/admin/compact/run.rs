@@ -188,7 +188,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     fn drain(&self) {
         let env = self.allocator.env();
         // A pageset that another thread holds drains later: this is only to find the block sooner.
-        let _ = self.zone.drain_local(env, env.machine.cpu(), self.capture.as_ref());
+        let _ = self.zone.try_drain_cpu(env, env.machine.cpu(), self.capture.as_ref());
     }
 
     /// Moves all candidates. Puts back those that cannot move. Holds no lock.
