@@ -69,6 +69,7 @@ pub const KEYS: &[Key] = &[
     key("decay", "by what part high shrinks each second", &Words(|t| &mut t.decay)),
     key("batch_scale_max", "batches grow up to batch << this", &SCALE),
     key("block_scale_max", "pageset: batches of blocks above order 0 grow up to batch << this, if that is less", &BLOCK_SCALE),
+    key("kept_fraction", "pageset: all pagesets and depots together keep a zone divided by this, at most; 0 for no limit", &KEPT_FRACTION),
     key(CACHE_SLICE, "no rule: a CPU's share of the last-level cache, where the recording does not know it", &CACHE_PAGES),
 ];
 
@@ -96,6 +97,14 @@ const BATCH_BLOCKS: Number = Number {
     unit: " blocks",
     set: |r, n| r.tuning.batch_blocks = n as u8,
     get: |r| Some(r.tuning.batch_blocks.into()),
+};
+
+const KEPT_FRACTION: Number = Number {
+    // `Tuning::check` refuses 1.
+    range: 0..=u8::MAX as u32,
+    unit: "; not 1",
+    set: |r, n| r.tuning.kept_fraction = n as u8,
+    get: |r| Some(r.tuning.kept_fraction.into()),
 };
 
 const CACHE_BATCHES: Number = Number {
@@ -218,6 +227,7 @@ mod tests {
             decay: DecayRule::Fifth,
             batch_scale_max: 1,
             block_scale_max: 4,
+            kept_fraction: 9,
         };
         let off = false;
         let other = Tuning {
@@ -267,6 +277,7 @@ mod tests {
             decay: DecayRule::Eighth,
             batch_scale_max: 2,
             block_scale_max: 3,
+            kept_fraction: 0,
         };
         [one, other]
     }

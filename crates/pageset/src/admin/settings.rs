@@ -138,7 +138,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         // Relaxed: see the field.
         let fraction = self.rules.fraction.load(Relaxed);
         let size = self.zone_size(zone, |cpu| self.rules.online.contains(cpu));
-        self.decide_bounds(zone, self.tuning.bounds(size, fraction), changes);
+        let bounds = self.tuning.bounds(size, fraction);
+        self.decide_bounds(zone, self.tuning.within_share(bounds, size.managed, self.rules.online.count()), changes);
     }
 
     /// Decides the bounds of a zone's pagesets, for [`Self::apply_bounds`].

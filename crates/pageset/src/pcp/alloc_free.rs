@@ -211,7 +211,9 @@ impl<M: Machine> CachedZone<'_, M> {
         order: Order,
         drain: bool,
     ) -> bool {
-        if !pcp.push(list, page) {
+        // A free that must not drain leaves the pageset within its share.
+        let has_room = drain || order.pages() as u32 + pcp.count() <= pcp.high_max.get();
+        if env.tuning.kept_fraction > 0 && !has_room || !pcp.push(list, page) {
             return false;
         }
         let due = env.tuning.commit(&mut pcp, order, self.shared.pressure());

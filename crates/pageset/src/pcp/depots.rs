@@ -37,7 +37,9 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         start: usize,
     ) -> u32 {
         let lists = env.tuning.lists.count();
-        let limit = self.depot_limit(pcp.batch() << env.tuning.batch_scale_max);
+        let buddy = &self.shared.buddy;
+        let share = env.tuning.depot_share(buddy.managed.get(), buddy.regions.len());
+        let limit = self.depot_limit(pcp.batch() << env.tuning.batch_scale_max).min(share);
         let mut held = Held::default();
         let (mut drained, mut moved) = (0, 0);
         let is_small = |&list: &usize| order_of(list) < Order::PAGEBLOCK;

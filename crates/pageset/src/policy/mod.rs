@@ -306,6 +306,10 @@ pub struct Tuning {
     /// with [`Self::cache_slice_batches`] = 0; at most [`Self::batch_scale_max`] counts. A CPU needs fewer blocks at once than single
     /// pages, and what it holds of them no other CPU can use. Not a kernel rule.
     pub block_scale_max: u8,
+    /// The share of a zone that the pagesets of all online CPUs and the depots together may keep from CPUs that need it: one page of so
+    /// many. 2 to 255; 0 for no limit, as in the kernels, where many CPUs may keep all of a small zone. Bounds set by hand
+    /// ([`crate::Allocator::set_bounds`]) are not limited. Not a kernel rule; 2.2.
+    pub kept_fraction: u8,
 }
 
 /// An invalid set of rules.
@@ -411,6 +415,13 @@ impl Tuning {
         }
         if self.block_scale_max > 6 {
             return out_of_range("block_scale_max", self.block_scale_max as u64, "0 to 6");
+        }
+        if self.kept_fraction == 1 {
+            return out_of_range("kept_fraction", 1, "0 for no limit, or 2 to 255");
+        }
+        if self.kept_fraction > 0 && (self.claim_blocks || self.clusters) {
+            // Their refills bring more than was asked for.
+            return Err(TuningError::Needs { rule: "kept_fraction", needs: "claim_blocks = off and clusters = off" });
         }
         if self.batch_blocks > 64 {
             return out_of_range("batch_blocks", self.batch_blocks as u64, "0 to 64");

@@ -68,6 +68,7 @@ pub const LINUX_4_16: Tuning = Tuning {
     batch_scale_max: 5,
     // No further limit.
     block_scale_max: 6,
+    kept_fraction: 0,
 };
 
 /// E2, 4.17 and 4.18: pages are picked before the lock is taken.
@@ -201,6 +202,7 @@ pub const PAGESET: Tuning = Tuning {
     drain_for_requests: true,
     batch_scale_max: 3,
     block_scale_max: 2,
+    kept_fraction: 4,
     ..LINUX_6_18
 };
 

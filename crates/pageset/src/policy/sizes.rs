@@ -107,6 +107,32 @@ impl Tuning {
     }
 }
 
+impl Tuning {
+    /// The bounds within [`Tuning::kept_fraction`] of a zone of `managed` pages, for each of the pagesets of `cpus` CPUs. A pageset that
+    /// drains may keep up to a batch more than high, so a batch is at most a quarter of what each may keep.
+    #[must_use]
+    pub fn within_share(&self, bounds: Bounds, managed: u64, cpus: u32) -> Bounds {
+        let Some(share) = managed.checked_div(self.kept_fraction.into()) else { return bounds };
+        let pagesets = if self.depot { share - share / DEPOTS } else { share };
+        let each = (pagesets / u64::from(cpus.max(1))).min(MAX_HIGH.into()) as u32;
+        let batch = bounds.batch.min((each / 4).max(1));
+        match bounds.high_max.min(each.saturating_sub(batch)) {
+            0 => Bounds::DISABLED,
+            high_max => Bounds { batch, high_min: bounds.high_min.min(high_max), high_max },
+        }
+    }
+
+    /// The pages that each of the depots of a zone may keep within [`Tuning::kept_fraction`].
+    pub(crate) fn depot_share(&self, managed: u64, depots: usize) -> u32 {
+        let share = managed.checked_div(self.kept_fraction.into());
+        share.map_or(u32::MAX, |share| (share / DEPOTS / depots.max(1) as u64).min(MAX_HIGH.into()) as u32)
+    }
+}
+
+/// The part of [`Tuning::kept_fraction`] that is for depots: one page of so many. A guess: of a quarter of the zone that is a 16th of each
+/// region, and without a limit depots keep at most a 32nd.
+const DEPOTS: u64 = 4;
+
 /// A zone's marks in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Watermarks {
@@ -250,6 +276,26 @@ mod tests {
         }
         let many = LINUX_6_18.bounds(ZoneSize { cpus: 32, ..size }, 0);
         assert_eq!(many, Bounds { batch: 63, high_min: 252, high_max: 4096 });
+    }
+
+    /// By hand: a quarter of the zone, of which a quarter is for depots.
+    #[test]
+    fn all_cpus_keep_a_share_together() {
+        let bounds = Bounds { batch: 63, high_min: 252, high_max: 40_000 };
+        for (fraction, managed, cpus, expected) in [
+            (0, 1 << 20, 224, bounds),
+            (4, 1 << 20, 2, bounds),
+            // 196,608 / 224 is 877.
+            (4, 1 << 20, 224, Bounds { batch: 63, high_min: 252, high_max: 877 - 63 }),
+            // 12,288 / 224 is 54: smaller batches, and a fixed high.
+            (4, 1 << 16, 224, Bounds { batch: 13, high_min: 41, high_max: 41 }),
+            (4, 4096, 224, Bounds { batch: 1, high_min: 2, high_max: 2 }),
+            (4, 512, 224, Bounds::DISABLED),
+            (100, 1 << 20, 8, Bounds { batch: 63, high_min: 252, high_max: 983 - 63 }),
+        ] {
+            let tuning = Tuning { kept_fraction: fraction, ..PAGESET };
+            assert_eq!(tuning.within_share(bounds, managed, cpus), expected, "{fraction}, {managed}, {cpus}");
+        }
     }
 
     #[test]

@@ -156,6 +156,16 @@ impl Tuning {
     /// The number of blocks of `order` that a refill requests from the zone. Specification 2.4, 4.5, 4.7.
     #[must_use]
     pub fn refill(&self, s: &mut impl State, order: Order, pressure: Pressure) -> Blocks {
+        let Blocks(blocks) = self.refill_beyond(s, order, pressure);
+        if self.kept_fraction == 0 {
+            return Blocks(blocks);
+        }
+        // The first block serves the request, and the others stay.
+        Blocks(blocks.min(1 + (s.high_max().saturating_sub(s.count()) >> order.get())))
+    }
+
+    /// As [`Self::refill`], perhaps more than the pageset may keep.
+    fn refill_beyond(&self, s: &mut impl State, order: Order, pressure: Pressure) -> Blocks {
         if !self.scale_drain {
             return Blocks(s.batch());
         }
@@ -230,10 +240,15 @@ impl Tuning {
     #[cold]
     fn beyond_common_case(&self, s: &mut impl State, order: Order, high_order: bool, pressure: Pressure) -> u32 {
         let limit = self.limit(s, high_order, pressure);
-        if s.count() < limit {
-            return 0;
-        }
-        self.drain_amount(s, order, high_order, limit)
+        let due = if s.count() < limit { 0 } else { self.drain_amount(s, order, high_order, limit) };
+        // This block at least. What was too much before, because the bounds have fallen, goes in drains of the largest size.
+        let at_once = (order.pages() as u32).max(s.batch() << self.batch_scale_max);
+        due.max(self.beyond_share(s).min(at_once))
+    }
+
+    /// Pages of a pageset that are too many for [`Tuning::kept_fraction`].
+    pub(crate) fn beyond_share(&self, s: &impl State) -> u32 {
+        if self.kept_fraction == 0 { 0 } else { s.count().saturating_sub(s.high_max()) }
     }
 
     /// Whether this free, after others of orders 1 to 3, drains the pageset. Specification 4.0, 4.1, 4.3, 4.10.
@@ -379,7 +394,7 @@ impl Tuning {
             s.set_high(near.max(s.high() - idle).max(s.high_min()));
             more = s.high() > s.high_min();
         }
-        let drain = s.count().saturating_sub(s.high());
+        let drain = s.count().saturating_sub(s.high()).max(self.beyond_share(s));
         Decay { drain, more: more || drain > 0 }
     }
 

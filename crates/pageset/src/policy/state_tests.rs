@@ -522,6 +522,11 @@ fn rules_that_do_not_go_together() {
         (Tuning { batch_blocks: 8, ..LINUX_6_18 }, "the rule batch_blocks needs double_blocks to be on as well"),
         (Tuning { batch_blocks: 65, double_blocks: true, ..LINUX_6_18 }, "batch_blocks is 65; allowed: 0 to 64"),
         (Tuning { block_scale_max: 7, ..LINUX_6_18 }, "block_scale_max is 7; allowed: 0 to 6"),
+        (Tuning { kept_fraction: 1, ..LINUX_6_18 }, "kept_fraction is 1; allowed: 0 for no limit, or 2 to 255"),
+        (
+            Tuning { kept_fraction: 2, ..PCP_CLAIM },
+            "the rule kept_fraction needs claim_blocks = off and clusters = off to be on as well",
+        ),
         (Tuning { batch: BatchRule::Fixed(0), ..off }, "batch is 0; allowed: 1 to 65536 pages"),
         (Tuning { batch: BatchRule::FromZone { cap_kib: 0 }, ..off }, "batch cap is 0; allowed: 1 to 1048576 KiB"),
         (Tuning { high: HighRule::Fixed { min: 9, max: 8 }, ..off }, "high_min is 9; allowed: at most high_max"),

@@ -215,6 +215,7 @@ fn change(tuning: &mut Tuning, random: &mut Random) {
         35 => tuning.alloc_factor = on,
         36 => tuning.high_threshold_616 = on,
         37 => tuning.block_scale_max = random.below(7) as u8,
+        38 => tuning.kept_fraction = random.pick(&[0, 2, 4, 100]),
         _ => tuning.free_count = on,
     }
 }

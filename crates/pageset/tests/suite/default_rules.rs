@@ -29,6 +29,7 @@ fn the_default_is_6_18_but_for_sixteen_rules() {
         drain_for_requests: false,
         batch_scale_max: 5,
         block_scale_max: 6,
+        kept_fraction: 0,
         regions: RegionRule::One,
         lists: ListRule::HugeByMobility,
         double_blocks: false,

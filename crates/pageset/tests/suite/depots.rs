@@ -157,8 +157,8 @@ fn depots_give_way_to_requests() {
         let stats = world.zone_stats(0);
         assert_eq!((stats.depot, all + stats.pagesets.count), (0, 2 * REGION), "CPU 1 is drained, too");
     });
-    // A request for a block that a depot has in parts only, and that may not wait for other CPUs.
-    two_regions(PAGESET, |world| {
+    // A request for a block that a depot has in parts only, and under rules that leave other CPUs their pages.
+    two_regions(Tuning { drain_for_requests: false, ..PAGESET }, |world| {
         world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
         let request = |order| Request { watermarks: false, wait: Wait::Lock, ..movable(order) };
         stream(world, 0, 2000);

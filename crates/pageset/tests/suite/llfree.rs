@@ -74,7 +74,7 @@ fn movable(of: Order) -> Request {
 
 /// As [`movable`], and leaves other CPUs the pages that they keep.
 fn hasty(of: Order) -> Request {
-    Request { wait: Wait::Lock, ..movable(of) }
+    Request { wait: Wait::Nothing, ..movable(of) }
 }
 
 /// Runs a test on a zone of `pages` free pages, under two sets of rules.

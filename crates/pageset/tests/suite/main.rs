@@ -53,6 +53,7 @@ mod refills;
 mod regions;
 mod reserves;
 mod schedules;
+mod share;
 mod slowpath;
 mod threads;
 mod worked_examples;

@@ -1,0 +1,137 @@
+//! The pages that CPUs keep from each other: at most the zone's share by `kept_fraction`, after each call, on machines of any size.
+
+use crate::support::{World, build};
+use pageset::policy::presets::PAGESET;
+use pageset::{
+    Block, Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, Tuning, Wait, ZoneKind, ZoneSpec,
+};
+
+/// A small random number generator.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// One zone for each of `nodes` nodes.
+fn machine<R>(tuning: Tuning, pages: u64, nodes: u32, cpus: u32, test: impl FnOnce(&World<'_>) -> R) -> R {
+    let ranges: Vec<_> = (0..nodes).map(|node| [PageRange::new(Pfn(u64::from(node + 1) << 30), pages)]).collect();
+    let zone = |node: u32| {
+        let ranges = &ranges[node as usize];
+        ZoneSpec { node: NodeId(node), kind: ZoneKind::Normal, span: ranges[0], ranges }
+    };
+    let specs: Vec<_> = (0..nodes).map(zone).collect();
+    let cpus: Vec<_> = (0..cpus).map(|cpu| NodeId(cpu % nodes)).collect();
+    build(&Config { tuning, ..Config::new(&specs, &cpus) }, test)
+}
+
+/// Runs random calls on random CPUs. Returns the largest share of a zone that was kept after a call, in thousandths.
+fn most_kept(world: &World<'_>, cpus: u32, seed: u64) -> u64 {
+    let (mut random, mut live, mut most) = (Random(seed), Vec::new(), 0);
+    for step in 0..6000 {
+        if random.below(8) == 0 {
+            world.machine().run_on(random.below(cpus.into()) as u32);
+        }
+        // Phases in which most calls allocate, and such in which most free.
+        let grows = step / 500 % 2 == 0;
+        if random.below(5) < if grows { 4 } else { 1 } {
+            let order = match random.below(30) {
+                0 => 9,
+                1 => random.below(11) as u8,
+                2..8 => random.below(4) as u8,
+                _ => 0,
+            };
+            let migratetype = [MigrateType::Movable, MigrateType::Unmovable][random.below(2) as usize];
+            let order = Order::new(order).expect("an order");
+            let request = Request { wait: Wait::Lock, watermarks: false, ..Request::new(order, migratetype) };
+            if order == Order::ZERO && random.below(4) == 0 {
+                let mut pages = [Pfn(0); 100];
+                let got = world.alloc_bulk(&request, &mut pages).unwrap_or(0);
+                live.extend(pages[..got].iter().map(|&pfn| Block { pfn, order }));
+            } else {
+                live.extend(world.alloc(&request).map(|pfn| Block { pfn, order }));
+            }
+        } else if !live.is_empty() {
+            let block = live.swap_remove(random.below(live.len() as u64) as usize);
+            match random.below(8) {
+                0 => world.free_undrained(block.pfn, block.order).expect("in use"),
+                1 => {
+                    let start = live.len() - live.len().min(100);
+                    world.free(block.pfn, block.order).expect("in use");
+                    world.free_bulk(&live.split_off(start)).expect("in use");
+                }
+                _ => world.free(block.pfn, block.order).expect("in use"),
+            }
+        }
+        if random.below(100) == 0 {
+            world.tick();
+        }
+        for zone in 0..world.zone_count() {
+            let stats = world.zone_stats(zone);
+            most = most.max((stats.pagesets.count + stats.depot + stats.waiting) * 1000 / stats.managed);
+        }
+    }
+    for zone in 0..world.zone_count() {
+        world.audit(zone).expect("the audit passes");
+    }
+    most
+}
+
+const MACHINES: [(u64, u32, u32); 9] = [
+    (64, 1, 1),
+    (512, 1, 8),
+    (1024, 1, 64),
+    (4096, 1, 16),
+    (1 << 14, 1, 32),
+    (1 << 15, 2, 4),
+    (1 << 16, 1, 224),
+    (1 << 17, 2, 64),
+    (1 << 18, 1, 8),
+];
+
+#[test]
+fn all_cpus_together_keep_a_share() {
+    let mut reached = 0;
+    for (number, (pages, nodes, cpus)) in MACHINES.into_iter().enumerate() {
+        for fraction in [4, 2, 50] {
+            let tuning = Tuning { kept_fraction: fraction, ..PAGESET };
+            let most = machine(tuning, pages, nodes, cpus, |world| most_kept(world, cpus, number as u64));
+            let share = 1000 / u64::from(fraction);
+            assert!(most <= share, "{pages} pages, {cpus} CPUs: {most} thousandths of the zone, allowed {share}");
+            reached += u64::from(most > share / 3);
+        }
+    }
+    assert!(reached >= 5, "few machines come near their limit: {reached}");
+    assert_eq!(Tuning::default().kept_fraction, 4);
+}
+
+/// Without the limit, many CPUs keep more of some zones.
+#[test]
+fn without_the_limit_they_keep_more() {
+    let tuning = Tuning { kept_fraction: 0, ..PAGESET };
+    let most = MACHINES.into_iter().enumerate().map(|(number, (pages, nodes, cpus))| {
+        machine(tuning, pages, nodes, cpus, |world| most_kept(world, cpus, number as u64))
+    });
+    let most: Vec<_> = most.collect();
+    assert!(most.iter().filter(|&&kept| kept > 250).count() >= 2, "thousandths of the zones: {most:?}");
+}
+
+/// CPUs that come online share what the others may keep; what is too much goes back at a tick.
+#[test]
+fn more_cpus_get_smaller_shares() {
+    machine(PAGESET, 1 << 14, 1, 32, |world| {
+        (1..32).for_each(|cpu| world.cpu_offline(CpuId(cpu)).expect("one is left"));
+        let alone = world.pageset_state(0, CpuId(0)).high_max;
+        let pages: Vec<_> =
+            (0..8000).map(|_| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("memory")).collect();
+        pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        (1..32).for_each(|cpu| world.cpu_online(CpuId(cpu)).expect("offline"));
+        let shared = world.pageset_state(0, CpuId(0)).high_max;
+        assert!(shared <= (1 << 14) / 4 / 32 && alone > 2 * shared, "{alone}, then {shared}");
+        world.tick_cpu(CpuId(0));
+        assert!(world.pageset_state(0, CpuId(0)).count <= shared + world.pageset_state(0, CpuId(0)).batch);
+    });
+}
