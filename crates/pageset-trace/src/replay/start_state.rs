@@ -133,6 +133,7 @@ impl Hidden {
             count_min: count,
             free_factor: if tuning.free_count { 0 } else { self.free as u8 },
             alloc_factor: self.alloc_factor,
+            block_factor: 0,
             prev_high_order: self.prev_high_order,
             large_cache: shown.large_cache,
         }

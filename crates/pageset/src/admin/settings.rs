@@ -249,6 +249,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             high: if keeps { state.high.min(pageset.capacity()) } else { 0 },
             free_count: state.free_count.min(most + Order::PAGEBLOCK.pages() as u32 - 1),
             alloc_factor: state.alloc_factor.min(scale),
+            block_factor: state.block_factor.min(scale),
             free_factor: state.free_factor.min(if self.tuning.scale_cap { scale } else { MAX_FREE_FACTOR }),
             ..*state
         });

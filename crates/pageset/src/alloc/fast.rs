@@ -368,6 +368,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         } else {
             self.settle();
             self.alloc_factor.set(self.alloc_factor.get() >> 1);
+            self.block_factor.set(self.block_factor.get() >> 1);
             self.prev_high_order.set(is_costly(order));
             self.count_freed(order.pages());
         }

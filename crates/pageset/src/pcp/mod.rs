@@ -55,6 +55,7 @@ pub struct Pageset<L> {
     /// [`PcpState::free_factor`] before patch 10.
     free_factor: AtomicU8,
     pub(crate) alloc_factor: AtomicU8,
+    pub(crate) block_factor: AtomicU8,
     pub(crate) prev_high_order: AtomicBool,
     large_cache: AtomicBool,
     pub(crate) count: AtomicU32,
@@ -77,8 +78,8 @@ pub struct Pageset<L> {
 
     lists: [Stack; LISTS],
 
-    /// The value of `free_pages` at which `alloc_factor` and `prev_high_order` were written. Every later page was freed by itself,
-    /// which halves the exponent and ends a row of frees of orders 1 to 3: [`Pageset::settle`].
+    /// The value of `free_pages` at which `alloc_factor`, `block_factor` and `prev_high_order` were written. Every later page was freed
+    /// by itself, which halves the exponents and ends a row of frees of orders 1 to 3: [`Pageset::settle`].
     settled_at: AtomicU64,
 
     pub(crate) refills: AtomicU64,
@@ -145,6 +146,7 @@ impl<L> Pageset<L> {
                 lock,
                 free_factor: AtomicU8::new(0),
                 alloc_factor: AtomicU8::new(0),
+                block_factor: AtomicU8::new(0),
                 prev_high_order: AtomicBool::new(false),
                 large_cache: AtomicBool::new(false),
                 count: AtomicU32::new(0),
@@ -214,18 +216,20 @@ impl<L> Pageset<L> {
         self.free_pages.get().wrapping_sub(self.settled_at.get())
     }
 
-    /// `alloc_factor` and `prev_high_order` with the frees since they were written.
-    fn refill_state(&self) -> (u8, bool) {
+    /// `alloc_factor`, `block_factor` and `prev_high_order` with the frees since they were written.
+    fn refill_state(&self) -> ([u8; 2], bool) {
         let singles = self.unsettled();
-        (self.alloc_factor.get() >> singles.min(7), self.prev_high_order.get() && singles == 0)
+        let factors = [&self.alloc_factor, &self.block_factor].map(|factor| factor.get() >> singles.min(7));
+        (factors, self.prev_high_order.get() && singles == 0)
     }
 
-    /// Brings `alloc_factor` and `prev_high_order` up to date. The fast path writes neither when it frees single pages.
+    /// Brings `alloc_factor`, `block_factor` and `prev_high_order` up to date. The fast path writes neither when it frees single pages.
     #[inline]
     pub(crate) fn settle(&self) {
         if self.unsettled() > 0 {
-            let (alloc_factor, prev_high_order) = self.refill_state();
+            let ([alloc_factor, block_factor], prev_high_order) = self.refill_state();
             self.alloc_factor.set(alloc_factor);
+            self.block_factor.set(block_factor);
             self.prev_high_order.set(prev_high_order);
             self.settled_at.set(self.free_pages.get());
         }
@@ -293,7 +297,7 @@ impl<L> Pageset<L> {
 
     /// The state at a recent moment.
     pub(crate) fn state(&self) -> PcpState {
-        let (alloc_factor, prev_high_order) = self.refill_state();
+        let ([alloc_factor, block_factor], prev_high_order) = self.refill_state();
         PcpState {
             count: self.count.get(),
             high: self.high.get(),
@@ -304,6 +308,7 @@ impl<L> Pageset<L> {
             count_min: self.count_min.get(),
             free_factor: self.free_factor.get(),
             alloc_factor,
+            block_factor,
             prev_high_order,
             large_cache: self.large_cache.get(),
         }
@@ -447,6 +452,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         self.count_min.set(s.count_min);
         self.free_factor.set(s.free_factor);
         self.alloc_factor.set(s.alloc_factor);
+        self.block_factor.set(s.block_factor);
         self.prev_high_order.set(s.prev_high_order);
         self.update_threshold();
     }
@@ -669,22 +675,24 @@ mod tests {
     use crate::machine::SpinLock;
 
     /// A free of a single page on the fast path writes the number of freed pages only. By hand from specification 4.11: each such
-    /// free halves the exponent and ends a row of frees of orders 1 to 3.
+    /// free halves both exponents and ends a row of frees of orders 1 to 3.
     #[test]
     fn frees_of_single_pages_count_when_the_state_is_read() {
         let pageset = Pageset::new(SpinLock::new());
-        let seen = || (pageset.state().alloc_factor, pageset.state().prev_high_order);
+        let seen = || (pageset.state().alloc_factor, pageset.state().block_factor, pageset.state().prev_high_order);
         pageset.alloc_factor.set(5);
+        pageset.block_factor.set(3);
         pageset.prev_high_order.set(true);
-        assert_eq!(seen(), (5, true));
+        assert_eq!(seen(), (5, 3, true));
         sync::add(&pageset.free_pages, 1);
-        assert_eq!(seen(), (2, false));
+        assert_eq!(seen(), (2, 1, false));
         pageset.settle();
-        assert_eq!((pageset.alloc_factor.get(), pageset.prev_high_order.get(), seen()), (2, false, (2, false)));
+        let settled = (pageset.alloc_factor.get(), pageset.block_factor.get(), pageset.prev_high_order.get());
+        assert_eq!((settled, seen()), ((2, 1, false), (2, 1, false)));
         pageset.count_freed(8);
-        assert_eq!(seen(), (2, false), "the state machine has noted these");
+        assert_eq!(seen(), (2, 1, false), "the state machine has noted these");
         sync::add(&pageset.free_pages, 1000);
-        assert_eq!(seen(), (0, false));
+        assert_eq!(seen(), (0, 0, false));
     }
 
     #[test]

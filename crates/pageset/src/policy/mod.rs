@@ -262,8 +262,8 @@ pub struct Tuning {
     /// Whether a bulk free that drains nothing puts up to 512 blocks into a pageset under one hold of its lock, which
     /// takes about a microsecond. The kernels put 31 or 32, the size of their callers' batches. Not a kernel rule; 9.
     pub long_runs: bool,
-    /// Whether refills above order 0 grow like those of single pages while nothing is freed: in pages, with the same
-    /// exponent and the same maximum. In the kernels only refills of single pages grow, so every seventh block of order
+    /// Whether refills above order 0 grow like those of single pages while nothing is freed: in pages, with the same maximum, and
+    /// an exponent of their own. In the kernels only refills of single pages grow, so every seventh block of order
     /// 3 takes the zone lock. If the zone lock is not contended, the cost exceeds the gain: off by default. Not a
     /// kernel rule; 4.5.
     pub double_blocks: bool,

@@ -36,8 +36,10 @@ pub struct PcpState {
     pub count_min: u32,
     /// Exponent of the next drain (before patch 10).
     pub free_factor: u8,
-    /// Exponent of the next refill: of single pages, or by [`Tuning::double_blocks`] of any order.
+    /// Exponent of the next refill of single pages.
     pub alloc_factor: u8,
+    /// The same of blocks above order 0, by [`Tuning::double_blocks`]; else 0.
+    pub block_factor: u8,
     /// Whether the last free was of order 1 to 3.
     pub prev_high_order: bool,
     /// Whether this CPU's share of the cache is large: [`Tuning::large_cache`].
@@ -86,6 +88,7 @@ macro_rules! words {
             count_min / set_count_min: u32,
             free_factor / set_free_factor: u8,
             alloc_factor / set_alloc_factor: u8,
+            block_factor / set_block_factor: u8,
             prev_high_order / set_prev_high_order: bool,
             large_cache: bool,
         }
@@ -178,11 +181,13 @@ impl Tuning {
         if s.high() < s.batch() {
             return Blocks(1);
         }
-        let grows = order == Order::ZERO || self.double_blocks;
+        let single = order == Order::ZERO;
+        let grows = single || self.double_blocks;
+        let factor = if single { s.alloc_factor() } else { s.block_factor() };
         let scaled = if grows {
-            let fewest = self.batch_of(order, s.high()) >> self.batch_scale_max.saturating_sub(s.alloc_factor());
-            let most = if order == Order::ZERO { self.batch_scale_max } else { self.block_scale() };
-            (s.batch() << s.alloc_factor().min(most)).max(fewest)
+            let fewest = self.batch_of(order, s.high()) >> self.batch_scale_max.saturating_sub(factor);
+            let most = if single { self.batch_scale_max } else { self.block_scale() };
+            (s.batch() << factor.min(most)).max(fewest)
         } else {
             s.batch()
         };
@@ -196,8 +201,12 @@ impl Tuning {
             return blocks(scaled, order);
         }
         let cap = s.high().saturating_sub(s.count()).saturating_sub(s.batch()).max(s.batch());
-        if scaled <= cap && s.alloc_factor() < self.batch_scale_max {
-            s.set_alloc_factor(s.alloc_factor() + 1);
+        if scaled <= cap && factor < self.batch_scale_max {
+            if single {
+                s.set_alloc_factor(factor + 1);
+            } else {
+                s.set_block_factor(factor + 1);
+            }
         }
         Blocks((scaled.min(cap) >> order.get()).max(blocks(s.batch(), order).0))
     }
@@ -219,6 +228,7 @@ impl Tuning {
     pub fn commit(&self, s: &mut impl State, order: Order, pressure: Pressure) -> u32 {
         if self.alloc_factor {
             s.set_alloc_factor(s.alloc_factor() >> 1);
+            s.set_block_factor(s.block_factor() >> 1);
         }
         let count = s.count() + order.pages() as u32;
         s.set_count(count);

@@ -225,11 +225,21 @@ fn refills_of_blocks_double_where_a_rule_says_so() {
         (Tuning { block_scale_max: 2, ..DOUBLE }, 0, 63, 0, 100_000, 5, 2016, 5),
         (Tuning { block_scale_max: 2, ..EIGHT }, 9, 63, 0, 100_000, 5, 8, 5),
     ] {
-        let mut s = PcpState { alloc_factor: before, batch, ..fixed(count, high) };
+        // The exponent of single pages, and that of blocks: the other one has no effect, and stays.
+        let factors = |single, block| if o == 0 { (single, block) } else { (block, single) };
+        let (alloc_factor, block_factor) = factors(before, 1);
+        let mut s = PcpState { alloc_factor, block_factor, batch, ..fixed(count, high) };
         let got = tuning.refill(&mut s, order(o), CALM);
         let case = (o, batch, count, high, before);
-        assert_eq!((got, s.alloc_factor), (Blocks(blocks), after), "{case:?}");
+        assert_eq!(
+            (got, s.alloc_factor, s.block_factor),
+            (Blocks(blocks), factors(after, 1).0, factors(after, 1).1),
+            "{case:?}"
+        );
     }
+    let mut s = PcpState { alloc_factor: 4, block_factor: 3, ..fixed(0, 1000) };
+    let _ = DOUBLE.commit(&mut s, order(3), CALM);
+    assert_eq!((s.alloc_factor, s.block_factor), (2, 1), "a free halves both");
 }
 
 #[test]
@@ -337,8 +347,8 @@ fn smaller_drains_leave_the_threshold_of_6_16_within_reach() {
 /// Two huge pages raise `high` by a batch in the kernels, and eight by four here.
 #[test]
 fn refills_of_large_blocks_raise_high_as_the_kernels_do() {
-    let raised = |tuning: Tuning, o: u8, alloc_factor: u8| {
-        let mut s = PcpState { alloc_factor, ..tuned(0, 20_000, 1000, 50_000) };
+    let raised = |tuning: Tuning, o: u8, factor: u8| {
+        let mut s = PcpState { alloc_factor: factor, block_factor: factor, ..tuned(0, 20_000, 1000, 50_000) };
         (tuning.refill(&mut s, order(o), CALM).0, s.high - 20_000)
     };
     assert_eq!(raised(LINUX_6_18, 9, 5), (2, 63));
