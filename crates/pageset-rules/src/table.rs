@@ -59,6 +59,7 @@ pub const KEYS: &[Key] = &[
     key("long_runs", "pageset: a bulk free keeps a pageset's lock for 512 blocks, not 31", &Switch(|t| &mut t.long_runs)),
     key("double_blocks", "pageset: refills of blocks double while nothing is freed, as single pages' do", &Switch(|t| &mut t.double_blocks)),
     key("batch_blocks", "pageset: drains of large blocks move at least so many, and refills grow to so many", &BATCH_BLOCKS),
+    key("high_share", "pageset: a refill takes at most high >> this, and at least a batch; 0 for no limit", &HIGH_SHARE),
     key("whole_blocks", "pageset: refills split a block at once, drains give back pages that make up a block as that block", &Switch(|t| &mut t.whole_blocks)),
     key("depot", "pageset: drains leave batches of blocks for the next refills", &Switch(|t| &mut t.depot)),
     key("bitmaps", "pageset: drains mark blocks as free in their pageblock without a lock, and refills take them from there", &Switch(|t| &mut t.bitmaps)),
@@ -105,6 +106,14 @@ const KEPT_FRACTION: Number = Number {
     unit: "; not 1",
     set: |r, n| r.tuning.kept_fraction = n as u8,
     get: |r| Some(r.tuning.kept_fraction.into()),
+};
+
+const HIGH_SHARE: Number = Number {
+    // The range of `Tuning::check`.
+    range: 0..=8,
+    unit: "",
+    set: |r, n| r.tuning.high_share = n as u8,
+    get: |r| Some(r.tuning.high_share.into()),
 };
 
 const CACHE_BATCHES: Number = Number {
@@ -217,6 +226,7 @@ mod tests {
             long_runs: on,
             double_blocks: on,
             batch_blocks: 3,
+            high_share: 5,
             whole_blocks: on,
             depot: on,
             bitmaps: on,
@@ -267,6 +277,7 @@ mod tests {
             long_runs: off,
             double_blocks: off,
             batch_blocks: 0,
+            high_share: 0,
             whole_blocks: off,
             depot: off,
             bitmaps: off,

@@ -267,10 +267,14 @@ pub struct Tuning {
     /// 3 takes the zone lock. If the zone lock is not contended, the cost exceeds the gain: off by default. Not a
     /// kernel rule; 4.5.
     pub double_blocks: bool,
-    /// Blocks of a batch, for orders of which so many are more pages than a batch, up to a quarter of high: drains move at least so many,
-    /// and refills grow to so many. At most 64. In the kernels, and here for 0, a drain may move one block, and a refill two. Not a
+    /// Blocks of a batch, for orders of which so many are more pages than a batch: drains move at least so many, and refills grow to so
+    /// many, both up to a quarter of high, or less by [`Self::high_share`]. At most 64. In the kernels, and here for 0, a drain may move one block, and a refill two. Not a
     /// kernel rule; 2.4, 4.7.
     pub batch_blocks: u8,
+    /// A refill takes at most `high >> high_share` pages or a batch, whichever is more; a batch of [`Self::batch_blocks`] has at most as
+    /// many. 0 to 8; 0 for no such limit, as in the kernels. What one call moves comes back with the next ones if it is much of what the
+    /// pageset may keep. Not a kernel rule; 2.4, 4.5.
+    pub high_share: u8,
     /// Whether a refill splits a block at once into the pages of a list, and a drain frees pages that form a block as
     /// that block. The same pages move, and fewer cache lines are touched with the zone lock held. The kernels move
     /// page by page. Not a kernel rule; 2.4, 3.3.
@@ -379,6 +383,7 @@ impl Tuning {
             needs(self.high_threshold_616, "high_threshold_616", self.free_count, "free_count"),
             needs(self.double_blocks, "double_blocks", self.alloc_factor, "alloc_factor"),
             needs(self.batch_blocks > 0, "batch_blocks", self.double_blocks, "double_blocks"),
+            needs(self.high_share > 0, "high_share", self.alloc_factor, "alloc_factor"),
         ];
         if let Some(rule) = self.history_rule()
             && !cfg!(feature = "history")
@@ -425,6 +430,9 @@ impl Tuning {
         }
         if self.batch_blocks > 64 {
             return out_of_range("batch_blocks", self.batch_blocks as u64, "0 to 64");
+        }
+        if self.high_share > 8 {
+            return out_of_range("high_share", self.high_share as u64, "0 to 8");
         }
         match self.batch {
             BatchRule::Fixed(pages) if pages == 0 || pages > sizes::MAX_BATCH => {

@@ -187,7 +187,7 @@ impl Tuning {
         let scaled = if grows {
             let fewest = self.batch_of(order, s.high()) >> self.batch_scale_max.saturating_sub(factor);
             let most = if single { self.batch_scale_max } else { self.block_scale() };
-            (s.batch() << factor.min(most)).max(fewest)
+            (s.batch() << factor.min(most)).max(fewest).min(self.refill_share(s.high(), s.batch()))
         } else {
             s.batch()
         };
@@ -379,10 +379,20 @@ impl Tuning {
         if self.block_scale_max < self.batch_scale_max { self.block_scale_max } else { self.batch_scale_max }
     }
 
-    /// Pages of [`Self::batch_blocks`] blocks of `order`, at most a quarter of `high`: what one call moves comes back with the next ones
-    /// if it is much of what the pageset may keep.
+    /// Pages of [`Self::batch_blocks`] blocks of `order`, at most a quarter of `high`, or [`Self::high_share`]: what one call moves
+    /// comes back with the next ones if it is much of what the pageset may keep.
     fn batch_of(&self, order: Order, high: u32) -> u32 {
-        (u32::from(self.batch_blocks) << order.get()).min(high / 4)
+        (u32::from(self.batch_blocks) << order.get()).min(high >> self.high_share.max(2))
+    }
+
+    /// The most pages of a refill by [`Self::high_share`]: a multiple of eight, so that `high`, which rises by it, and the drains
+    /// that start there stay in step with blocks of that size. Counted: 150 instead of 161 instructions for `free-half-0`.
+    const fn refill_share(&self, high: u32, batch: u32) -> u32 {
+        match (high >> self.high_share) & !7 {
+            _ if self.high_share == 0 => u32::MAX,
+            share if share > batch => share,
+            _ => batch,
+        }
     }
 
     /// The once-a-second tick. Specification 4.7 "Timer decay", 4.9.

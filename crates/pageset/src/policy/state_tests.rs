@@ -224,6 +224,12 @@ fn refills_of_blocks_double_where_a_rule_says_so() {
         (Tuning { block_scale_max: 2, ..DOUBLE }, 3, 63, 0, 100_000, 5, 31, 5),
         (Tuning { block_scale_max: 2, ..DOUBLE }, 0, 63, 0, 100_000, 5, 2016, 5),
         (Tuning { block_scale_max: 2, ..EIGHT }, 9, 63, 0, 100_000, 5, 8, 5),
+        // No more than a share of high, but a batch: here an eighth. The exponent grows all the same.
+        (Tuning { high_share: 3, ..DOUBLE }, 0, 63, 0, 1260, 2, 152, 3),
+        (Tuning { high_share: 3, ..DOUBLE }, 3, 63, 0, 1260, 2, 19, 3),
+        (Tuning { high_share: 3, ..DOUBLE }, 0, 63, 0, 400, 2, 63, 3),
+        (Tuning { high_share: 3, ..EIGHT }, 9, 63, 0, 16_000, 5, 3, 5),
+        (Tuning { high_share: 1, ..EIGHT }, 9, 63, 0, 10_000, 5, 4, 5),
     ] {
         // The exponent of single pages, and that of blocks: the other one has no effect, and stays.
         let factors = |single, block| if o == 0 { (single, block) } else { (block, single) };
@@ -336,23 +342,23 @@ fn smaller_drains_leave_the_threshold_of_6_16_within_reach() {
     }
     // A drain of single pages is not larger for it, and one of huge pages as large as in the kernels.
     let drained = |tuning: Tuning, o: u8| {
-        let mut s = PcpState { free_count: 2000, ..tuned(20_000, 20_000, 20_000, 20_000) };
+        let mut s = PcpState { free_count: 2000, ..tuned(80_000, 80_000, 80_000, 80_000) };
         tuning.commit(&mut s, order(o), CALM)
     };
     assert_eq!([LINUX_6_18, PAGESET].map(|tuning| drained(tuning, 0)), [2001, 504]);
-    assert_eq!([LINUX_6_18, PAGESET].map(|tuning| drained(tuning, 9)), [2512, 4096]);
+    assert_eq!([LINUX_6_18, PAGESET].map(|tuning| drained(tuning, 9)), [2512, 8192]);
     assert_eq!(drained(Tuning { batch_blocks: 0, ..PAGESET }, 9), 2512);
 }
 
-/// Two huge pages raise `high` by a batch in the kernels, and eight by four here.
+/// Two huge pages raise `high` by a batch in the kernels, and sixteen by eight here.
 #[test]
 fn refills_of_large_blocks_raise_high_as_the_kernels_do() {
     let raised = |tuning: Tuning, o: u8, factor: u8| {
-        let mut s = PcpState { alloc_factor: factor, block_factor: factor, ..tuned(0, 20_000, 1000, 50_000) };
-        (tuning.refill(&mut s, order(o), CALM).0, s.high - 20_000)
+        let mut s = PcpState { alloc_factor: factor, block_factor: factor, ..tuned(0, 80_000, 1000, 100_000) };
+        (tuning.refill(&mut s, order(o), CALM).0, s.high - 80_000)
     };
     assert_eq!(raised(LINUX_6_18, 9, 5), (2, 63));
-    assert_eq!([0, 2, 3].map(|factor| raised(PAGESET, 9, factor)), [(2, 63), (4, 126), (8, 252)]);
+    assert_eq!([0, 2, 3].map(|factor| raised(PAGESET, 9, factor)), [(2, 63), (8, 252), (16, 504)]);
     // As many pages as the refill has, where those are fewer than the batches of several refills.
     assert_eq!([0, 1, 2, 3].map(|factor| raised(PAGESET, 3, factor)), [(7, 63), (15, 126), (31, 252), (31, 252)]);
     assert_eq!([0, 3].map(|factor| raised(PAGESET, 0, factor)), [(63, 63), (504, 504)]);
@@ -370,6 +376,7 @@ fn large_blocks_drain_by_the_batch() {
         (EIGHT, 2, 9999, 10_000, 63),
         (EIGHT, 0, 9999, 10_000, 63),
         (EIGHT, 9, 0, 100, 63),
+        (Tuning { high_share: 3, ..EIGHT }, 9, 9600, 10_000, 1250),
     ] {
         let mut s = tuned(count, high, high, high);
         assert_eq!(tuning.commit(&mut s, order(o), CALM), drained, "{o}, {count}, {high}");
@@ -531,6 +538,8 @@ fn rules_that_do_not_go_together() {
         (Tuning { batch_scale_max: 7, ..off }, "batch_scale_max is 7; allowed: 0 to 6"),
         (Tuning { batch_blocks: 8, ..LINUX_6_18 }, "the rule batch_blocks needs double_blocks to be on as well"),
         (Tuning { batch_blocks: 65, double_blocks: true, ..LINUX_6_18 }, "batch_blocks is 65; allowed: 0 to 64"),
+        (Tuning { high_share: 9, ..LINUX_6_18 }, "high_share is 9; allowed: 0 to 8"),
+        (Tuning { high_share: 3, ..LINUX_6_0 }, "the rule high_share needs alloc_factor to be on as well"),
         (Tuning { block_scale_max: 7, ..LINUX_6_18 }, "block_scale_max is 7; allowed: 0 to 6"),
         (Tuning { kept_fraction: 1, ..LINUX_6_18 }, "kept_fraction is 1; allowed: 0 for no limit, or 2 to 255"),
         (

@@ -171,7 +171,7 @@ fn rules(random: &mut Random) -> (&'static str, Tuning) {
 
 fn change(tuning: &mut Tuning, random: &mut Random) {
     let on = random.one_in(2);
-    match random.below(39) {
+    match random.below(41) {
         0..4 => tuning.regions = RegionRule::Fixed(1 + random.below(9) as u32),
         4..6 => tuning.depot = on,
         6 => tuning.bitmaps = on,
@@ -216,6 +216,7 @@ fn change(tuning: &mut Tuning, random: &mut Random) {
         36 => tuning.high_threshold_616 = on,
         37 => tuning.block_scale_max = random.below(7) as u8,
         38 => tuning.kept_fraction = random.pick(&[0, 2, 4, 100]),
+        39 => tuning.high_share = random.below(9) as u8,
         _ => tuning.free_count = on,
     }
 }

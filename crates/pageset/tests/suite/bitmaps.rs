@@ -111,7 +111,7 @@ fn refills_take_what_fits() {
         assert!(before.bitmap > 3000, "{before:?}");
         let mut taken = vec![];
         for of in [0, 1, 2, 3] {
-            taken.extend(take(world, of, 100).into_iter().map(|pfn| (pfn, order(of))));
+            taken.extend(take(world, of, 150).into_iter().map(|pfn| (pfn, order(of))));
             check_books(world);
         }
         let after = world.zone_stats(0);

@@ -10,7 +10,7 @@ use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, Z
 const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];
 
 #[test]
-fn the_default_is_6_18_but_for_sixteen_rules() {
+fn the_default_is_6_18_but_for_seventeen_rules() {
     assert_eq!(Tuning::default().regions, RegionRule::PerCpu);
     assert_eq!(Tuning::default().lists, ListRule::AllOrders);
     assert_eq!(Tuning::default().bulk_free, BulkFree::ShortHolds);
@@ -34,6 +34,7 @@ fn the_default_is_6_18_but_for_sixteen_rules() {
         lists: ListRule::HugeByMobility,
         double_blocks: false,
         batch_blocks: 0,
+        high_share: 0,
         cache_slice_batches: 3,
         bulk_free: BulkFree::SinglePass,
         ..PAGESET
