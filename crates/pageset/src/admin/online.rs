@@ -117,10 +117,14 @@ impl<M: Machine> Allocator<'_, M> {
         let (zone, span) = self.span_of(range).map_err(|_| MapError::OutsideSpan { start: range.start })?;
         // Only these calls bring pages online, so what is not online stays so.
         let _onlining = Exclusive::begin(&self.onlining, &self.machine);
-        for piece in span.cut(Order::PAGEBLOCK) {
-            let _guard = zone.shared.lock(self.env(), LockPath::Map, piece.first);
-            if let Some(known) = zone.shared.buddy.first_known(piece.first, piece.pages()) {
-                return Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(known) });
+        {
+            // A page on its way between a pageset and a bitmap would look offline.
+            let _no_moves = zone.shared.buddy.bitmaps.are_kept().then(|| NoPagesets::new(self, zone.shared.index));
+            for piece in span.cut(Order::PAGEBLOCK) {
+                let _guard = zone.shared.lock(self.env(), LockPath::Map, piece.first);
+                if let Some(known) = zone.shared.buddy.first_known(piece.first, piece.pages()) {
+                    return Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(known) });
+                }
             }
         }
         for piece in span.cut(Order::MAX) {

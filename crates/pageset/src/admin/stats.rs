@@ -241,7 +241,9 @@ impl<M: Machine> Allocator<'_, M> {
     #[must_use]
     pub fn free_blocks(&self, zone: usize, order: Order, migratetype: MigrateType) -> u32 {
         let buddy = &self.zones[zone].shared.buddy;
-        buddy.blocks(order, migratetype) + buddy.bitmap_blocks(order, migratetype)
+        let mut blocks = buddy.blocks(order, migratetype);
+        buddy.each_bitmap_block(|found, list| blocks += u32::from((found, list) == (order, migratetype)));
+        blocks
     }
 
     /// The zones and their pagesets in the form of `/proc/zoneinfo`, for the tools that read it.

@@ -7,10 +7,14 @@
 //! A second array has a bit for each pageblock that may have free parts, so that refills find them. Bits of pages are set first, then
 //! that of the pageblock. A refill that finds no page clears the pageblock's bit first, then looks again. A fence between the two steps
 //! on each side ensures that one of the two sees the other.
+//!
+//! Whoever sets bits looks afterwards whether the pageblock is whole: a drain, and a refill that puts back what it took.
 
 use core::fmt;
+use core::sync::atomic::AtomicU32;
 
 use crate::frame::Order;
+use crate::sync::LockedWord;
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use crate::sync::atomic::fence;
 
@@ -64,13 +68,33 @@ macro_rules! word {
         }
     };
 }
-word!(core::sync::atomic::AtomicU32);
+word!(AtomicU32);
 #[cfg(all(loom, test))]
 word!(loom::sync::atomic::AtomicU32);
 
+/// What [`Bitmaps::take`] took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) blocks: u32,
+    /// Some pages were put back, and the pageblock may be whole: then the caller calls [`Bitmaps::take_whole`].
+    pub(crate) whole: bool,
+}
+
+/// Blocks whose bits are in one word, or one block of at least a word: [`Bitmaps::first_run`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    /// The first page of the first block.
+    page: u32,
+    order: Order,
+    /// The number of blocks.
+    pub(crate) blocks: usize,
+    /// The bits of blocks that are smaller than a word.
+    bits: u32,
+}
+
 /// The bits of a zone's pages, in pageblocks of `N` words; none without the rule.
 #[derive(Debug)]
-pub(crate) struct Bitmaps<'a, W = core::sync::atomic::AtomicU32, const N: usize = WORDS> {
+pub(crate) struct Bitmaps<'a, W = AtomicU32, const N: usize = WORDS> {
     /// `N` words for each pageblock.
     pages: &'a [W],
     /// A bit for each pageblock that may have a page.
@@ -92,7 +116,7 @@ pub(crate) const fn words(pageblocks: usize) -> usize {
 
 impl<'a> Bitmaps<'a> {
     /// The bitmaps of a zone of some pageblocks in [`words`] words, which are zero. Those of a pageblock begin with a cache line.
-    pub(crate) fn new(words: &'a [core::sync::atomic::AtomicU32], pageblocks: usize) -> Self {
+    pub(crate) fn new(words: &'a [AtomicU32], pageblocks: usize) -> Self {
         let skipped = words.as_ptr().align_offset(LINE * size_of::<u32>()).min(LINE - 1);
         let Some(words) = words.get(skipped..) else { return Self::NONE };
         let (pages, pageblocks) = words.split_at((pageblocks * WORDS).min(words.len()));
@@ -134,6 +158,9 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
         page % Self::PAGES % BITS
     }
 
+    /// The pages of a word.
+    const SPAN: u32 = if Self::PAGES < BITS { Self::PAGES } else { BITS };
+
     #[inline(always)]
     fn of(&self, pageblock: u32) -> &[W] {
         &self.pages[pageblock as usize * N..][..N]
@@ -144,9 +171,36 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
         self.are_kept() && self.word(page).read() & 1 << Self::bit(page) != 0
     }
 
-    /// Frees a block. The caller owns its pages, whose tags are `Inside`. Then it calls [`Self::settle`] once for all blocks that it frees, and
-    /// then [`Self::note`] for each. Returns whether the pageblock may be whole: then the caller calls [`Self::take_whole`] as well.
+    /// The first of some blocks of an order, and those after it that are in the same word. `None` without blocks.
     #[inline(always)]
+    #[expect(clippy::unused_self, reason = "so that callers need not name the type")]
+    pub(crate) fn first_run(&self, blocks: &[AtomicU32], order: Order) -> Option<Run> {
+        let page = blocks.first()?.get();
+        let mut run = Run { page, order, blocks: 1, bits: 0 };
+        let pages = order.pages() as u32;
+        if pages < BITS {
+            run.bits = ones(pages) << Self::bit(page);
+            let next =
+                blocks[1..].iter().map(LockedWord::get).take_while(|next| next / Self::SPAN == page / Self::SPAN);
+            for page in next {
+                run.bits |= ones(pages) << Self::bit(page);
+                run.blocks += 1;
+            }
+        }
+        Some(run)
+    }
+
+    /// Frees the blocks of a run. The caller owns their pages, whose tags are `Inside`. Then it calls [`Self::settle`] once for all runs that it
+    /// frees, and then [`Self::note`] for each. Returns whether the pageblock may be whole: then the caller calls [`Self::take_whole`] as well.
+    #[inline(always)]
+    pub(crate) fn free_run(&self, run: Run) -> bool {
+        if run.bits == 0 {
+            return self.free(run.page, run.order);
+        }
+        self.word(run.page).set_bits(run.bits) | run.bits == Self::FULL
+    }
+
+    /// As [`Self::free_run`], one block.
     pub(crate) fn free(&self, page: u32, order: Order) -> bool {
         let pages = order.pages() as u32;
         if pages <= BITS {
@@ -157,6 +211,14 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
             self.word(at).set_bits(Self::FULL);
         }
         true
+    }
+
+    /// Puts back a block that [`Self::take`] took. Returns whether the pageblock may be whole, as [`Self::free_run`] does.
+    pub(crate) fn put_back(&self, page: u32, order: Order) -> bool {
+        let whole = self.free(page, order);
+        self.settle();
+        self.note(page);
+        whole
     }
 
     /// Orders [`Self::free`] before [`Self::note`] and [`Self::take_whole`].
@@ -231,21 +293,22 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
         false
     }
 
-    /// Takes up to `most` blocks of a pageblock and gives each to `give`, in ascending order. Returns their number.
-    pub(crate) fn take(&self, pageblock: u32, order: Order, most: u32, mut give: impl FnMut(u32)) -> u32 {
+    /// Takes up to `most` blocks of a pageblock and gives each to `give`, in ascending order.
+    pub(crate) fn take(&self, pageblock: u32, order: Order, most: u32, mut give: impl FnMut(u32)) -> Taken {
         let (start, pages) = (pageblock * Self::PAGES, order.pages() as u32);
         let (mut came, mut is_empty) = (0, true);
         if pages > BITS {
+            let mut taken = Taken::default();
             for page in (start..start + Self::PAGES).step_by(pages as usize) {
-                if came < most && self.take_words(page, pages / BITS) {
-                    came += 1;
+                if taken.blocks < most && self.take_words(page, order, &mut taken.whole) {
+                    taken.blocks += 1;
                     give(page);
                 }
             }
             if self.of(pageblock).iter().all(|word| word.read() == 0) {
                 self.forget(pageblock);
             }
-            return came;
+            return taken;
         }
         for (word, first) in self.of(pageblock).iter().zip((start..).step_by(BITS as usize)) {
             let mut now = word.read();
@@ -268,30 +331,47 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
             }
             is_empty &= now == 0;
             if came == most {
-                return came;
+                return Taken { blocks: came, whole: false };
             }
         }
         if is_empty {
             self.forget(pageblock);
         }
-        came
+        Taken { blocks: came, whole: false }
     }
 
-    /// Takes some words from a page on, if all their pages are free.
-    fn take_words(&self, page: u32, words: u32) -> bool {
-        let at = |word: u32| self.word(page + word * BITS);
-        if (0..words).any(|word| at(word).read() != Self::FULL) {
+    /// Takes a block of several words, if all its pages are free. Sets `whole` if it put some back and the pageblock may be whole.
+    fn take_words(&self, page: u32, order: Order, whole: &mut bool) -> bool {
+        let words = || (page..page + order.pages() as u32).step_by(BITS as usize).map(|page| self.word(page));
+        if words().any(|word| word.read() != Self::FULL) {
             return false;
         }
-        let taken = (0..words).take_while(|&word| at(word).take_from(Self::FULL, Self::FULL).is_ok()).count() as u32;
-        if taken < words {
-            for word in 0..taken {
-                at(word).set_bits(Self::FULL);
+        let taken = words().take_while(|word| word.take_from(Self::FULL, Self::FULL).is_ok()).count();
+        if taken < words().count() {
+            for word in words().take(taken) {
+                word.set_bits(Self::FULL);
             }
             self.settle();
             self.note(page);
+            // Meanwhile a CPU that freed the other pages found the pageblock incomplete.
+            *whole |= taken > 0;
+            return false;
         }
-        taken == words
+        true
+    }
+
+    /// Whether a pageblock has a block of an order, at a recent moment.
+    pub(crate) fn has_block(&self, pageblock: u32, order: Order) -> bool {
+        let words = self.of(pageblock);
+        match order.pages() as u32 / BITS {
+            0 | 1 => words.iter().any(|word| heads(word.read(), order) != 0),
+            many => words.chunks_exact(many as usize).any(|block| block.iter().all(|word| word.read() == Self::FULL)),
+        }
+    }
+
+    /// The pages of a pageblock that are here, at a recent moment.
+    pub(crate) fn pages_of(&self, pageblock: u32) -> u32 {
+        self.of(pageblock).iter().map(|word| word.read().count_ones()).sum()
     }
 
     /// Takes all pages of a pageblock, and gives each run of them to `give` as its first page and the page after its last.
@@ -338,7 +418,7 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
 
     /// Whether refills find the pageblock, at a recent moment.
     pub(crate) fn is_noted(&self, pageblock: u32) -> bool {
-        self.pageblocks[(pageblock / BITS) as usize].read() & 1 << (pageblock % BITS) != 0
+        self.are_kept() && self.pageblocks[(pageblock / BITS) as usize].read() & 1 << (pageblock % BITS) != 0
     }
 }
 

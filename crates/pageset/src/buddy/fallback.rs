@@ -64,12 +64,13 @@ impl<L> Buddy<'_, L> {
     /// or a block of another type in a pageblock that may be claimed. Reads without the lock. Specification 7.6, step
     /// 5.
     pub(crate) fn has_block_for(&self, order: Order, wanted: MigrateType) -> bool {
-        Order::all().skip(order.index()).any(|order| {
+        let on_list = Order::all().skip(order.index()).any(|order| {
             let has = |migratetype| self.has_block(order, migratetype);
             has(wanted)
                 || wanted == Movable && has(Cma)
                 || may_claim(order, wanted) && fallbacks(wanted).into_iter().any(has)
-        })
+        });
+        on_list || self.has_bitmap_block(order, |list| list == wanted)
     }
 }
 
@@ -158,10 +159,10 @@ impl<M: Machine> Locked<'_, '_, M> {
             return None;
         }
         self.note_break(wakes);
-        self.empty_bitmap(start);
         if !self.is_mostly(start, migratetype)? {
             return None;
         }
+        self.empty_bitmap(start);
         self.move_free_blocks(start, migratetype, self.end_of_moves());
         self.set_block_type(start, migratetype);
         let taken = self.take_smallest(order, migratetype);

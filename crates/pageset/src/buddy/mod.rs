@@ -92,8 +92,6 @@ pub(crate) struct Buddy<'a, L> {
     /// Free parts of pageblocks that are on no list, and their pages. The number is at least that of the pages that somebody can take.
     pub(crate) bitmaps: Bitmaps<'a>,
     pub(crate) bitmap_pages: Counter,
-    /// Refills that found pages there.
-    pub(crate) bitmap_refills: Counter,
     /// Pageblocks claimed by refills, and pages that refills found in their CPU's own pageblocks.
     pub(crate) claimed_blocks: AtomicU64,
     pub(crate) own_parts: AtomicU64,
@@ -164,7 +162,6 @@ impl<L> Buddy<'_, L> {
             owners: Owners::NONE,
             bitmaps: Bitmaps::NONE,
             bitmap_pages: Counter::new(),
-            bitmap_refills: Counter::new(),
             claimed_blocks: AtomicU64::new(0),
             own_parts: AtomicU64::new(0),
             deferral: Deferral::new(),
@@ -183,17 +180,39 @@ impl<L> Buddy<'_, L> {
         self.regions.iter().map(|region| region.list(order, list).len()).sum()
     }
 
-    /// Blocks of one order in bitmaps of pageblocks of a type, at a recent moment.
-    pub(crate) fn bitmap_blocks(&self, order: Order, list: MigrateType) -> u32 {
-        let mut blocks = 0;
+    /// Visits the largest blocks in bitmaps by their orders and their pageblocks' types, at a recent moment.
+    pub(crate) fn each_bitmap_block(&self, mut visit: impl FnMut(Order, MigrateType)) {
         self.bitmaps.each_noted(|pageblock| {
-            if self.frames.block_type(pageblock * PAGEBLOCK) == list {
-                self.bitmaps.runs(pageblock, |from, end| {
-                    blocks += largest_blocks(from, end).filter(|&(_, found)| found == order).count() as u32;
-                });
-            }
+            let list = self.frames.block_type(pageblock * PAGEBLOCK);
+            self.bitmaps.runs(pageblock, |from, end| {
+                largest_blocks(from, end).for_each(|(_, order)| visit(order, list));
+            });
         });
-        blocks
+    }
+
+    /// The first of some pageblocks whose bitmap has a block of an order, at a recent moment. `suits` says which types do.
+    pub(crate) fn bitmap_with(
+        &self,
+        order: Order,
+        (from, end): (u32, u32),
+        suits: impl Fn(MigrateType) -> bool,
+    ) -> Option<u32> {
+        if !self.bitmaps.are_kept() || order >= Order::PAGEBLOCK || self.bitmap_pages.get() < order.pages() {
+            return None;
+        }
+        let mut at = from;
+        loop {
+            let pageblock = self.bitmaps.next(at, end)?;
+            at = pageblock + 1;
+            if suits(self.frames.block_type(pageblock * PAGEBLOCK)) && self.bitmaps.has_block(pageblock, order) {
+                return Some(pageblock);
+            }
+        }
+    }
+
+    /// Whether the bitmap of some pageblock has a block of an order, at a recent moment. Reads the bitmaps until it finds one.
+    pub(crate) fn has_bitmap_block(&self, order: Order, suits: impl Fn(MigrateType) -> bool) -> bool {
+        self.bitmap_with(order, (0, self.frames.len() / PAGEBLOCK), suits).is_some()
     }
 
     /// Whether a free block of one order and type exists.
@@ -403,6 +422,16 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
             }
         });
         self.bitmap_pages.sub(pages.into());
+    }
+
+    /// Frees a pageblock if its bitmap has all pages.
+    pub(crate) fn free_whole(&self, pageblock: u32) {
+        // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
+        if self.bitmaps.take_whole(pageblock) {
+            let page = pageblock * PAGEBLOCK;
+            self.free_block(page, Order::PAGEBLOCK, self.frames.block_type(page));
+            self.bitmap_pages.sub(PAGEBLOCK.into());
+        }
     }
 
     /// Returns the upper halves of a taken block to the lists, until `to` pages remain at its start.

@@ -117,7 +117,8 @@ impl<M: Machine> Locked<'_, '_, M> {
         if start < self.frames.first || start + pageblock > self.frames.end {
             return None;
         }
-        let (mut free, mut movable) = (0, 0);
+        let mut free = if self.bitmaps.are_kept() { self.bitmaps.pages_of(start / pageblock) } else { 0 };
+        let mut movable = 0;
         self.each_block(start, |page, state, order| match state {
             PageState::Free => free += order.pages() as u32,
             PageState::Allocated if self.frames.tag(page).kind() == Some(Movable) => movable += order.pages() as u32,

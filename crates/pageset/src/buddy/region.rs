@@ -32,8 +32,11 @@ pub struct Region<L> {
     pub(crate) direct_free_pages: AtomicU64,
     /// Batches of blocks for the next refills.
     pub(crate) depot: Depot,
-    /// [`Buddy::bitmap_refills`] at the last tick that looked after the region's bitmaps.
-    pub(crate) bitmap_refills: AtomicU32,
+    /// Refills that found pages in the region's bitmaps, and their number at the last tick that looked after them.
+    pub(crate) bitmap_refills: Counter,
+    pub(crate) bitmap_refills_seen: AtomicU32,
+    /// The pageblock at which the next search for blocks of an order begins, by order. A hint.
+    pub(crate) bitmap_from: [AtomicU32; Order::PAGEBLOCK.index()],
     /// By order and migratetype.
     areas: [[List; MigrateType::COUNT]; Order::COUNT],
 }
@@ -66,7 +69,9 @@ impl<L> Region<L> {
             direct_alloc_pages: AtomicU64::new(0),
             direct_free_pages: AtomicU64::new(0),
             depot: Depot::new(),
-            bitmap_refills: AtomicU32::new(0),
+            bitmap_refills: Counter::new(),
+            bitmap_refills_seen: AtomicU32::new(0),
+            bitmap_from: [const { AtomicU32::new(0) }; Order::PAGEBLOCK.index()],
             areas: [const { [const { List::new() }; MigrateType::COUNT] }; Order::COUNT],
         }
     }

@@ -92,3 +92,47 @@ fn a_note_that_is_cleared_without_a_second_look_is_found() {
         bitmap.bits().clear_note(0);
     });
 }
+
+/// A CPU takes a block of two words while another one takes a page and frees it again. In the end somebody has the block: no whole
+/// pageblock is left behind. `take` is what the first CPU does.
+fn explore_put_backs(take: fn(&OneBitmap)) {
+    explore(
+        || OneBitmap { words: Box::new([u32::MAX, u32::MAX, 1].map(AtomicU32::new)), wholes: Word::default() },
+        take,
+        |bitmap| {
+            let mut page = None;
+            bitmap.bits().take(0, Order::ZERO, 1, |taken| page = Some(taken));
+            if let Some(page) = page {
+                bitmap.free(page, |bits| bits.settle());
+            }
+        },
+        |bitmap| {
+            let bits = bitmap.bits();
+            assert!(bitmap.wholes.get() == 1 && !bits.has(40), "a whole pageblock was left");
+        },
+    );
+}
+
+/// Takes both words. Returns whether the caller has to look at the pageblock again.
+fn take_both(bitmap: &OneBitmap) -> bool {
+    let order = Order::new(6).expect("an order");
+    let taken = bitmap.bits().take(0, order, 1, |_| bitmap.wholes.add());
+    taken.whole
+}
+
+#[test]
+fn a_refill_that_puts_back_finds_the_whole_pageblock() {
+    explore_put_backs(|bitmap| {
+        if take_both(bitmap) && bitmap.bits().take_whole(0) {
+            bitmap.wholes.add();
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "a whole pageblock was left")]
+fn a_refill_that_puts_back_and_does_not_look_is_found() {
+    explore_put_backs(|bitmap| {
+        take_both(bitmap);
+    });
+}

@@ -122,12 +122,13 @@ impl<M: Machine> CachedZone<'_, M> {
         blocks: u32,
     ) -> u32 {
         let in_hold = env.tuning.bulk_free.refill_blocks();
-        let mut taken = self.refill_from_bitmaps(env, pcp, list, wanted, pcp.region(), blocks);
+        let mut taken = self.refill_from_bitmaps(env, pcp, list, wanted, pcp.region(), None, blocks);
         while taken < blocks {
             let take = |zone: &ZoneGuard<'_, '_, M>, wanted| {
                 let most = in_hold.min(blocks - taken);
                 let left = if env.tuning.depot { self.refill_from_depot(zone, pcp, list, most) } else { 0 };
-                let left = left + self.refill_from_bitmaps(env, pcp, list, wanted, zone.number(), most - left);
+                let left =
+                    left + self.refill_from_bitmaps(env, pcp, list, wanted, zone.number(), Some(zone), most - left);
                 let taken =
                     left + if left < most { refill_from_lists(zone, pcp, list, wanted, most - left) } else { 0 };
                 (taken > 0).then_some(taken)
@@ -163,7 +164,7 @@ fn refill_from_lists<M: Machine, G>(
         Some(page)
     });
     if zone.tuning().bitmaps && pcp.may_keep() {
-        split.end_in_bitmap(zone, wanted.migratetype);
+        split.end_in_bitmap(zone, wanted.migratetype, wanted.order);
     } else {
         split.end(zone, wanted.migratetype);
     }

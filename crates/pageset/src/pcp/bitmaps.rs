@@ -4,15 +4,18 @@
 use core::sync::atomic::AtomicU32;
 
 use super::alloc_free::remembered_type;
-use super::regions::Held;
+use super::regions::{HOLD_BLOCKS, Held, ones};
 use super::{CachedZone, Pageset, PcpGuard};
 use crate::buddy::{Env, Wanted};
-use crate::frame::{Order, PAGEBLOCK, PageState, Tag};
+use crate::frame::{CpuId, Order, PAGEBLOCK, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::sync::LockedWord;
+use crate::zone::ZoneGuard;
 
 /// Pageblocks without a block that is large enough, after which a refill goes to the free lists. A guess.
 const SEARCHED: u32 = 8;
+/// Pageblocks of other types, after which it goes there: a refill may hold a lock, and reads a byte for each. A guess.
+const SKIPPED: usize = HOLD_BLOCKS;
 /// Blocks that a refill takes at a time.
 const TAKEN: usize = 64;
 
@@ -21,51 +24,52 @@ impl<M: Machine> CachedZone<'_, M> {
     /// free as a whole go to the lists, and so do blocks of pageblocks whose type no request asks for.
     pub(super) fn free_to_bitmaps(&self, env: Env<'_, M>, blocks: &[AtomicU32], order: Order) {
         let (buddy, frames) = (&self.shared.buddy, self.frames());
-        let (mut whole, mut others) = (0_u64, 0_u64);
+        // Sets of blocks: the first of each run, those whose pageblock may be whole, and those that go to the lists.
+        let (mut runs, mut whole, mut others) = (0_u64, 0_u64, 0_u64);
         // Before the bits: no refill subtracts a page that is not counted yet.
         buddy.bitmap_pages.add((blocks.len() as u64) << order.get());
-        for (at, block) in blocks.iter().enumerate() {
-            let page = block.get();
-            if !frames.block_type(page).is_ordinary() {
-                others |= 1 << at;
-                continue;
+        let mut at = 0;
+        while let Some(run) = buddy.bitmaps.first_run(&blocks[at..], order) {
+            let page = blocks[at].get();
+            if frames.block_type(page).is_ordinary() {
+                for block in &blocks[at..at + run.blocks] {
+                    env.touch(Line::Page(frames.pfn(block.get())));
+                    frames.set_tag(block.get(), Tag::INSIDE);
+                }
+                env.touch(self.bitmap_line(page));
+                runs |= 1 << at;
+                whole |= u64::from(buddy.bitmaps.free_run(run)) << at;
+            } else {
+                others |= ones(run.blocks) << at;
             }
-            env.touch(self.bitmap_line(page));
-            frames.set_tag(page, Tag::INSIDE);
-            whole |= u64::from(buddy.bitmaps.free(page, order)) << at;
+            at += run.blocks;
         }
         buddy.bitmaps.settle();
-        for (at, block) in blocks.iter().enumerate() {
-            if others & 1 << at == 0 {
-                buddy.bitmaps.note(block.get());
-            }
-        }
-        while whole != 0 {
-            self.free_whole(env, blocks[whole.trailing_zeros() as usize].get());
-            whole &= whole - 1;
-        }
+        each(runs, |at| buddy.bitmaps.note(blocks[at].get()));
+        each(whole, |at| self.free_whole(env, blocks[at].get(), None));
         if others != 0 {
             buddy.bitmap_pages.sub(u64::from(others.count_ones()) << order.get());
             self.free_some_to_regions(env, blocks, others, order, None, &mut Held::default());
         }
     }
 
-    /// Frees the pageblock around a page if its bitmap has all pages.
-    fn free_whole(&self, env: Env<'_, M>, page: u32) {
-        let buddy = &self.shared.buddy;
+    /// Frees the pageblock around a page if its bitmap has all pages. `held` is its region, if the caller holds its lock.
+    fn free_whole(&self, env: Env<'_, M>, page: u32, held: Option<&ZoneGuard<'_, '_, M>>) {
         let pageblock = page / PAGEBLOCK;
-        if !buddy.bitmaps.is_whole(pageblock) {
+        if !self.shared.buddy.bitmaps.is_whole(pageblock) {
             return;
         }
-        // Before the bits are taken: the holder of the lock finds each page in the bitmap or on a list.
-        let zone = self.shared.lock_region(env, LockPath::Drain, buddy.region_of(page));
-        if buddy.bitmaps.take_whole(pageblock) {
-            zone.free_block(pageblock * PAGEBLOCK, Order::PAGEBLOCK, zone.frames.block_type(page));
-            buddy.bitmap_pages.sub(PAGEBLOCK.into());
+        match held {
+            Some(zone) => zone.free_whole(pageblock),
+            None => {
+                self.shared.lock_region(env, LockPath::Drain, self.shared.buddy.region_of(page)).free_whole(pageblock)
+            }
         }
     }
 
-    /// Fills a list with up to `most` blocks of the bitmaps of a region. Returns their number.
+    /// Fills a list with up to `most` blocks of the bitmaps of a region. Returns their number. `held` is the region, if the caller holds its
+    /// lock.
+    #[expect(clippy::too_many_arguments, reason = "one caller each with and without the region's lock")]
     pub(super) fn refill_from_bitmaps<G>(
         &self,
         env: Env<'_, M>,
@@ -73,30 +77,49 @@ impl<M: Machine> CachedZone<'_, M> {
         list: usize,
         wanted: Wanted,
         region: usize,
+        held: Option<&ZoneGuard<'_, '_, M>>,
         most: u32,
     ) -> u32 {
         let buddy = &self.shared.buddy;
         if !buddy.bitmaps.are_kept() || wanted.order >= Order::PAGEBLOCK || buddy.bitmap_pages.get() == 0 {
             return 0;
         }
-        let (mut at, end) = buddy.pageblocks_of(region);
-        let (mut taken, mut searched) = (0, 0);
-        while taken < most
-            && searched < SEARCHED
-            && let Some(pageblock) = buddy.bitmaps.next(at, end)
-        {
-            at = pageblock + 1;
-            if buddy.frames.block_type(pageblock * PAGEBLOCK) != wanted.migratetype {
-                continue;
+        let (first, end) = buddy.pageblocks_of(region);
+        let from = &buddy.regions[region].bitmap_from[wanted.order.index()];
+        let began = from.get().clamp(first, end);
+        let (mut taken, mut searched, mut skipped) = (0, 0, 0);
+        for (start, stop) in [(began, end), (first, began)] {
+            let mut at = start;
+            while taken < most
+                && let Some(pageblock) = buddy.bitmaps.next(at, stop)
+            {
+                if searched == SEARCHED || skipped == SKIPPED {
+                    // The next search goes on here: it does not read the same pageblocks in vain.
+                    from.set(pageblock);
+                    return taken;
+                }
+                at = pageblock + 1;
+                if buddy.frames.block_type(pageblock * PAGEBLOCK) != wanted.migratetype {
+                    skipped += 1;
+                    continue;
+                }
+                let came = self.refill_from_bitmap(env, pcp, list, wanted, pageblock, held, most - taken);
+                searched = if came == 0 { searched + 1 } else { 0 };
+                taken += came;
             }
-            let came = self.refill_from_bitmap(env, pcp, list, wanted, pageblock, most - taken);
-            searched = if came == 0 { searched + 1 } else { 0 };
-            taken += came;
+            if taken == most {
+                break;
+            }
+            from.set(first);
+        }
+        if taken > 0 {
+            buddy.regions[region].bitmap_refills.add(1);
         }
         taken
     }
 
     /// As [`Self::refill_from_bitmaps`], with the blocks of one pageblock.
+    #[expect(clippy::too_many_arguments, reason = "a loop body with a name")]
     fn refill_from_bitmap<G>(
         &self,
         env: Env<'_, M>,
@@ -104,6 +127,7 @@ impl<M: Machine> CachedZone<'_, M> {
         list: usize,
         wanted: Wanted,
         pageblock: u32,
+        held: Option<&ZoneGuard<'_, '_, M>>,
         most: u32,
     ) -> u32 {
         let (buddy, order) = (&self.shared.buddy, wanted.order);
@@ -112,10 +136,11 @@ impl<M: Machine> CachedZone<'_, M> {
         while filled < most {
             let (mut blocks, mut len) = ([0; TAKEN], 0);
             let want = (most - filled).min(TAKEN as u32);
-            let came = buddy.bitmaps.take(pageblock, order, want, |page| {
+            let taken = buddy.bitmaps.take(pageblock, order, want, |page| {
                 blocks[len] = page;
                 len += 1;
             });
+            let (came, mut whole) = (taken.blocks, taken.whole);
             let tag = Tag::new(
                 PageState::Cached,
                 order,
@@ -124,24 +149,20 @@ impl<M: Machine> CachedZone<'_, M> {
             let mut next = blocks[..len].iter();
             let placed = pcp.fill(list, came, || {
                 let &page = next.next()?;
+                env.touch(Line::Page(buddy.frames.pfn(page)));
                 buddy.frames.set_tag(page, tag);
                 Some(page)
             });
             buddy.bitmap_pages.sub(u64::from(placed) << order.get());
             filled += placed;
-            if placed > 0 {
-                self.shared.buddy.bitmap_refills.add(1);
+            // The pageset has no more room for these.
+            for &page in next {
+                whole |= buddy.bitmaps.put_back(page, order);
             }
-            if placed < came {
-                // The pageset has no more room.
-                for &page in next {
-                    buddy.bitmaps.free(page, order);
-                }
-                buddy.bitmaps.settle();
-                buddy.bitmaps.note(pageblock * PAGEBLOCK);
-                break;
+            if whole {
+                self.free_whole(env, pageblock * PAGEBLOCK, held);
             }
-            if came < want {
+            if placed < want {
                 break;
             }
         }
@@ -154,29 +175,35 @@ impl<M: Machine> CachedZone<'_, M> {
         if !buddy.bitmaps.are_kept() || wanted.order >= Order::PAGEBLOCK || buddy.bitmap_pages.get() == 0 {
             return None;
         }
-        buddy.regions_from(pageset.region()).filter(|&region| self.has_bitmap_pages(region)).find_map(|region| {
-            // The lock is for the region's counters.
-            let guard = if wanted.waits {
-                zone.lock_region(env, LockPath::DirectAlloc, region)
-            } else {
-                zone.try_lock_region(env, LockPath::DirectAlloc, region)?
-            };
+        let take = |(region, own): (usize, bool)| {
             let (mut at, end) = buddy.pageblocks_of(region);
-            let mut found = None;
-            while found.is_none()
-                && let Some(pageblock) = buddy.bitmaps.next(at, end)
-            {
+            // Searched without the lock. A second hold follows only where another CPU took the block meanwhile.
+            loop {
+                let pageblock =
+                    buddy.bitmap_with(wanted.order, (at, end), |list| (list == wanted.migratetype) == own)?;
                 at = pageblock + 1;
-                if !wanted.no_fragment || buddy.frames.block_type(pageblock * PAGEBLOCK) == wanted.migratetype {
-                    buddy.bitmaps.take(pageblock, wanted.order, 1, |page| found = Some(page));
+                // The lock is for the region's counters.
+                let guard = if wanted.waits {
+                    zone.lock_region(env, LockPath::DirectAlloc, region)
+                } else {
+                    zone.try_lock_region(env, LockPath::DirectAlloc, region)?
+                };
+                env.touch(self.bitmap_line(pageblock * PAGEBLOCK));
+                let mut found = None;
+                let taken = buddy.bitmaps.take(pageblock, wanted.order, 1, |page| found = Some(page));
+                if taken.whole {
+                    guard.free_whole(pageblock);
+                }
+                if let Some(page) = found {
+                    buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+                    buddy.bitmap_pages.sub(wanted.order.pages());
+                    guard.count_direct_alloc(wanted.order.pages());
+                    return Some(page);
                 }
             }
-            let page = found?;
-            buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
-            buddy.bitmap_pages.sub(wanted.order.pages());
-            guard.count_direct_alloc(wanted.order.pages());
-            Some(page)
-        })
+        };
+        let regions = |own| buddy.regions_from(pageset.region()).map(move |region| (region, own));
+        { regions(true) }.find_map(take).or_else(|| { regions(false) }.filter(|_| !wanted.no_fragment).find_map(take))
     }
 
     /// Whether the bitmaps of a region may have pages, at a recent moment.
@@ -208,18 +235,35 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Frees the pages of a region's bitmaps if no refill took any since the last call.
     pub(super) fn tick_bitmaps(&self, env: Env<'_, M>, region: usize) {
         if self.has_bitmap_pages(region) {
-            let refills = self.shared.buddy.bitmap_refills.get() as u32;
-            let seen = &self.shared.buddy.regions[region].bitmap_refills;
+            let number = region;
+            let region = &self.shared.buddy.regions[number];
+            let (refills, seen) = (region.bitmap_refills.get() as u32, &region.bitmap_refills_seen);
             // Two ticks at a time may both free, or neither.
             if seen.get() == refills {
-                self.empty_bitmaps_of(env, region);
+                self.empty_bitmaps_of(env, number);
             }
             seen.set(refills);
         }
     }
 
-    /// The words of a pageblock's bitmap.
+    /// Waits until the moves of pages between pagesets and bitmaps that have begun are over: a moved page is in neither for a moment. Takes
+    /// the locks of all pagesets, one at a time. The caller holds no lock.
+    pub(crate) fn wait_for_moves(&self, env: Env<'_, M>) {
+        let cpus = (0..self.pagesets.len() as u32).map(CpuId);
+        cpus.for_each(|cpu| drop(self.lock_pageset(env, cpu)));
+    }
+
+    /// The words of a pageblock's bitmap, as the line of its first page.
     fn bitmap_line(&self, page: u32) -> Line {
         Line::Page(self.frames().pfn(page / PAGEBLOCK * PAGEBLOCK))
+    }
+}
+
+/// Visits the numbers in a set, in ascending order.
+#[inline(always)]
+fn each(mut set: u64, mut visit: impl FnMut(usize)) {
+    while set != 0 {
+        visit(set.trailing_zeros() as usize);
+        set &= set - 1;
     }
 }

@@ -10,8 +10,8 @@ use core::sync::atomic::AtomicU32;
 use super::PcpGuard;
 use crate::buddy::list::End;
 use crate::buddy::{Locked, Wanted};
-use crate::frame::largest_blocks;
 use crate::frame::{MigrateType, Order, Tag};
+use crate::frame::{PAGEBLOCK, largest_blocks};
 use crate::machine::Machine;
 use crate::sync::LockedWord;
 
@@ -50,17 +50,22 @@ impl SplitBlock {
         })
     }
 
-    /// As [`Self::end`], with the parts of a pageblock in its bitmap.
-    pub(super) fn end_in_bitmap<M: Machine>(self, zone: &Locked<'_, '_, M>, list: MigrateType) {
+    /// As [`Self::end`], with the parts of a pageblock in its bitmap, where the next refill with blocks of `wanted` finds them.
+    pub(super) fn end_in_bitmap<M: Machine>(self, zone: &Locked<'_, '_, M>, list: MigrateType, wanted: Order) {
         for (page, order) in largest_blocks(self.next, self.end) {
             if order >= Order::PAGEBLOCK || !zone.frames.block_type(page).is_ordinary() {
                 zone.put(page, order, list, End::Head);
                 continue;
             }
             zone.bitmap_pages.add(order.pages());
-            zone.bitmaps.free(page, order);
-            zone.bitmaps.settle();
-            zone.bitmaps.note(page);
+            if zone.bitmaps.put_back(page, order) {
+                zone.free_whole(page / PAGEBLOCK);
+            }
+            if wanted > Order::ZERO
+                && let Some(from) = zone.region.bitmap_from.get(wanted.index())
+            {
+                from.set(page / PAGEBLOCK);
+            }
         }
     }
 
@@ -137,7 +142,6 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use crate::frame::PAGEBLOCK;
     use std::vec::Vec;
 
     #[test]

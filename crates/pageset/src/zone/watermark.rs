@@ -160,7 +160,7 @@ impl<M: Machine> Zone<'_, M> {
         self.passes(self.mark(Mark::Min).saturating_add(order.pages()), &test)
     }
 
-    /// Whether a list that serves the request has a block of the order or above. Always true for single pages.
+    /// Whether a list or bitmap that serves the request has a block of the order or above. Always true for single pages.
     pub(crate) fn has_block(&self, test: &MarkTest) -> bool {
         test.order == Order::ZERO || self.has_any_block(test)
     }
@@ -169,6 +169,7 @@ impl<M: Machine> Zone<'_, M> {
     pub(crate) fn has_any_block(&self, test: &MarkTest) -> bool {
         let is_there = |order| move |&&list: &&MigrateType| self.buddy.has_block(order, list) && test.may_use(list);
         Order::all().skip(test.order.index()).any(|order| MigrateType::ALL.iter().find(is_there(order)).is_some())
+            || self.buddy.has_bitmap_block(test.order, |list| test.may_use(list))
     }
 }
 

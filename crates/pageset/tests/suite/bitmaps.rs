@@ -1,13 +1,14 @@
 //! Free parts of pageblocks in bitmaps, which drains set and refills take without a lock.
 
 use crate::llfree::shuffle;
+use crate::owner::StampingOwner;
 use crate::support::{World, build, movable};
 use crate::threads::Random;
 use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_BITMAPS};
 use pageset::policy::{Bounds, BulkFree, TuningError, Watermarks};
 use pageset::{
-    Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request, Tuning, Wait, WrongFree,
-    ZoneKind, ZoneSpec,
+    CompactMode, CompactOutcome, Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule,
+    Request, Tuning, Wait, WrongFree, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -36,6 +37,18 @@ fn take(world: &World<'_>, of: u8, blocks: usize) -> Vec<Pfn> {
 fn shuffled(mut blocks: Vec<Pfn>) -> Vec<Pfn> {
     shuffle(&mut blocks, &mut Random(7));
     blocks
+}
+
+/// Allocates all memory in single pages, and frees those that `free` selects, in random order. Returns the others.
+fn scatter(world: &World<'_>, free: impl Fn(u64) -> bool) -> Vec<Pfn> {
+    let all = take(world, 0, 2 * REGION as usize);
+    // Drains go to the lists until a tick has seen that the zone has memory again.
+    world.free_direct(all[0], Order::ZERO).expect("in use");
+    let _ = world.tick();
+    assert_eq!(world.alloc(&movable(0)), Ok(all[0]));
+    let (freed, kept): (Vec<Pfn>, _) = shuffled(all).into_iter().partition(|pfn| free(pfn.0 - BASE));
+    freed.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+    kept
 }
 
 /// The pages of the blocks that `/proc/pagetypeinfo` would list.
@@ -170,6 +183,94 @@ fn bitmaps_give_way_to_requests() {
     }
 }
 
+/// The mark test of a request above order 0 sees the blocks in bitmaps: no request fails while they have its block.
+#[test]
+fn marks_see_blocks_in_bitmaps() {
+    let types = [MigrateType::Movable, MigrateType::Unmovable];
+    for (of, migratetype) in [1, 3, 6, 8].into_iter().flat_map(|of| types.map(|kind| (of, kind))) {
+        two_regions(PAGESET_BITMAPS, |world| {
+            scatter(world, |n| n % 512 != 0);
+            let before = world.zone_stats(0);
+            assert_eq!(before.nr_free_pages, before.bitmap, "no block is on a list");
+            let request = Request { wait: Wait::Nothing, ..Request::new(order(of), migratetype) };
+            world.alloc(&request).expect("the bitmaps have it");
+            check_books(world);
+        });
+    }
+}
+
+/// A refill of an order that the first pageblocks with free parts do not have takes the rest of the pageblock that an earlier refill
+/// split, and does not split another one.
+#[test]
+fn refills_go_on_where_they_found_blocks() {
+    two_regions(PAGESET_BITMAPS, |world| {
+        let kept = scatter(world, |n| n % REGION / 512 >= 12);
+        // Single pages follow, so that no page of the others stays in the pageset.
+        kept.iter().filter(|pfn| pfn.0 % 2 == 0).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        let whole = || {
+            let of = |of| u64::from(world.free_blocks(0, order(of), MigrateType::Movable));
+            of(9) + 2 * of(10)
+        };
+        assert_eq!(whole(), 8);
+        take(world, 3, 100);
+        assert!(whole() >= 8 - 2, "800 pages of {} pageblocks", 8 - whole());
+        check_books(world);
+    });
+}
+
+/// A refill passes by 512 pageblocks of other types at most. The next one goes on where it ended.
+#[test]
+fn refills_skip_few_pageblocks_of_other_types() {
+    let ranges = [PageRange::new(Pfn(BASE), 640 * 512)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let tuning = Tuning { regions: RegionRule::One, depot: false, ..PAGESET_BITMAPS };
+    build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
+        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
+        let of_type = |migratetype| Request { watermarks: false, ..Request::new(Order::ZERO, migratetype) };
+        for pageblock in 0..630 {
+            let pfn = Pfn(BASE + 512 * pageblock);
+            world.set_pageblock_type(pfn, MigrateType::Unmovable).expect("in the zone");
+        }
+        let mut pages: Vec<_> =
+            (0..630 * 512).map(|_| world.alloc(&of_type(MigrateType::Unmovable)).unwrap()).collect();
+        pages.extend((0..5 * 512).map(|_| world.alloc(&of_type(MigrateType::Movable)).expect("memory")));
+        // Half of the pages of each type, the movable ones first.
+        pages.iter().rev().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        world.drain_cpu(CpuId(0));
+        let holds = || world.zone_stats(0).lock_refill;
+        let refill = || {
+            let before = (holds(), world.zone_stats(0).pagesets.refills);
+            while world.zone_stats(0).pagesets.refills == before.1 {
+                world.alloc(&movable(0)).expect("memory");
+            }
+            holds() - before.0
+        };
+        assert_eq!([refill(), refill()], [1, 0], "the first one goes to the lists");
+    });
+}
+
+/// A tick looks after each region by itself: refills of one do not keep the pages in the bitmaps of another.
+#[test]
+fn idle_regions_are_emptied() {
+    two_regions(PAGESET_BITMAPS, |world| {
+        scatter(world, |n| n % 512 != 0);
+        // A page in a bitmap is in no free block.
+        let parts = |region: u64| {
+            let pages = (region * REGION..(region + 1) * REGION).filter(|n| n % 512 != 0);
+            pages.filter(|&n| world.free_block_around(Pfn(BASE + n)).is_none()).count()
+        };
+        assert!(parts(0) > 7000 && parts(1) > 7000);
+        for _ in 0..4 {
+            take(world, 0, 400);
+            let _ = world.tick();
+        }
+        // The refills come from region 0.
+        assert!(parts(0) > 7000 && parts(1) < 300, "{}, {}", parts(0), parts(1));
+        check_books(world);
+    });
+}
+
 /// Parts that no refill needed go to the lists, by the ticks of any CPU.
 #[test]
 fn idle_parts_go_back() {
@@ -210,6 +311,40 @@ fn bitmaps_are_emptied_first() {
         pages.iter().take(9000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
         let request = Request { watermarks: false, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
         (0..2000).for_each(|_| assert!(world.alloc(&request).is_ok()));
+        check_books(world);
+    });
+}
+
+/// A request that may not claim a pageblock leaves its bitmap as it is.
+#[test]
+fn a_claim_that_fails_leaves_the_bitmap() {
+    two_regions(PAGESET_BITMAPS, |world| {
+        let kept = scatter(world, |n| n % 8 == 0);
+        // One page on a list, where a claim finds it.
+        world.free_direct(kept[0], Order::ZERO).expect("in use");
+        let before = world.zone_stats(0);
+        let request = Request { watermarks: false, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
+        assert_eq!(world.alloc(&request), Ok(kept[0]));
+        assert_eq!((world.zone_stats(0).bitmap, before.bitmap > 1000), (before.bitmap, true));
+        check_books(world);
+    });
+}
+
+/// Both scanners of a compaction see the pages in bitmaps as free pages.
+#[test]
+fn compaction_empties_the_bitmaps_that_it_scans() {
+    two_regions(PAGESET_BITMAPS, |world| {
+        let owner = StampingOwner::new(world);
+        for pfn in scatter(world, |n| n % 2 == 0) {
+            owner.adopt(pfn, Order::ZERO);
+        }
+        let before = world.zone_stats(0);
+        assert!(before.bitmap > REGION - 300 && world.fragmentation_score(NodeId(0)) == 100, "{before:?}");
+        let report = world.compact_zone(0, Some(Order::PAGEBLOCK), CompactMode::SyncLight, &owner);
+        assert_eq!(report.outcome, CompactOutcome::Success, "{report:?}");
+        assert!(world.zone_stats(0).bitmap > before.bitmap / 2, "it empties no others");
+        world.alloc(&Request { wait: Wait::Nothing, ..movable(9) }).expect("compaction made it");
+        owner.check();
         check_books(world);
     });
 }

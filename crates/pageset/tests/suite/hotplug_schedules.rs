@@ -9,8 +9,8 @@ use crate::watched::{Watched, fault, point};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, PcpState, Preset};
 use pageset::{
-    Access, Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind,
-    ZoneSpec,
+    Access, Allocator, Block, Config, CpuId, Immovable, Machine, MigrateType, NodeId, Obstacle, Order, PageRange, Pfn,
+    Request, Tuning, ZoneKind, ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, thread};
@@ -68,12 +68,12 @@ fn states<const FAULT: u8>(world: &World<'_, FAULT>) -> [PcpState; 2] {
 }
 
 /// Runs the parts concurrently on a zone whose pagesets hold pages, then checks the audit and `after`.
-fn schedule<const FAULT: u8>(preset: &Preset, parts: [Part<FAULT>; 3], after: Part<FAULT>) {
+fn schedule<const FAULT: u8>(tuning: Tuning, parts: [Part<FAULT>; 3], after: Part<FAULT>) {
     // Pagesets that claim pageblocks hold one for each CPU and type.
-    let pages = if preset.tuning.claim_blocks { 4 * PAGES } else { PAGES };
+    let pages = if tuning.claim_blocks { 4 * PAGES } else { PAGES };
     let ranges = [PageRange::new(Pfn(1 << 20), pages)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let config = Config { tuning: preset.tuning, pageset_capacity: 300, ..Config::new(&zones, &[NodeId(0); 2]) };
+    let config = Config { tuning, pageset_capacity: 300, ..Config::new(&zones, &[NodeId(0); 2]) };
     let metadata = OwnedMetadata::<Restless<FAULT>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Restless, &config, metadata.lend(&mut zones)).expect("the map is valid");
@@ -125,8 +125,10 @@ fn explore(test: &str, parts: [Part<{ fault::NONE }>; 3], after: Part<{ fault::N
 
 fn run<const FAULT: u8>(preset: &str, seed: u64, schedules: usize, parts: [Part<FAULT>; 3], after: Part<FAULT>) {
     let preset = Preset::find(preset).expect("a preset");
+    // So that all that is drained goes to bitmaps, under that rule.
+    let tuning = Tuning { depot: preset.tuning.depot && !preset.tuning.bitmaps, ..preset.tuning };
     let scheduler = RandomScheduler::new_from_seed(seed, schedules);
-    Runner::new(scheduler, crate::watched::config()).run(move || schedule::<FAULT>(preset, parts, after));
+    Runner::new(scheduler, crate::watched::config()).run(move || schedule::<FAULT>(tuning, parts, after));
 }
 
 /// Two callers are in bulk calls while a CPU goes offline: no page stays there.
@@ -233,6 +235,21 @@ fn bounds_are_as_computed<const FAULT: u8>(world: &World<'_, FAULT>) {
     let before = bounds();
     world.recompute();
     assert_eq!(before, bounds(), "an older change was the last to be written");
+}
+
+/// A page that moves between a pageset and a bitmap, and belongs to neither for a moment, is never taken for a page that is offline.
+#[test]
+fn ranges_meet_pages_that_move() {
+    let range: Part<{ fault::NONE }> = |world| {
+        for _ in 0..2 {
+            let range = PageRange::new(Pfn(1 << 20), 24);
+            match world.alloc_range(range, MigrateType::Movable, &Immovable) {
+                Ok(()) => world.free_range(range).expect("allocated"),
+                Err(error) => assert_ne!(error.obstacle, Obstacle::Offline, "{error}"),
+            }
+        }
+    };
+    explore("ranges_meet_pages_that_move", [caller, caller, range], |_| {});
 }
 
 /// Without the lock of changes an older change could be written last. That is found, and the seed finds it again.

@@ -141,11 +141,16 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                 }
                 self.finish_block = true;
             }
-            if let (Some(page), Some(order)) = (last, self.plan.order)
-                && start_of(page, order) < start_of(self.migrate, order)
-            {
-                self.drain();
-                last = None;
+            if let Some(page) = last {
+                let is_behind = |order| start_of(page, order) < start_of(self.migrate, order);
+                if self.plan.order.is_some_and(is_behind) {
+                    self.drain();
+                    last = None;
+                }
+                if is_behind(Order::PAGEBLOCK) {
+                    // The blocks that left may be there, if the pageset had no room for all.
+                    self.empty_bitmap(pageblock(page));
+                }
             }
             if self.captured().is_some() {
                 return CompactOutcome::Success;

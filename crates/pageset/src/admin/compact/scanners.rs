@@ -31,6 +31,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
                 page = end;
                 continue;
             }
+            self.empty_bitmap(start);
             page = self.scan_source(page, end);
             break;
         }
@@ -128,6 +129,14 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
         }
     }
 
+    /// Puts the pages in the bitmap of a pageblock on free lists: both scanners take a page in a bitmap for one in use.
+    pub(super) fn empty_bitmap(&self, start: u32) {
+        let zone = &self.zone.shared;
+        if zone.buddy.bitmaps.is_noted(start / PAGEBLOCK) {
+            zone.lock(self.allocator.env(), LockPath::Map, start).empty_bitmap(start);
+        }
+    }
+
     /// Whether a block is too large for a move to gain anything.
     fn is_too_large(&self, order: Order) -> bool {
         order >= Order::PAGEBLOCK || self.plan.order.is_some_and(|wanted| order >= wanted)
@@ -214,6 +223,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         if pageblock.skips() && !self.plan.whole_zone {
             return false;
         }
+        self.empty_bitmap(start);
         // A free block of at least the wanted order stays whole.
         let large = self.plan.order.unwrap_or(Order::PAGEBLOCK);
         if let Some((_, order, PageState::Free)) = self.zone.shared.buddy.block_around(start)

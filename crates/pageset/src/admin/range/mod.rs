@@ -223,7 +223,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let env = self.env();
         // Single pages must merge as they are freed, and no refill may be in flight with a page of the span.
         let _merges = zone.shared.merges(env);
-        let _isolation = Isolation::new(env, &zone.shared, span)?;
+        let _isolation = self.isolate(zone, span)?;
         let mut taken = Taken { env, zone: &zone.shared, span: Span { end: span.first, ..span } };
         let mut tries = 1;
         loop {
@@ -241,6 +241,27 @@ impl<'a, M: Machine> Allocator<'a, M> {
             then(&zone.shared.lock(env, LockPath::Map, piece.first), piece);
         }
         Ok(())
+    }
+}
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// Isolates the pageblocks of a span. A page that belongs to no block may be on its way between a pageset and a bitmap: the call tries
+    /// again after such moves are over.
+    fn isolate<'r>(&'r self, zone: &'r CachedZone<'a, M>, span: Span) -> Result<Isolation<'r, 'a, M>, RangeError> {
+        let new = || Isolation::new(self.env(), &zone.shared, span);
+        let is_moving = |result: &Result<_, RangeError>| {
+            zone.shared.buddy.bitmaps.are_kept()
+                && result.as_ref().is_err_and(|error| error.obstacle == Obstacle::Offline)
+        };
+        let mut result = new();
+        for _ in 1..TRIES {
+            if !is_moving(&result) {
+                break;
+            }
+            zone.wait_for_moves(self.env());
+            result = new();
+        }
+        result
     }
 }
 

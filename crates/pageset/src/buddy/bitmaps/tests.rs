@@ -25,8 +25,8 @@ fn free(bits: Bitmaps<'_, AtomicU32, 4>, page: u32, of: u8) -> bool {
 
 fn taken(bits: Bitmaps<'_, AtomicU32, 4>, pageblock: u32, of: u8, most: u32) -> Vec<u32> {
     let mut all = Vec::new();
-    let number = bits.take(pageblock, order(of), most, |page| all.push(page));
-    assert_eq!(number as usize, all.len());
+    let taken = bits.take(pageblock, order(of), most, |page| all.push(page));
+    assert_eq!((taken.blocks as usize, taken.whole), (all.len(), false));
     all
 }
 
@@ -68,6 +68,45 @@ fn blocks_of_each_order_come_once() {
         assert_eq!(runs, [(130, 131)]);
         assert_eq!((taken(bits, 1, 1, 9), bits.next(0, 2)), (Vec::new(), Some(1)));
         assert_eq!((taken(bits, 1, 0, 9), bits.next(0, 2)), (Vec::from([130]), None));
+    });
+}
+
+/// Neighbours in one word are one run, in any order; a block of a word or more is one by itself.
+#[test]
+fn blocks_of_one_word_are_freed_at_once() {
+    for (pages, of, run, word, mask) in [
+        (&[][..], 0, 0, 0, 0),
+        (&[63], 0, 1, 1, 1 << 31),
+        (&[33, 32, 34, 31], 0, 3, 1, 0b111),
+        (&[127, 126, 0], 0, 2, 3, 3 << 30),
+        // The same place in another pageblock is another word.
+        (&[0, 128], 0, 1, 0, 1),
+        (&[8, 24, 32], 3, 2, 0, 0xff00_ff00),
+        (&[64, 80, 96], 4, 2, 2, u32::MAX),
+        (&[32, 64], 5, 1, 1, u32::MAX),
+    ] {
+        explore(|bits| {
+            let blocks: Vec<_> = pages.iter().map(|&page| AtomicU32::new(page)).collect();
+            let first = bits.first_run(&blocks, order(of));
+            assert_eq!(first.map_or(0, |run| run.blocks), run, "{pages:?}");
+            let whole = first.is_some_and(|run| bits.free_run(run));
+            let expected: Vec<u32> = (0..8).map(|at| if at == word { mask } else { 0 }).collect();
+            let words: Vec<u32> = bits.pages.iter().map(LockedWord::get).collect();
+            assert_eq!((words, whole), (expected, mask == u32::MAX), "{pages:?}");
+        });
+    }
+}
+
+/// Whether a pageblock has a block of an order.
+#[test]
+fn blocks_are_found() {
+    explore(|bits| {
+        for (page, of) in [(130, 0), (132, 2), (160, 5), (192, 6)] {
+            assert!(!bits.has_block(1, order(of)), "order {of}");
+            free(bits, page, of);
+            assert!(bits.has_block(1, order(of)) && !bits.has_block(0, Order::ZERO), "order {of}");
+        }
+        assert_eq!((bits.pages_of(0), bits.pages_of(1)), (0, 1 + 4 + 32 + 64));
     });
 }
 
