@@ -362,7 +362,7 @@ impl<M: Machine> Audit<'_, '_, M> {
             }
             all += 1;
         }
-        self.equal("the pages in bitmaps", self.zone.shared.buddy.bitmap_pages.get(), all)?;
+        self.equal("the pages in bitmaps", self.zone.shared.buddy.bitmap_pages(), all)?;
         Ok(all)
     }
 

@@ -201,7 +201,7 @@ impl<M: Machine> Allocator<'_, M> {
             depot: zone.shared.buddy.depot_pages(),
             depot_in_pages: zone.shared.buddy.sum(|region| &region.depot.pages_in),
             depot_out_pages: zone.shared.buddy.sum(|region| &region.depot.pages_out),
-            bitmap: zone.shared.buddy.bitmap_pages.get(),
+            bitmap: zone.shared.buddy.bitmap_pages(),
             claimed_blocks: zone.shared.buddy.claimed_blocks.get(),
             own_parts: zone.shared.buddy.own_parts.get(),
             waiting: zone.pagesets.iter().map(|pageset| u64::from(pageset.waiting.get())).sum(),

@@ -261,7 +261,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
         let has_pages =
-            |zone: &CachedZone<'_, M>| zone.shared.buddy.depot_pages() + zone.shared.buddy.bitmap_pages.get() > 0;
+            |zone: &CachedZone<'_, M>| zone.shared.buddy.depot_pages() + zone.shared.buddy.bitmap_pages() > 0;
         if !(self.tuning.depot || self.tuning.bitmaps)
             || list.request.wait == Wait::Nothing
             || !list.zones().any(has_pages)

@@ -89,9 +89,8 @@ pub(crate) struct Buddy<'a, L> {
     pub(crate) steals: Counter,
     /// The owners of pageblocks.
     pub(crate) owners: Owners<'a>,
-    /// Free parts of pageblocks that are on no list, and their pages. The number is at least that of the pages that somebody can take.
+    /// Free parts of pageblocks that are on no list.
     pub(crate) bitmaps: Bitmaps<'a>,
-    pub(crate) bitmap_pages: Counter,
     /// Pageblocks claimed by refills, and pages that refills found in their CPU's own pageblocks.
     pub(crate) claimed_blocks: AtomicU64,
     pub(crate) own_parts: AtomicU64,
@@ -161,7 +160,6 @@ impl<L> Buddy<'_, L> {
             steals: Counter::new(),
             owners: Owners::NONE,
             bitmaps: Bitmaps::NONE,
-            bitmap_pages: Counter::new(),
             claimed_blocks: AtomicU64::new(0),
             own_parts: AtomicU64::new(0),
             deferral: Deferral::new(),
@@ -197,7 +195,7 @@ impl<L> Buddy<'_, L> {
         (from, end): (u32, u32),
         suits: impl Fn(MigrateType) -> bool,
     ) -> Option<u32> {
-        if !self.bitmaps.are_kept() || order >= Order::PAGEBLOCK || self.bitmap_pages.get() < order.pages() {
+        if !self.bitmaps.are_kept() || order >= Order::PAGEBLOCK {
             return None;
         }
         let mut at = from;
@@ -421,7 +419,7 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
                 self.free_block(page, order, self.frames.block_type(page));
             }
         });
-        self.bitmap_pages.sub(pages.into());
+        self.region.bitmaps.pages.sub(pages.into());
     }
 
     /// Frees a pageblock if its bitmap has all pages.
@@ -430,7 +428,7 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
         if self.bitmaps.take_whole(pageblock) {
             let page = pageblock * PAGEBLOCK;
             self.free_block(page, Order::PAGEBLOCK, self.frames.block_type(page));
-            self.bitmap_pages.sub(PAGEBLOCK.into());
+            self.region.bitmaps.pages.sub(PAGEBLOCK.into());
         }
     }
 

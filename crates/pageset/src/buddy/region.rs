@@ -32,13 +32,23 @@ pub struct Region<L> {
     pub(crate) direct_free_pages: AtomicU64,
     /// Batches of blocks for the next refills.
     pub(crate) depot: Depot,
-    /// Refills that found pages in the region's bitmaps, and their number at the last tick that looked after them.
-    pub(crate) bitmap_refills: Counter,
-    pub(crate) bitmap_refills_seen: AtomicU32,
-    /// The pageblock at which the next search for blocks of an order begins, by order. A hint.
-    pub(crate) bitmap_from: [AtomicU32; Order::PAGEBLOCK.index()],
+    pub(crate) bitmaps: InBitmaps,
     /// By order and migratetype.
     areas: [[List; MigrateType::COUNT]; Order::COUNT],
+}
+
+/// What a region knows of its bitmaps. A cache line of its own: drains and refills write it without the region's lock.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct InBitmaps {
+    /// A part of the number of pages in the zone's bitmaps: [`Buddy::bitmap_pages`]. CPUs that prefer the region count here, whatever the
+    /// pages' regions, so a part may be below 0.
+    pub(crate) pages: Counter,
+    /// Refills that found pages in the region's bitmaps, and their number at the last tick that looked after them.
+    pub(crate) refills: Counter,
+    pub(crate) refills_seen: AtomicU32,
+    /// The pageblock at which the next search for blocks of an order begins, by order. A hint.
+    pub(crate) from: [AtomicU32; Order::PAGEBLOCK.index()],
 }
 
 /// Numbers of free pages.
@@ -69,9 +79,12 @@ impl<L> Region<L> {
             direct_alloc_pages: AtomicU64::new(0),
             direct_free_pages: AtomicU64::new(0),
             depot: Depot::new(),
-            bitmap_refills: Counter::new(),
-            bitmap_refills_seen: AtomicU32::new(0),
-            bitmap_from: [const { AtomicU32::new(0) }; Order::PAGEBLOCK.index()],
+            bitmaps: InBitmaps {
+                pages: Counter::new(),
+                refills: Counter::new(),
+                refills_seen: AtomicU32::new(0),
+                from: [const { AtomicU32::new(0) }; Order::PAGEBLOCK.index()],
+            },
             areas: [const { [const { List::new() }; MigrateType::COUNT] }; Order::COUNT],
         }
     }
@@ -132,7 +145,7 @@ impl<L> Buddy<'_, L> {
     /// region.
     #[inline]
     pub(crate) fn free_pages(&self) -> FreePages {
-        let bits = if self.bitmaps.are_kept() { self.bitmap_pages.get() } else { 0 };
+        let bits = self.bitmap_pages();
         if let [one] = self.regions {
             let free = one.free();
             return FreePages { all: free.all + bits, ..free };
@@ -147,7 +160,19 @@ impl<L> Buddy<'_, L> {
     /// Pages on free lists of types other than ISOLATE, and in bitmaps: [`Self::free_pages`].
     #[inline]
     pub(crate) fn free(&self) -> u64 {
-        self.listed() + if self.bitmaps.are_kept() { self.bitmap_pages.get() } else { 0 }
+        self.listed() + self.bitmap_pages()
+    }
+
+    /// Pages in bitmaps, at a recent moment.
+    #[inline]
+    pub(crate) fn bitmap_pages(&self) -> u64 {
+        if !self.bitmaps.are_kept() {
+            return 0;
+        }
+        let sum =
+            self.regions.iter().fold(0, |sum: usize, region| sum.wrapping_add(region.bitmaps.pages.get() as usize));
+        // Below 0 if a page was counted as taken before it was counted as free.
+        sum.cast_signed().max(0) as u64
     }
 
     /// Pages on free lists of types other than ISOLATE.

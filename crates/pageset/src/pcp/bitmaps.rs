@@ -22,12 +22,15 @@ const TAKEN: usize = 64;
 impl<M: Machine> CachedZone<'_, M> {
     /// Marks at most 64 blocks of a pageset, smaller than pageblocks, as free in the bitmaps of their pageblocks. Pageblocks that are
     /// free as a whole go to the lists, and so do blocks of pageblocks whose type no request asks for.
-    pub(super) fn free_to_bitmaps(&self, env: Env<'_, M>, blocks: &[AtomicU32], order: Order) {
+    ///
+    /// `region` is the one that the pageset prefers.
+    pub(super) fn free_to_bitmaps(&self, env: Env<'_, M>, blocks: &[AtomicU32], order: Order, region: usize) {
         let (buddy, frames) = (&self.shared.buddy, self.frames());
+        let pages = &buddy.regions[region].bitmaps.pages;
         // Sets of blocks: the first of each run, those whose pageblock may be whole, and those that go to the lists.
         let (mut runs, mut whole, mut others) = (0_u64, 0_u64, 0_u64);
         // Before the bits: no refill subtracts a page that is not counted yet.
-        buddy.bitmap_pages.add((blocks.len() as u64) << order.get());
+        pages.add((blocks.len() as u64) << order.get());
         let mut at = 0;
         while let Some(run) = buddy.bitmaps.first_run(&blocks[at..], order) {
             let page = blocks[at].get();
@@ -48,7 +51,7 @@ impl<M: Machine> CachedZone<'_, M> {
         each(runs, |at| buddy.bitmaps.note(blocks[at].get()));
         each(whole, |at| self.free_whole(env, blocks[at].get(), None));
         if others != 0 {
-            buddy.bitmap_pages.sub(u64::from(others.count_ones()) << order.get());
+            pages.sub(u64::from(others.count_ones()) << order.get());
             self.free_some_to_regions(env, blocks, others, order, None, &mut Held::default());
         }
     }
@@ -81,11 +84,11 @@ impl<M: Machine> CachedZone<'_, M> {
         most: u32,
     ) -> u32 {
         let buddy = &self.shared.buddy;
-        if !buddy.bitmaps.are_kept() || wanted.order >= Order::PAGEBLOCK || buddy.bitmap_pages.get() == 0 {
+        if !buddy.bitmaps.are_kept() || wanted.order >= Order::PAGEBLOCK {
             return 0;
         }
         let (first, end) = buddy.pageblocks_of(region);
-        let from = &buddy.regions[region].bitmap_from[wanted.order.index()];
+        let from = &buddy.regions[region].bitmaps.from[wanted.order.index()];
         let began = from.get().clamp(first, end);
         let (mut taken, mut searched, mut skipped) = (0, 0, 0);
         for (start, stop) in [(began, end), (first, began)] {
@@ -113,7 +116,7 @@ impl<M: Machine> CachedZone<'_, M> {
             from.set(first);
         }
         if taken > 0 {
-            buddy.regions[region].bitmap_refills.add(1);
+            buddy.regions[region].bitmaps.refills.add(1);
         }
         taken
     }
@@ -153,7 +156,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 buddy.frames.set_tag(page, tag);
                 Some(page)
             });
-            buddy.bitmap_pages.sub(u64::from(placed) << order.get());
+            buddy.regions[pcp.region()].bitmaps.pages.sub(u64::from(placed) << order.get());
             filled += placed;
             // The pageset has no more room for these.
             for &page in next {
@@ -172,7 +175,7 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Takes a block for a request that the free lists cannot serve, and tags it. Waits for no lock if the request does not.
     pub(crate) fn take_from_bitmaps(&self, env: Env<'_, M>, pageset: &Pageset<M::Lock>, wanted: Wanted) -> Option<u32> {
         let (zone, buddy) = (&self.shared, &self.shared.buddy);
-        if !buddy.bitmaps.are_kept() || wanted.order >= Order::PAGEBLOCK || buddy.bitmap_pages.get() == 0 {
+        if !buddy.bitmaps.are_kept() || wanted.order >= Order::PAGEBLOCK {
             return None;
         }
         let take = |(region, own): (usize, bool)| {
@@ -196,7 +199,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 }
                 if let Some(page) = found {
                     buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
-                    buddy.bitmap_pages.sub(wanted.order.pages());
+                    guard.region.bitmaps.pages.sub(wanted.order.pages());
                     guard.count_direct_alloc(wanted.order.pages());
                     return Some(page);
                 }
@@ -211,13 +214,13 @@ impl<M: Machine> CachedZone<'_, M> {
     pub(super) fn has_bitmap_pages(&self, region: usize) -> bool {
         let buddy = &self.shared.buddy;
         let (first, end) = buddy.pageblocks_of(region);
-        buddy.bitmaps.are_kept() && buddy.bitmap_pages.get() > 0 && buddy.bitmaps.next(first, end).is_some()
+        buddy.bitmaps.are_kept() && buddy.bitmaps.next(first, end).is_some()
     }
 
     /// Frees all pages of the bitmaps, a pageblock's in a hold. Pages that other CPUs free there meanwhile may stay.
     pub(crate) fn empty_bitmaps(&self, env: Env<'_, M>) {
         let buddy = &self.shared.buddy;
-        if !buddy.bitmaps.are_kept() || buddy.bitmap_pages.get() == 0 {
+        if !buddy.bitmaps.are_kept() {
             return;
         }
         (0..buddy.regions.len()).for_each(|region| self.empty_bitmaps_of(env, region));
@@ -237,7 +240,7 @@ impl<M: Machine> CachedZone<'_, M> {
         if self.has_bitmap_pages(region) {
             let number = region;
             let region = &self.shared.buddy.regions[number];
-            let (refills, seen) = (region.bitmap_refills.get() as u32, &region.bitmap_refills_seen);
+            let (refills, seen) = (region.bitmaps.refills.get() as u32, &region.bitmaps.refills_seen);
             // Two ticks at a time may both free, or neither.
             if seen.get() == refills {
                 self.empty_bitmaps_of(env, number);

@@ -118,7 +118,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                     To::Bitmaps if order_of(list) < Order::PAGEBLOCK => {
                         // Whole pageblocks take a region's lock.
                         held = Held::default();
-                        self.free_to_bitmaps(env, blocks, order_of(list));
+                        self.free_to_bitmaps(env, blocks, order_of(list), pcp.region());
                     }
                     To::Bitmaps => self.free_to_regions(env, blocks, order_of(list), None, &mut held),
                     To::Lists(capture) => self.free_to_regions(env, blocks, order_of(list), capture, &mut held),

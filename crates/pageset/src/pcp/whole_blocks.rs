@@ -57,12 +57,12 @@ impl SplitBlock {
                 zone.put(page, order, list, End::Head);
                 continue;
             }
-            zone.bitmap_pages.add(order.pages());
+            zone.region.bitmaps.pages.add(order.pages());
             if zone.bitmaps.put_back(page, order) {
                 zone.free_whole(page / PAGEBLOCK);
             }
             if wanted > Order::ZERO
-                && let Some(from) = zone.region.bitmap_from.get(wanted.index())
+                && let Some(from) = zone.region.bitmaps.from.get(wanted.index())
             {
                 from.set(page / PAGEBLOCK);
             }
