@@ -21,6 +21,8 @@ pub(super) struct SplitBlock {
     next: u32,
     end: u32,
     step: u32,
+    /// Whether the block was a pageblock or larger, so that no part of the same pageblock is on a list.
+    whole: bool,
 }
 
 impl SplitBlock {
@@ -35,7 +37,8 @@ impl SplitBlock {
         let orders = Order::all().skip(wanted.order.index());
         let (order, page) = { orders }.find_map(|order| Some((order, zone.first(order, wanted.migratetype)?)))?;
         zone.remove(page, order);
-        *self = SplitBlock { next: page, end: page + order.pages() as u32, step: wanted.order.pages() as u32 };
+        let (end, step) = (page + order.pages() as u32, wanted.order.pages() as u32);
+        *self = SplitBlock { next: page, end, step, whole: order >= Order::PAGEBLOCK };
         self.next(zone)
     }
 
@@ -50,8 +53,11 @@ impl SplitBlock {
         })
     }
 
-    /// As [`Self::end`], with the parts of a pageblock in its bitmap, where the next refill with blocks of `wanted` finds them.
+    /// As [`Self::end`], with the parts of a pageblock that was whole in its bitmap, where the next refill with blocks of `wanted` finds them.
     pub(super) fn end_in_bitmap<M: Machine>(self, zone: &Locked<'_, '_, M>, list: MigrateType, wanted: Order) {
+        if !self.whole {
+            return self.end(zone, list);
+        }
         for (page, order) in largest_blocks(self.next, self.end) {
             if order >= Order::PAGEBLOCK || !zone.frames.block_type(page).is_ordinary() {
                 zone.put(page, order, list, End::Head);

@@ -148,6 +148,19 @@ fn a_refill_leaves_the_rest_of_a_pageblock_in_its_bitmap() {
     });
 }
 
+/// A refill that splits a block of a pageblock with other parts on lists leaves the rest there: it may merge with them, and no tick has
+/// to bring it back.
+#[test]
+fn a_refill_leaves_parts_on_lists() {
+    two_regions(PAGESET_BITMAPS, |world| {
+        take(world, 0, 1);
+        world.drain_all();
+        take(world, 0, 1);
+        assert_eq!(world.zone_stats(0).bitmap, 0);
+        check_books(world);
+    });
+}
+
 /// All memory is in bitmaps, in parts: it serves every request that it can.
 #[test]
 fn bitmaps_give_way_to_requests() {
