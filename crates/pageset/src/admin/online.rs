@@ -109,7 +109,8 @@ impl<M: Machine> Allocator<'_, M> {
     /// pageblock, and then to put one largest block on its list. Waits, by [`Machine::relax`], while another such call runs.
     ///
     /// # Errors
-    /// A range that is empty, outside every zone's span, or partly online already. Nothing has changed then.
+    /// A range that is empty, outside every zone's span, or partly online already. Nothing has changed then; with bitmaps, the zone's pagesets
+    /// may have been drained.
     pub fn online(&self, range: PageRange) -> Result<(), MapError> {
         if range.pages == 0 {
             return Err(MapError::Empty { start: range.start });
@@ -117,15 +118,21 @@ impl<M: Machine> Allocator<'_, M> {
         let (zone, span) = self.span_of(range).map_err(|_| MapError::OutsideSpan { start: range.start })?;
         // Only these calls bring pages online, so what is not online stays so.
         let _onlining = Exclusive::begin(&self.onlining, &self.machine);
-        {
-            // A page on its way between a pageset and a bitmap would look offline.
-            let _no_moves = zone.shared.buddy.bitmaps.are_kept().then(|| NoPagesets::new(self, zone.shared.index));
-            for piece in span.cut(Order::PAGEBLOCK) {
+        let look = || {
+            span.cut(Order::PAGEBLOCK).try_for_each(|piece| {
                 let _guard = zone.shared.lock(self.env(), LockPath::Map, piece.first);
-                if let Some(known) = zone.shared.buddy.first_known(piece.first, piece.pages()) {
-                    return Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(known) });
-                }
-            }
+                let known = zone.shared.buddy.first_known(piece.first, piece.pages());
+                known.map_or(Ok(()), |page| {
+                    Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(page) })
+                })
+            })
+        };
+        look()?;
+        if zone.shared.buddy.bitmaps.are_kept() {
+            // A page on its way between a pageset and a bitmap looked offline. The look before refused almost every wrong range
+            // without a change; this one drains the pagesets.
+            let _no_moves = NoPagesets::new(self, zone.shared.index);
+            look()?;
         }
         for piece in span.cut(Order::MAX) {
             zone.shared.lock(self.env(), LockPath::Map, piece.first).online(piece.first, piece.pages());
