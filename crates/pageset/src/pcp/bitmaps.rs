@@ -49,24 +49,27 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         buddy.bitmaps.settle();
         each(runs, |at| buddy.bitmaps.note(blocks[at].get()));
-        each(whole, |at| self.free_whole(env, blocks[at].get(), None));
+        each(whole, |at| self.free_whole(env, blocks[at].get(), None, true));
         if others != 0 {
             pages.sub(u64::from(others.count_ones()) << order.get());
             self.free_some_to_regions(env, blocks, others, order, None, &mut Held::default());
         }
     }
 
-    /// Frees the pageblock around a page if its bitmap has all pages. `held` is its region, if the caller holds its lock.
-    fn free_whole(&self, env: Env<'_, M>, page: u32, held: Option<&ZoneGuard<'_, '_, M>>) {
+    /// Frees the pageblock around a page if its bitmap has all pages. `held` is its region, if the caller holds its lock. If not, and the
+    /// caller does not wait, a lock that is held leaves the pages in the bitmap.
+    fn free_whole(&self, env: Env<'_, M>, page: u32, held: Option<&ZoneGuard<'_, '_, M>>, waits: bool) {
         let pageblock = page / PAGEBLOCK;
         if !self.shared.buddy.bitmaps.is_whole(pageblock) {
             return;
         }
-        match held {
-            Some(zone) => zone.free_whole(pageblock),
-            None => {
-                self.shared.lock_region(env, LockPath::Drain, self.shared.buddy.region_of(page)).free_whole(pageblock)
-            }
+        let region = self.shared.buddy.region_of(page);
+        if let Some(zone) = held {
+            zone.free_whole(pageblock);
+        } else if waits {
+            self.shared.lock_region(env, LockPath::Drain, region).free_whole(pageblock);
+        } else if let Some(zone) = self.shared.try_lock_region(env, LockPath::Drain, region) {
+            zone.free_whole(pageblock);
         }
     }
 
@@ -163,7 +166,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 whole |= buddy.bitmaps.put_back(page, order);
             }
             if whole {
-                self.free_whole(env, pageblock * PAGEBLOCK, held);
+                self.free_whole(env, pageblock * PAGEBLOCK, held, wanted.waits);
             }
             if placed < want {
                 break;
