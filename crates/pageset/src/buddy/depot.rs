@@ -64,6 +64,12 @@ impl Depot {
         self.pages.get()
     }
 
+    /// Whether the depot has blocks of a list. Without the lock at a recent moment.
+    #[inline]
+    pub(crate) fn has(&self, list: usize) -> bool {
+        self.newest[list].get() != 0
+    }
+
     /// Whether a tick has nothing to do. Without the lock at a recent moment.
     pub(crate) fn is_idle(&self) -> bool {
         self.pages() == 0 && self.demand() == 0

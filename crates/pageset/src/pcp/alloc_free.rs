@@ -122,7 +122,10 @@ impl<M: Machine> CachedZone<'_, M> {
         blocks: u32,
     ) -> u32 {
         let in_hold = env.tuning.bulk_free.refill_blocks();
-        let mut taken = self.refill_from_bitmaps(env, pcp, list, wanted, pcp.region(), None, blocks);
+        // A depot has whole batches: their pages need not be touched.
+        let has_batches = self.shared.buddy.regions[pcp.region()].depot.has(list);
+        let mut taken =
+            if has_batches { 0 } else { self.refill_from_bitmaps(env, pcp, list, wanted, pcp.region(), None, blocks) };
         while taken < blocks {
             let take = |zone: &ZoneGuard<'_, '_, M>, wanted| {
                 let most = in_hold.min(blocks - taken);
