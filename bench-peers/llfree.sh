@@ -6,7 +6,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 usage='usage: llfree.sh CHECKOUT ARGUMENT...
 
 CHECKOUT is a checkout of https://github.com/luhsra/llfree-rs, which stays as it is. The arguments are those of its benchmark
-program: a benchmark (bulk, repeat, rand) and allocators (LLFree, pageset, pageset-bitmaps), then options, as in
+program: a benchmark (bulk, repeat, rand) and allocators (LLFree, pageset, pageset-lists), then options, as in
 
   llfree.sh ~/llfree-rs bulk LLFree pageset -x 1 -x 2 -t 2 -s 0 -s 3 -m 4 -o out.csv
 

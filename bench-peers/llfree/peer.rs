@@ -10,7 +10,7 @@ use pageset_host::{Order, PagePool, Tuning};
 use super::DynAlloc;
 
 /// The allocators of the benchmark's command line: a pool of the default rules, and one with the rule `bitmaps` switched.
-const NAMES: [&str; 2] = ["pageset", "pageset-bitmaps"];
+const NAMES: [&str; 2] = ["pageset", "pageset-lists"];
 
 struct Pool(PagePool);
 

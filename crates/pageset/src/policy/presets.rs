@@ -201,6 +201,7 @@ pub const PAGESET: Tuning = Tuning {
     long_runs: true,
     whole_blocks: true,
     depot: true,
+    bitmaps: true,
     drain_for_requests: true,
     batch_scale_max: 3,
     block_scale_max: 2,
@@ -208,8 +209,8 @@ pub const PAGESET: Tuning = Tuning {
     ..LINUX_6_18
 };
 
-/// [`PAGESET`], with the free parts of pageblocks in bitmaps.
-pub const PAGESET_BITMAPS: Tuning = Tuning { bitmaps: true, ..PAGESET };
+/// [`PAGESET`], with the free parts of pageblocks on lists.
+pub const PAGESET_LISTS: Tuning = Tuning { bitmaps: false, ..PAGESET };
 
 const fn preset(name: &'static str, about: &'static str, tuning: Tuning) -> Preset {
     Preset { name, about, tuning }
@@ -261,7 +262,7 @@ pub const PRESETS: &[Preset] = &[
     preset("pcp-buddy-try", "the same: frees try, else the zone (30 April)", PCP_BUDDY_TRY),
     preset("pcp-buddy-list", "the same: frees leave a list (20 May)", PCP_BUDDY_LIST),
     preset("pageset", "this project's default: 6.18 without four of its defects", PAGESET),
-    preset("pageset-bitmaps", "and free parts of pageblocks are bits, changed without a lock", PAGESET_BITMAPS),
+    preset("pageset-lists", "the same, with the free parts of pageblocks on lists, not in bitmaps", PAGESET_LISTS),
 ];
 
 /// A kernel release, such as 6.1.192.

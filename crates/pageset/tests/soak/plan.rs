@@ -141,7 +141,7 @@ fn zones(random: &mut Random, nodes: u32) -> Vec<Zone> {
 fn rules(random: &mut Random) -> (&'static str, Tuning) {
     let claims = ["pcp-merge", "pcp-claim", "pcp-buddy", "pcp-buddy-try", "pcp-buddy-list"];
     let preset = match random.below(16) {
-        0..4 => random.pick(&["pageset", "pageset-bitmaps"]),
+        0..4 => random.pick(&["pageset", "pageset-lists"]),
         4..8 => random.pick(&claims),
         8 => random.pick(&["merge-skip", "clusters", "clusters-free"]),
         _ => PRESETS[random.below(PRESETS.len() as u64) as usize].name,

@@ -4,7 +4,7 @@ use crate::llfree::shuffle;
 use crate::owner::StampingOwner;
 use crate::support::{World, build, movable};
 use crate::threads::Random;
-use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_BITMAPS};
+use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_LISTS};
 use pageset::policy::{Bounds, BulkFree, TuningError, Watermarks};
 use pageset::{
     CompactMode, CompactOutcome, Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule,
@@ -67,7 +67,7 @@ fn check_books(world: &World<'_>) {
 /// A range that is brought on-line may not contain a page that is free in a bitmap.
 #[test]
 fn a_page_in_a_bitmap_is_known() {
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         let gone = PageRange::new(Pfn(BASE), 4);
         world.offline(gone, &pageset::Immovable).expect("all of it is free");
         world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
@@ -90,7 +90,7 @@ fn a_page_in_a_bitmap_is_known() {
 #[test]
 fn random_frees_take_a_lock_for_each_pageblock() {
     for of in [0, 1, 3, 5, 6, 8] {
-        let [with, without] = [PAGESET_BITMAPS, PAGESET].map(|tuning| {
+        let [with, without] = [PAGESET, PAGESET_LISTS].map(|tuning| {
             two_regions(tuning, |world| {
                 let whole = |world: &World<'_>| world.free_blocks(0, Order::MAX, MigrateType::Movable);
                 let before = whole(world);
@@ -117,7 +117,7 @@ fn random_frees_take_a_lock_for_each_pageblock() {
 /// A refill takes blocks of each order from the bitmaps, and none of them twice.
 #[test]
 fn refills_take_what_fits() {
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         let pages = shuffled(take(world, 0, 8192));
         pages.iter().take(6000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
         let before = world.zone_stats(0);
@@ -137,7 +137,7 @@ fn refills_take_what_fits() {
 /// The part of a pageblock that a refill leaves is in the bitmap, so that the next refill takes no lock.
 #[test]
 fn a_refill_leaves_the_rest_of_a_pageblock_in_its_bitmap() {
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         take(world, 0, 1);
         let stats = world.zone_stats(0);
         assert_eq!((stats.lock_refill, stats.bitmap), (1, 512 - stats.pagesets.refill_pages));
@@ -152,7 +152,7 @@ fn a_refill_leaves_the_rest_of_a_pageblock_in_its_bitmap() {
 /// to bring it back.
 #[test]
 fn a_refill_leaves_parts_on_lists() {
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         take(world, 0, 1);
         world.drain_all();
         take(world, 0, 1);
@@ -174,7 +174,7 @@ fn bitmaps_give_way_to_requests() {
         assert!(world.zone_stats(0).bitmap > 2 * REGION - 1024, "{:?}", world.zone_stats(0));
     };
     // A block that the bitmaps have only after pages of all pagesets came back, by a request that waits for locks only.
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         scattered(world);
         world.drain_cpu(CpuId(0));
         let request = Request { watermarks: false, wait: Wait::Lock, ..movable(9) };
@@ -183,7 +183,7 @@ fn bitmaps_give_way_to_requests() {
     });
     // Requests that wait for nothing get every last page, of another type's pageblocks as well.
     for migratetype in [MigrateType::Movable, MigrateType::Unmovable] {
-        two_regions(PAGESET_BITMAPS, |world| {
+        two_regions(PAGESET, |world| {
             scattered(world);
             let free = world.zone_stats(0).nr_free_pages + world.zone_stats(0).pagesets.count;
             let request = Request { watermarks: false, wait: Wait::Nothing, ..Request::new(Order::ZERO, migratetype) };
@@ -201,7 +201,7 @@ fn bitmaps_give_way_to_requests() {
 fn marks_see_blocks_in_bitmaps() {
     let types = [MigrateType::Movable, MigrateType::Unmovable];
     for (of, migratetype) in [1, 3, 6, 8].into_iter().flat_map(|of| types.map(|kind| (of, kind))) {
-        two_regions(PAGESET_BITMAPS, |world| {
+        two_regions(PAGESET, |world| {
             scatter(world, |n| n % 512 != 0);
             let before = world.zone_stats(0);
             assert_eq!(before.nr_free_pages, before.bitmap, "no block is on a list");
@@ -216,7 +216,7 @@ fn marks_see_blocks_in_bitmaps() {
 /// split, and does not split another one.
 #[test]
 fn refills_go_on_where_they_found_blocks() {
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         let kept = scatter(world, |n| n % REGION / 512 >= 12);
         // Single pages follow, so that no page of the others stays in the pageset.
         kept.iter().filter(|pfn| pfn.0 % 2 == 0).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
@@ -236,7 +236,7 @@ fn refills_go_on_where_they_found_blocks() {
 fn refills_skip_few_pageblocks_of_other_types() {
     let ranges = [PageRange::new(Pfn(BASE), 640 * 512)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::One, depot: false, ..PAGESET_BITMAPS };
+    let tuning = Tuning { regions: RegionRule::One, depot: false, ..PAGESET };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
         world.set_bounds(0, Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
         world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
@@ -266,7 +266,7 @@ fn refills_skip_few_pageblocks_of_other_types() {
 /// A tick looks after each region by itself: refills of one do not keep the pages in the bitmaps of another.
 #[test]
 fn idle_regions_are_emptied() {
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         scatter(world, |n| n % 512 != 0);
         // A page in a bitmap is in no free block.
         let parts = |region: u64| {
@@ -287,7 +287,7 @@ fn idle_regions_are_emptied() {
 /// Parts that no refill needed go to the lists, by the ticks of any CPU.
 #[test]
 fn idle_parts_go_back() {
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         let pages = shuffled(take(world, 0, 4096));
         pages.iter().take(2000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
         assert!(world.zone_stats(0).bitmap > 0);
@@ -304,7 +304,7 @@ fn idle_parts_go_back() {
 /// Changes of a pageblock's type, ranges, and disabled pagesets find no page in a bitmap.
 #[test]
 fn bitmaps_are_emptied_first() {
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         let pages = shuffled(take(world, 0, 4096));
         let (kept, freed) = pages.split_at(300);
         freed.iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
@@ -319,7 +319,7 @@ fn bitmaps_are_emptied_first() {
         check_books(world);
     });
     // Unmovable requests claim pageblocks that have free parts in bitmaps.
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         let pages = shuffled(take(world, 0, 2 * REGION as usize - 600));
         pages.iter().take(9000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
         let request = Request { watermarks: false, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
@@ -331,7 +331,7 @@ fn bitmaps_are_emptied_first() {
 /// A request that may not claim a pageblock leaves its bitmap as it is.
 #[test]
 fn a_claim_that_fails_leaves_the_bitmap() {
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         let kept = scatter(world, |n| n % 8 == 0);
         // One page on a list, where a claim finds it.
         world.free_direct(kept[0], Order::ZERO).expect("in use");
@@ -346,7 +346,7 @@ fn a_claim_that_fails_leaves_the_bitmap() {
 /// Both scanners of a compaction see the pages in bitmaps as free pages.
 #[test]
 fn compaction_empties_the_bitmaps_that_it_scans() {
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         let owner = StampingOwner::new(world);
         for pfn in scatter(world, |n| n % 2 == 0) {
             owner.adopt(pfn, Order::ZERO);
@@ -365,7 +365,7 @@ fn compaction_empties_the_bitmaps_that_it_scans() {
 /// A page in a bitmap is no page in use: a second free of it changes nothing.
 #[test]
 fn wrong_frees_are_found() {
-    two_regions(PAGESET_BITMAPS, |world| {
+    two_regions(PAGESET, |world| {
         let pages = shuffled(take(world, 0, 4096));
         pages.iter().take(3000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
         let before = world.zone_stats(0);
@@ -382,8 +382,8 @@ fn wrong_frees_are_found() {
 fn what_the_rule_needs() {
     for (tuning, needs) in [
         (Tuning { bitmaps: true, ..LINUX_6_18 }, "bulk_free = short-holds"),
-        (Tuning { bulk_free: BulkFree::Chunked, ..PAGESET_BITMAPS }, "bulk_free = short-holds"),
-        (Tuning { type_at_drain: false, ..PAGESET_BITMAPS }, "type_at_drain"),
+        (Tuning { bulk_free: BulkFree::Chunked, ..PAGESET }, "bulk_free = short-holds"),
+        (Tuning { type_at_drain: false, ..PAGESET }, "type_at_drain"),
     ] {
         let zones = [ZoneSpec {
             node: NodeId(0),

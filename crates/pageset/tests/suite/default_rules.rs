@@ -10,11 +10,11 @@ use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, Z
 const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];
 
 #[test]
-fn the_default_is_6_18_but_for_seventeen_rules() {
+fn the_default_is_6_18_but_for_these_rules() {
     assert_eq!(Tuning::default().regions, RegionRule::PerCpu);
     assert_eq!(Tuning::default().lists, ListRule::AllOrders);
     assert_eq!(Tuning::default().bulk_free, BulkFree::ShortHolds);
-    assert!(Tuning::default().double_blocks && Tuning::default().depot);
+    assert!(Tuning::default().double_blocks && Tuning::default().depot && Tuning::default().bitmaps);
     let Tuning { below_high_by_pages, below_high_at_tick, expire_all, bulk_counts, long_runs, whole_blocks, .. } =
         Tuning::default();
     assert!(below_high_by_pages && below_high_at_tick && expire_all && bulk_counts && long_runs && whole_blocks);
@@ -26,6 +26,7 @@ fn the_default_is_6_18_but_for_seventeen_rules() {
         long_runs: false,
         whole_blocks: false,
         depot: false,
+        bitmaps: false,
         drain_for_requests: false,
         batch_scale_max: 5,
         block_scale_max: 6,

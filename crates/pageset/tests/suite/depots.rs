@@ -2,7 +2,7 @@
 
 use crate::support::{World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
-use pageset::policy::presets::PAGESET;
+use pageset::policy::presets::{PAGESET, PAGESET_LISTS};
 use pageset::policy::{Bounds, TuningError, Watermarks};
 use pageset::{
     Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, RegionRule, Request,
@@ -39,7 +39,7 @@ fn stream(world: &World<'_>, order: u8, blocks: usize) {
 fn a_stream_bypasses_the_free_lists() {
     for order in [0, 3, 5] {
         let [with, without] = [true, false].map(|depot| {
-            two_regions(Tuning { depot, ..PAGESET }, |world| {
+            two_regions(Tuning { depot, ..PAGESET_LISTS }, |world| {
                 stream(world, order, 20_000 >> order);
                 let stats = world.zone_stats(0);
                 world.audit(0).expect("the audit passes");

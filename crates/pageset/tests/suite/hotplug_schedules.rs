@@ -103,7 +103,7 @@ const PRESETS: [&str; 9] = [
     "pcp-buddy",
     "pcp-buddy-try",
     "pcp-buddy-list",
-    "pageset-bitmaps",
+    "pageset",
 ];
 const SCHEDULES: usize = 400;
 

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use pageset::alloc::owned::OwnedMetadata;
-use pageset::policy::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7, PAGESET};
+use pageset::policy::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7, PAGESET_LISTS};
 use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{
     Access, Allocator, Config, CpuId, Immovable, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
@@ -167,7 +167,7 @@ fn mixture(tuning: Tuning, batch: u32, whole_blocks: bool) -> (usize, Vec<u64>) 
 #[test]
 fn whole_blocks_move_the_same_pages_and_touch_fewer_lines() {
     for (tuning, batch) in
-        [(LINUX_4_16, 31), (LINUX_4_17, 31), (LINUX_4_17, 7), (LINUX_4_17, 300), (LINUX_6_7, 63), (PAGESET, 63)]
+        [(LINUX_4_16, 31), (LINUX_4_17, 31), (LINUX_4_17, 7), (LINUX_4_17, 300), (LINUX_6_7, 63), (PAGESET_LISTS, 63)]
     {
         let (whole, page_by_page) = (mixture(tuning, batch, true), mixture(tuning, batch, false));
         assert_eq!(whole.1, page_by_page.1, "free blocks, batch {batch}");

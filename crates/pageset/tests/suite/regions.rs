@@ -6,7 +6,7 @@ use std::thread::ThreadId;
 use crate::support::{World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
-use pageset::policy::presets::{LINUX_6_18, PAGESET};
+use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_LISTS};
 use pageset::{
     Access, Allocator, Block, Config, CpuId, Line, LockPath, Machine, MapError, MigrateType, NodeId, Order, PageRange,
     Pfn, RegionRule, Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
@@ -20,7 +20,7 @@ const REGION: u64 = 1 << 14;
 fn four_regions<R>(test: impl FnOnce(&World<'_>) -> R) -> R {
     let ranges = [PageRange::new(Pfn(BASE), 4 * REGION)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::Fixed(4), batch_scale_max: 5, high_share: 0, ..PAGESET };
+    let tuning = Tuning { regions: RegionRule::Fixed(4), batch_scale_max: 5, high_share: 0, ..PAGESET_LISTS };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, test)
 }
 

@@ -185,7 +185,7 @@ const PRESETS: [&str; 12] = [
     "pcp-buddy-try",
     "pcp-buddy-list",
     "pageset",
-    "pageset-bitmaps",
+    "pageset-lists",
 ];
 const SCHEDULES: usize = 600;
 

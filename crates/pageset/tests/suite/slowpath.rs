@@ -431,7 +431,8 @@ impl Machine for Stopping {
 fn a_request_that_never_waits_skips_held_locks() {
     let range = PageRange::new(Pfn(BASE), 4096);
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] }];
-    let tuning = Tuning { lists: ListRule::HugeByMobility, ..Tuning::default() };
+    // Bitmaps serve such a request without a lock.
+    let tuning = Tuning { lists: ListRule::HugeByMobility, bitmaps: false, ..Tuning::default() };
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
     let metadata = OwnedMetadata::<Stopping>::new(&config).expect("memory");
     let mut zones = metadata.zones();

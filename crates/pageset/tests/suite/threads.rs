@@ -316,8 +316,8 @@ fn threads_on_one_zone() {
         ("owners, wait", PCP_BUDDY),
         ("owners, try", PCP_BUDDY_TRY),
         ("owners, list", PCP_BUDDY_LIST),
-        ("regions", Tuning { regions: RegionRule::Fixed(4), ..PAGESET }),
-        ("bitmaps", Tuning { regions: RegionRule::Fixed(4), ..PAGESET_BITMAPS }),
+        ("regions", Tuning { regions: RegionRule::Fixed(4), ..PAGESET_LISTS }),
+        ("bitmaps", Tuning { regions: RegionRule::Fixed(4), ..PAGESET }),
     ];
     // A lock that is never released must not block everything else.
     let limit = Duration::from_secs_f64(seconds + 120.0);
