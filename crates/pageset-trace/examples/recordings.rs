@@ -80,7 +80,7 @@ fn amounts(outcome: &Outcome) -> [u64; COLUMNS.len()] {
     let totals = outcome.moves.totals(|_| true);
     [
         outcome.zone_lock_acquisitions,
-        totals.refill_pages + totals.drain_pages + outcome.direct_pages,
+        totals.refill_pages + totals.drain_pages + outcome.direct_pages - outcome.bitmap_pages,
         outcome.zone_lock_lines,
         outcome.longest_hold_lines,
         outcome.held_pages_max,

@@ -121,6 +121,8 @@ pub struct Outcome {
     pub operations: u64,
     /// Pages allocated and freed past the pagesets.
     pub direct_pages: u64,
+    /// Pages that drains left in bitmaps of pageblocks, and that refills took from there, without a lock. They are part of the moves.
+    pub bitmap_pages: u64,
     /// Acquisitions of zone locks.
     pub zone_lock_acquisitions: u64,
     /// Cache lines touched while a zone lock was held: the sum over all holds. A line counts once per hold.
@@ -159,6 +161,7 @@ impl Outcome {
             moves: Moves::default(),
             operations: 0,
             direct_pages: 0,
+            bitmap_pages: 0,
             zone_lock_acquisitions: 0,
             zone_lock_lines: 0,
             longest_hold_lines: 0,

@@ -620,6 +620,8 @@ impl<'r, 'a> Run<'r, 'a> {
         let holds = holds::stop();
         self.outcome.zone_lock_acquisitions = self.locks() - self.own_locks;
         self.outcome.direct_pages = self.direct_pages() - self.own_pages;
+        self.outcome.bitmap_pages =
+            (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).bitmap_pages).sum();
         debug_assert_eq!(holds.acquisitions, self.outcome.zone_lock_acquisitions, "two counts of the same locks");
         self.outcome.zone_lock_lines = holds.lines;
         self.outcome.longest_hold_lines = holds.longest_lines;

@@ -76,6 +76,8 @@ pub struct ZoneStats {
     pub depot_out_pages: u64,
     /// Free pages in bitmaps of pageblocks: [`crate::Tuning::bitmaps`]. They count as free pages, too.
     pub bitmap: u64,
+    /// Pages that drains left in bitmaps, and that refills took from there, without a lock. They count as drained and refilled, too.
+    pub bitmap_pages: u64,
     /// Pageblocks that refills claimed: [`crate::Tuning::claim_blocks`].
     pub claimed_blocks: u64,
     /// Pages that refills took back from parts of their CPU's own pageblocks: [`crate::Tuning::owners`].
@@ -202,6 +204,7 @@ impl<M: Machine> Allocator<'_, M> {
             depot_in_pages: zone.shared.buddy.sum(|region| &region.depot.pages_in),
             depot_out_pages: zone.shared.buddy.sum(|region| &region.depot.pages_out),
             bitmap: zone.shared.buddy.bitmap_pages(),
+            bitmap_pages: zone.pagesets.iter().map(|pageset| pageset.bitmap_pages.get()).sum(),
             claimed_blocks: zone.shared.buddy.claimed_blocks.get(),
             own_parts: zone.shared.buddy.own_parts.get(),
             waiting: zone.pagesets.iter().map(|pageset| u64::from(pageset.waiting.get())).sum(),

@@ -126,6 +126,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let has_batches = self.shared.buddy.regions[pcp.region()].depot.has(list);
         let mut taken =
             if has_batches { 0 } else { self.refill_from_bitmaps(env, pcp, list, wanted, pcp.region(), None, blocks) };
+        sync::add(&pcp.bitmap_pages, u64::from(taken) << wanted.order.get());
         while taken < blocks {
             let take = |zone: &ZoneGuard<'_, '_, M>, wanted| {
                 let most = in_hold.min(blocks - taken);

@@ -21,10 +21,10 @@ const TAKEN: usize = 64;
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Marks at most 64 blocks of a pageset, smaller than pageblocks, as free in the bitmaps of their pageblocks. Pageblocks that are
-    /// free as a whole go to the lists, and so do blocks of pageblocks whose type no request asks for.
+    /// free as a whole go to the lists, and so do blocks of pageblocks whose type no request asks for. Returns the number of the others.
     ///
     /// `region` is the one that the pageset prefers.
-    pub(super) fn free_to_bitmaps(&self, env: Env<'_, M>, blocks: &[AtomicU32], order: Order, region: usize) {
+    pub(super) fn free_to_bitmaps(&self, env: Env<'_, M>, blocks: &[AtomicU32], order: Order, region: usize) -> u32 {
         let (buddy, frames) = (&self.shared.buddy, self.frames());
         let pages = &buddy.regions[region].bitmaps.pages;
         // Sets of blocks: the first of each run, those whose pageblock may be whole, and those that go to the lists.
@@ -54,6 +54,7 @@ impl<M: Machine> CachedZone<'_, M> {
             pages.sub(u64::from(others.count_ones()) << order.get());
             self.free_some_to_regions(env, blocks, others, order, None, &mut Held::default());
         }
+        blocks.len() as u32 - others.count_ones()
     }
 
     /// Frees the pageblock around a page if its bitmap has all pages. `held` is its region, if the caller holds its lock. If not, and the

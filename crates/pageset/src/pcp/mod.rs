@@ -101,6 +101,8 @@ pub struct Pageset<L> {
     /// Pages of these blocks.
     pub(crate) waiting: AtomicU32,
     pub(crate) owner_pages: AtomicU64,
+    /// Pages that drains left in bitmaps, and that refills took from there, without a lock of the zone.
+    pub(crate) bitmap_pages: AtomicU64,
     /// The CPU that the pageset belongs to.
     cpu: AtomicU32,
     /// Merges in the pageset, and the number of the last pass over a list.
@@ -174,6 +176,7 @@ impl<L> Pageset<L> {
                 remote: Deferred::new(),
                 waiting: AtomicU32::new(0),
                 owner_pages: AtomicU64::new(0),
+                bitmap_pages: AtomicU64::new(0),
                 cpu: AtomicU32::new(0),
                 merges: AtomicU64::new(0),
                 merge_passes: AtomicU32::new(0),

@@ -10,7 +10,7 @@ use crate::frame::Order;
 use crate::machine::{LockPath, Machine};
 use crate::policy::BulkFree;
 use crate::policy::lists::order_of;
-use crate::sync::LockedWord;
+use crate::sync::{self, LockedWord};
 use crate::zone::ZoneGuard;
 
 /// Where a drain puts blocks.
@@ -118,7 +118,8 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                     To::Bitmaps if order_of(list) < Order::PAGEBLOCK => {
                         // Whole pageblocks take a region's lock.
                         held = Held::default();
-                        self.free_to_bitmaps(env, blocks, order_of(list), pcp.region());
+                        let left = self.free_to_bitmaps(env, blocks, order_of(list), pcp.region());
+                        sync::add(&pcp.bitmap_pages, u64::from(left * pages));
                     }
                     To::Bitmaps => self.free_to_regions(env, blocks, order_of(list), None, &mut held),
                     To::Lists(capture) => self.free_to_regions(env, blocks, order_of(list), capture, &mut held),

@@ -396,3 +396,29 @@ fn what_the_rule_needs() {
         assert_eq!(config.metadata_size().expect_err("refused"), expected);
     }
 }
+
+/// Pages that pass through bitmaps without a lock are counted: those that drains leave there, and those that refills find.
+#[test]
+fn pages_that_pass_bitmaps_are_counted() {
+    let moved = |bitmaps| {
+        two_regions(Tuning { bitmaps, depot: false, ..PAGESET }, |world| {
+            let stats = || {
+                let stats = world.zone_stats(0);
+                (stats.bitmap_pages, stats.pagesets.drain_pages, stats.pagesets.refill_pages)
+            };
+            world.machine().run_on(0);
+            let pages: Vec<_> = (0..2000).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
+            let before = stats();
+            // One page of each pair stays, so no pageblock becomes whole.
+            pages.iter().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+            let freed = stats();
+            (0..1000).for_each(|_| drop(world.alloc(&movable(0)).expect("memory")));
+            let after = stats();
+            [(freed.0 - before.0, freed.1 - before.1), (after.0 - freed.0, after.2 - freed.2)]
+        })
+    };
+    let [drain, refill] = moved(true);
+    assert!(drain.1 > 0 && drain.0 == drain.1, "{drain:?}");
+    assert!(refill.1 > 0 && refill.0 == refill.1, "{refill:?}");
+    assert_eq!(moved(false).map(|counts| counts.0), [0, 0]);
+}
