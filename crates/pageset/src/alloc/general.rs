@@ -252,27 +252,40 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
 /// The slow path.
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Frees the pages of the zones' depots and bitmaps, which are on no list, and tries again at the low marks. `None` also if there
-    /// were none, or if the request may not wait for a lock.
+    /// Frees the pages of the zones' depots, which are on no list, and tries again at the low marks. Then those of bitmaps, some pageblocks at
+    /// a time: they may merge into a larger block. Single pages are taken from bitmaps as they are. `None` also if there were none, or if the
+    /// request may not wait for a lock.
     #[cold]
     fn after_depots<T>(
         &self,
         list: &Zonelist<'_, 'a, M>,
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
-        let has_pages =
-            |zone: &CachedZone<'_, M>| zone.shared.buddy.depot_pages() + zone.shared.buddy.bitmap_pages() > 0;
-        if !(self.tuning.depot || self.tuning.bitmaps)
-            || list.request.wait == Wait::Nothing
-            || !list.zones().any(has_pages)
-        {
+        if list.request.wait == Wait::Nothing {
             return None;
         }
-        list.zones().for_each(|zone| {
-            zone.empty_depots(self.env());
-            zone.empty_bitmaps(self.env());
-        });
-        self.first_attempt(list, take)
+        let env = self.env();
+        if self.tuning.depot && list.zones().any(|zone| zone.shared.buddy.depot_pages() > 0) {
+            list.zones().for_each(|zone| zone.empty_depots(env));
+            let taken = self.first_attempt(list, take);
+            if taken.is_some() {
+                return taken;
+            }
+        }
+        if !self.tuning.bitmaps || list.request.order == Order::ZERO {
+            return None;
+        }
+        list.zones().filter(|zone| zone.shared.buddy.bitmap_pages() > 0).find_map(|zone| {
+            let mut at = Some(0);
+            while let Some(from) = at {
+                at = zone.empty_bitmaps_from(env, from);
+                let taken = self.first_attempt(list, take);
+                if taken.is_some() {
+                    return taken;
+                }
+            }
+            None
+        })
     }
 
     /// The part of [`Self::walk`] after the low marks.

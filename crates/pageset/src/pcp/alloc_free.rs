@@ -98,7 +98,7 @@ impl<M: Machine> CachedZone<'_, M> {
             } else {
                 None
             };
-            taken + zone.map_or(0, |zone| refill_from_lists(&zone, pcp, list, wanted, blocks - taken))
+            taken + zone.map_or(0, |zone| refill_from_lists(&zone, pcp, list, wanted, blocks - taken, false))
         } else {
             self.refill_in_holds(env, pcp, list, wanted, blocks)
         };
@@ -122,6 +122,8 @@ impl<M: Machine> CachedZone<'_, M> {
         blocks: u32,
     ) -> u32 {
         let in_hold = env.tuning.bulk_free.refill_blocks();
+        // Where memory is short, the rest of a split block goes to the lists, as drains do.
+        let leaves = env.tuning.bitmaps && self.may_leave(env, pcp);
         // A depot has whole batches: their pages need not be touched.
         let has_batches = self.shared.buddy.regions[pcp.region()].depot.has(list);
         let mut taken =
@@ -133,8 +135,8 @@ impl<M: Machine> CachedZone<'_, M> {
                 let left = if env.tuning.depot { self.refill_from_depot(zone, pcp, list, most) } else { 0 };
                 let left =
                     left + self.refill_from_bitmaps(env, pcp, list, wanted, zone.number(), Some(zone), most - left);
-                let taken =
-                    left + if left < most { refill_from_lists(zone, pcp, list, wanted, most - left) } else { 0 };
+                let taken = left
+                    + if left < most { refill_from_lists(zone, pcp, list, wanted, most - left, leaves) } else { 0 };
                 (taken > 0).then_some(taken)
             };
             // After the first hold nothing is worth a search in other regions, or a part of another type's pageblock.
@@ -152,13 +154,15 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 }
 
-/// Fills a list with up to `blocks` blocks of the zone's free lists. Returns their number.
+/// Fills a list with up to `blocks` blocks of the zone's free lists. Returns their number. If `leaves`, the rest of a block that is split
+/// may go to its pageblock's bitmap.
 fn refill_from_lists<M: Machine, G>(
     zone: &Locked<'_, '_, M>,
     pcp: &PcpGuard<'_, M::Lock, G>,
     list: usize,
     wanted: Wanted,
     blocks: u32,
+    leaves: bool,
 ) -> u32 {
     let (mut stage, mut split) = (Stage::default(), SplitBlock::default());
     let taken = pcp.fill(list, blocks, || {
@@ -167,7 +171,7 @@ fn refill_from_lists<M: Machine, G>(
         zone.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
         Some(page)
     });
-    if zone.tuning().bitmaps && pcp.may_keep() {
+    if leaves {
         split.end_in_bitmap(zone, wanted.migratetype, wanted.order);
     } else {
         split.end(zone, wanted.migratetype);

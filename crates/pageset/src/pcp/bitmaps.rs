@@ -7,7 +7,7 @@ use super::alloc_free::remembered_type;
 use super::regions::{HOLD_BLOCKS, Held, ones};
 use super::{CachedZone, Pageset, PcpGuard};
 use crate::buddy::{Env, Wanted};
-use crate::frame::{CpuId, Order, PAGEBLOCK, PageState, Tag};
+use crate::frame::{CpuId, MigrateType, Order, PAGEBLOCK, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::sync::LockedWord;
 use crate::zone::ZoneGuard;
@@ -18,6 +18,9 @@ const SEARCHED: u32 = 8;
 const SKIPPED: usize = HOLD_BLOCKS;
 /// Blocks that a refill takes at a time.
 const TAKEN: usize = 64;
+/// Pageblocks whose bitmaps are emptied at a time, by a tick or before a request is tried again. A guess: at most 16,384 frees of one
+/// page each, some milliseconds, as a tick may be in an interrupt.
+pub(crate) const EMPTIED: u32 = 64;
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Marks at most 64 blocks of a pageset, smaller than pageblocks, as free in the bitmaps of their pageblocks. Pageblocks that are
@@ -95,15 +98,16 @@ impl<M: Machine> CachedZone<'_, M> {
         let from = &buddy.regions[region].bitmaps.from[wanted.order.index()];
         let began = from.get().clamp(first, end);
         let (mut taken, mut searched, mut skipped) = (0, 0, 0);
-        for (start, stop) in [(began, end), (first, began)] {
+        // The next search goes on where this one ends: it does not read the same pageblocks in vain.
+        let mut ends = began;
+        'search: for (start, stop) in [(began, end), (first, began)] {
             let mut at = start;
             while taken < most
                 && let Some(pageblock) = buddy.bitmaps.next(at, stop)
             {
+                ends = pageblock;
                 if searched == SEARCHED || skipped == SKIPPED {
-                    // The next search goes on here: it does not read the same pageblocks in vain.
-                    from.set(pageblock);
-                    return taken;
+                    break 'search;
                 }
                 at = pageblock + 1;
                 if buddy.frames.block_type(pageblock * PAGEBLOCK) != wanted.migratetype {
@@ -117,7 +121,11 @@ impl<M: Machine> CachedZone<'_, M> {
             if taken == most {
                 break;
             }
-            from.set(first);
+            ends = first;
+        }
+        // Other CPUs write this line, too.
+        if ends != from.get() {
+            from.set(ends);
         }
         if taken > 0 {
             buddy.regions[region].bitmaps.refills.add(1);
@@ -186,8 +194,8 @@ impl<M: Machine> CachedZone<'_, M> {
             let (mut at, end) = buddy.pageblocks_of(region);
             // Searched without the lock. A second hold follows only where another CPU took the block meanwhile.
             loop {
-                let pageblock =
-                    buddy.bitmap_with(wanted.order, (at, end), |list| (list == wanted.migratetype) == own)?;
+                let suits = |list: MigrateType| list.is_ordinary() && (list == wanted.migratetype) == own;
+                let pageblock = buddy.bitmap_with(wanted.order, (at, end), suits)?;
                 at = pageblock + 1;
                 // The lock is for the region's counters.
                 let guard = if wanted.waits {
@@ -196,6 +204,11 @@ impl<M: Machine> CachedZone<'_, M> {
                     zone.try_lock_region(env, LockPath::DirectAlloc, region)?
                 };
                 env.touch(self.bitmap_line(pageblock * PAGEBLOCK));
+                if !suits(buddy.frames.block_type(pageblock * PAGEBLOCK)) {
+                    // It changed meanwhile. What a drain has just left there belongs on the lists of the new type.
+                    guard.empty_bitmap(pageblock * PAGEBLOCK);
+                    continue;
+                }
                 let mut found = None;
                 let taken = buddy.bitmaps.take(pageblock, wanted.order, 1, |page| found = Some(page));
                 if taken.whole {
@@ -223,23 +236,31 @@ impl<M: Machine> CachedZone<'_, M> {
 
     /// Frees all pages of the bitmaps, a pageblock's in a hold. Pages that other CPUs free there meanwhile may stay.
     pub(crate) fn empty_bitmaps(&self, env: Env<'_, M>) {
-        let buddy = &self.shared.buddy;
-        if !buddy.bitmaps.are_kept() {
-            return;
+        let mut at = Some(0);
+        while let Some(from) = at {
+            at = self.empty_bitmaps_from(env, from);
         }
-        (0..buddy.regions.len()).for_each(|region| self.empty_bitmaps_of(env, region));
     }
 
-    fn empty_bitmaps_of(&self, env: Env<'_, M>, region: usize) {
-        let bitmaps = &self.shared.buddy.bitmaps;
-        let (mut at, end) = self.shared.buddy.pageblocks_of(region);
-        while let Some(pageblock) = bitmaps.next(at, end) {
+    /// As [`Self::empty_bitmaps`], for the next [`EMPTIED`] pageblocks from `at` on. Returns where to go on, `None` at the end of the zone.
+    pub(crate) fn empty_bitmaps_from(&self, env: Env<'_, M>, at: u32) -> Option<u32> {
+        if !self.shared.buddy.bitmaps.are_kept() {
+            return None;
+        }
+        self.empty_some_bitmaps(env, (at, self.frames().len().div_ceil(PAGEBLOCK)))
+    }
+
+    fn empty_some_bitmaps(&self, env: Env<'_, M>, (mut at, end): (u32, u32)) -> Option<u32> {
+        for _ in 0..EMPTIED {
+            let pageblock = self.shared.buddy.bitmaps.next(at, end)?;
+            let page = pageblock * PAGEBLOCK;
+            self.shared.lock_region(env, LockPath::Drain, self.shared.buddy.region_of(page)).empty_bitmap(page);
             at = pageblock + 1;
-            self.shared.lock_region(env, LockPath::Drain, region).empty_bitmap(pageblock * PAGEBLOCK);
         }
+        Some(at)
     }
 
-    /// Frees the pages of a region's bitmaps if no refill took any since the last call.
+    /// Frees the pages of a region's bitmaps if no refill took any since the last call, of [`EMPTIED`] pageblocks at most.
     pub(super) fn tick_bitmaps(&self, env: Env<'_, M>, region: usize) {
         if self.has_bitmap_pages(region) {
             let number = region;
@@ -247,7 +268,7 @@ impl<M: Machine> CachedZone<'_, M> {
             let (refills, seen) = (region.bitmaps.refills.get() as u32, &region.bitmaps.refills_seen);
             // Two ticks at a time may both free, or neither.
             if seen.get() == refills {
-                self.empty_bitmaps_of(env, number);
+                self.empty_some_bitmaps(env, self.shared.buddy.pageblocks_of(number));
             }
             seen.set(refills);
         }

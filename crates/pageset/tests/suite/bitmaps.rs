@@ -412,7 +412,7 @@ fn pages_that_pass_bitmaps_are_counted() {
             // One page of each pair stays, so no pageblock becomes whole.
             pages.iter().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
             let freed = stats();
-            (0..1000).for_each(|_| drop(world.alloc(&movable(0)).expect("memory")));
+            let _ = take(world, 0, 1000);
             let after = stats();
             [(freed.0 - before.0, freed.1 - before.1), (after.0 - freed.0, after.2 - freed.2)]
         })
@@ -421,4 +421,27 @@ fn pages_that_pass_bitmaps_are_counted() {
     assert!(drain.1 > 0 && drain.0 == drain.1, "{drain:?}");
     assert!(refill.1 > 0 && refill.0 == refill.1, "{refill:?}");
     assert_eq!(moved(false).map(|counts| counts.0), [0, 0]);
+}
+
+/// A tick may be in an interrupt: it empties the bitmaps of 64 pageblocks at most, and says that there are more.
+#[test]
+fn a_tick_empties_some_pageblocks() {
+    let ranges = [PageRange::new(Pfn(BASE), 1 << 17)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let tuning = Tuning { regions: RegionRule::One, depot: false, ..PAGESET };
+    build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
+        let request = Request { watermarks: false, ..movable(0) };
+        let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();
+        pages.iter().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        // The first tick learns that no refill takes any.
+        assert!(world.tick());
+        let before = world.zone_stats(0).bitmap;
+        assert!(before > 128 * 256, "{before} pages in bitmaps of 256 pageblocks");
+        assert!(world.tick(), "there are more");
+        let freed = before - world.zone_stats(0).bitmap;
+        assert!((1..=64 * 256).contains(&freed), "{freed} pages in a tick");
+        while world.tick() {}
+        assert_eq!(world.zone_stats(0).bitmap, 0);
+        world.audit(0).expect("the audit passes");
+    });
 }
