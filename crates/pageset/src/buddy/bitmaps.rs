@@ -11,6 +11,7 @@
 //! Whoever sets bits looks afterwards whether the pageblock is whole: a drain, and a refill that puts back what it took.
 
 use core::fmt;
+use core::iter;
 use core::sync::atomic::AtomicU32;
 
 use crate::frame::Order;
@@ -407,13 +408,19 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
         }
     }
 
-    /// Visits the pageblocks that may have free parts.
-    pub(crate) fn each_noted(&self, mut visit: impl FnMut(u32)) {
-        let (mut at, end) = (0, (self.pages.len() / N) as u32);
-        while let Some(pageblock) = self.next(at, end) {
-            visit(pageblock);
+    /// The pageblocks from `from` on and before `end` that may have free parts.
+    pub(crate) fn noted(&self, from: u32, end: u32) -> impl Iterator<Item = u32> {
+        let mut at = from;
+        iter::from_fn(move || {
+            let pageblock = self.next(at, end)?;
             at = pageblock + 1;
-        }
+            Some(pageblock)
+        })
+    }
+
+    /// Visits the pageblocks that may have free parts.
+    pub(crate) fn each_noted(&self, visit: impl FnMut(u32)) {
+        self.noted(0, (self.pages.len() / N) as u32).for_each(visit);
     }
 
     /// Whether refills find the pageblock, at a recent moment.

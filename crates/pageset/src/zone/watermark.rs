@@ -160,7 +160,8 @@ impl<M: Machine> Zone<'_, M> {
         self.passes(self.mark(Mark::Min).saturating_add(order.pages()), &test)
     }
 
-    /// Whether a list or bitmap that serves the request has a block of the order or above. Always true for single pages.
+    /// Whether a list or bitmap that serves the request has a block of the order or above. Always true for single pages. Looks at some bitmaps
+    /// only: a request that they do not serve, and that may wait for a lock, empties all bitmaps before it fails.
     pub(crate) fn has_block(&self, test: &MarkTest) -> bool {
         test.order == Order::ZERO || self.has_any_block(test)
     }

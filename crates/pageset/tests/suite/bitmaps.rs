@@ -41,7 +41,12 @@ fn shuffled(mut blocks: Vec<Pfn>) -> Vec<Pfn> {
 
 /// Allocates all memory in single pages, and frees those that `free` selects, in random order. Returns the others.
 fn scatter(world: &World<'_>, free: impl Fn(u64) -> bool) -> Vec<Pfn> {
-    let all = take(world, 0, 2 * REGION as usize);
+    scatter_pages(world, 2 * REGION, free)
+}
+
+/// As [`scatter`], in a zone of some pages.
+fn scatter_pages(world: &World<'_>, pages: u64, free: impl Fn(u64) -> bool) -> Vec<Pfn> {
+    let all = take(world, 0, pages as usize);
     // Drains go to the lists until a tick has seen that the zone has memory again.
     world.free_direct(all[0], Order::ZERO).expect("in use");
     let _ = world.tick();
@@ -207,6 +212,28 @@ fn marks_see_blocks_in_bitmaps() {
             assert_eq!(before.nr_free_pages, before.bitmap, "no block is on a list");
             let request = Request { wait: Wait::Nothing, ..Request::new(order(of), migratetype) };
             world.alloc(&request).expect("the bitmaps have it");
+            check_books(world);
+        });
+    }
+}
+
+/// A mark test looks at the bitmaps of 64 pageblocks at most. What is beyond serves requests that may wait for a lock.
+#[test]
+fn marks_look_at_few_pageblocks() {
+    let ranges = [PageRange::new(Pfn(BASE), 128 * 512)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let tuning = Tuning { regions: RegionRule::One, depot: false, ..PAGESET };
+    for (pageblock, is_seen) in [(63, true), (64, false)] {
+        build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
+            world.set_bounds(0, Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
+            world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
+            // Blocks of order 3 in one pageblock, single pages in all others.
+            let free = |n: u64| if n / 512 == pageblock { n % 512 >= 8 } else { n.is_multiple_of(8) };
+            scatter_pages(world, 128 * 512, free);
+            assert!(world.zone_stats(0).bitmap > 8000, "{:?}", world.zone_stats(0));
+            let request = Request { wait: Wait::Nothing, ..movable(3) };
+            assert_eq!(world.alloc(&request).is_ok(), is_seen, "{:?}", world.alloc(&request));
+            world.alloc(&Request { wait: Wait::Lock, ..request }).expect("the bitmaps have it");
             check_books(world);
         });
     }
@@ -412,7 +439,7 @@ fn pages_that_pass_bitmaps_are_counted() {
             // One page of each pair stays, so no pageblock becomes whole.
             pages.iter().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
             let freed = stats();
-            let _ = take(world, 0, 1000);
+            take(world, 0, 1000);
             let after = stats();
             [(freed.0 - before.0, freed.1 - before.1), (after.0 - freed.0, after.2 - freed.2)]
         })
