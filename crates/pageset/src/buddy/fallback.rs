@@ -61,16 +61,15 @@ pub(crate) fn may_claim(order: Order, wanted: MigrateType) -> bool {
 
 impl<L> Buddy<'_, L> {
     /// Whether a free block would serve a request without stealing: a block of its own type, CMA for a movable request,
-    /// or a block of another type in a pageblock that may be claimed. Reads without the lock. Specification 7.6, step
-    /// 5.
+    /// or a block of another type in a pageblock that may be claimed. Only blocks on lists count, none in bitmaps. Reads without the lock.
+    /// Specification 7.6, step 5.
     pub(crate) fn has_block_for(&self, order: Order, wanted: MigrateType) -> bool {
-        let on_list = Order::all().skip(order.index()).any(|order| {
+        Order::all().skip(order.index()).any(|order| {
             let has = |migratetype| self.has_block(order, migratetype);
             has(wanted)
                 || wanted == Movable && has(Cma)
                 || may_claim(order, wanted) && fallbacks(wanted).into_iter().any(has)
-        });
-        on_list || self.has_bitmap_block(order, |list| list == wanted)
+        })
     }
 }
 

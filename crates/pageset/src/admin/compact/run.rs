@@ -108,6 +108,8 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             report: CompactReport::default(),
         };
         zone.shared.merge_skipped(allocator.env());
+        // The end conditions, which are tested for each pageblock, read lists only.
+        zone.empty_bitmaps(allocator.env());
         let outcome = run.main_loop();
         run.end(outcome)
     }
@@ -147,8 +149,10 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                     self.drain();
                     last = None;
                 }
-                if is_behind(Order::PAGEBLOCK) {
-                    // The blocks that left may be there, if the pageset had no room for all.
+                if is_behind(Order::PAGEBLOCK) && self.zone.shared.buddy.bitmaps.are_kept() {
+                    // The blocks that left are in the pageset, or in the bitmap if that had no room. Left there, the pageblock would be
+                    // split between list and bitmap, and never whole.
+                    self.drain();
                     self.empty_bitmap(pageblock(page));
                 }
             }
@@ -159,6 +163,9 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     }
 
     /// The outcome, if the run has ended. Specification 7.6.
+    ///
+    /// Pages that drains have put into bitmaps since the run began do not count. Both scanners empty the bitmaps of the pageblocks that they
+    /// visit, so only the pages that enter a bitmap later are missed: a run may miss a block of less than a pageblock, and go on.
     fn finished(&self) -> Option<CompactOutcome> {
         let (zone, plan) = (self.zone, &self.plan);
         if self.scanners_met() {
@@ -173,7 +180,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             return Some(CompactOutcome::Contended);
         }
         if let Some(enough) = plan.score {
-            return (fragmentation_score(&zone.shared.free_by_order()) <= enough).then_some(CompactOutcome::Success);
+            return (fragmentation_score(&zone.shared.listed_by_order()) <= enough).then_some(CompactOutcome::Success);
         }
         // A started pageblock is finished, so that fewer pageblocks hold scattered blocks of its type.
         if !self.migrate.is_multiple_of(PAGEBLOCK) {

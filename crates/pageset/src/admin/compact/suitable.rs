@@ -53,14 +53,20 @@ pub(super) enum Suitability {
 }
 
 impl<M: Machine> Zone<'_, M> {
-    /// Free blocks of all types by order, on lists and in bitmaps, at a recent moment.
+    /// Free blocks of all types by order, on lists and in bitmaps, at a recent moment. Reads all bitmaps.
     pub(super) fn free_by_order(&self) -> FreeBlocks {
+        let mut blocks = self.listed_by_order();
+        self.buddy.each_bitmap_block(|order, _| blocks[order.index()] += 1);
+        blocks
+    }
+
+    /// As [`Self::free_by_order`], on lists only.
+    pub(super) fn listed_by_order(&self) -> FreeBlocks {
         let mut blocks = FreeBlocks::default();
         for (order, blocks) in Order::all().zip(&mut blocks) {
             *blocks =
                 MigrateType::ALL.iter().map(|&migratetype| u64::from(self.buddy.blocks(order, migratetype))).sum();
         }
-        self.buddy.each_bitmap_block(|order, _| blocks[order.index()] += 1);
         blocks
     }
 
