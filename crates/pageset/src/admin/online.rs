@@ -15,7 +15,7 @@ use crate::alloc::Allocator;
 use crate::alloc::config::MapError;
 use crate::alloc::error::{FreeError, HotplugError};
 use crate::buddy::list::End;
-use crate::frame::{CpuId, MigrateType, Order, PageRange, PageState, Pfn, Tag};
+use crate::frame::{CpuId, MigrateType, Order, PAGEBLOCK, PageRange, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::zone::ZoneGuard;
 
@@ -161,8 +161,9 @@ impl<M: Machine> Allocator<'_, M> {
 
 /// Free blocks taken by page number.
 impl<M: Machine> Allocator<'_, M> {
-    /// The free block around a page, if the page lies in one. Takes no lock, so another CPU may be taking or splitting
-    /// the block: only [`Self::alloc_at`] is decisive.
+    /// The free block around a page, if the page lies in one on a free list. `None` also for a free page in a bitmap
+    /// ([`crate::Tuning::bitmaps`]). Takes no lock, so another CPU may be taking or splitting the block: only [`Self::alloc_at`] is
+    /// decisive.
     #[must_use]
     pub fn free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, page) = self.locate(pfn)?;
@@ -173,17 +174,21 @@ impl<M: Machine> Allocator<'_, M> {
     }
 
     /// As [`Self::free_block_around`], under the zone lock, when no CPU takes, splits or merges a block of the zone.
-    /// Without the lock, a block that is being merged is on no list for a moment.
+    /// Without the lock, a block that is being merged is on no list for a moment. First puts the pages in the bitmap of the page's
+    /// pageblock on free lists. `None` for a page that moves between a pageset and a bitmap at that moment.
     #[must_use]
     pub fn settled_free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, page) = self.locate(pfn)?;
-        let _guard = zone.shared.lock(self.env(), LockPath::DirectAlloc, page);
+        let guard = zone.shared.lock(self.env(), LockPath::DirectAlloc, page);
+        guard.list_parts(page, Order::ZERO);
         self.free_block_around(pfn)
     }
 
     /// Takes the block of `order` that begins at `pfn`, if all of it lies in one free block of an ordinary type.
-    /// Otherwise returns false and changes nothing. The rest of the free block stays free. Ignores the marks. Holds the
-    /// zone lock.
+    /// Otherwise returns false. The rest of the free block stays free. Ignores the marks. Holds the zone lock.
+    ///
+    /// First puts the pages in the bitmaps of the block's pageblocks on free lists ([`crate::Tuning::bitmaps`]). A page that moves between
+    /// a pageset and a bitmap at that moment is in no free block.
     ///
     /// The block is then in use as if it had been allocated for the migratetype of its list. All ways to free accept
     /// it.
@@ -196,7 +201,7 @@ impl<M: Machine> Allocator<'_, M> {
     /// As [`Self::alloc_at`], and finds pages in pagesets, too: if no page of the block is in use, and some page is cached, drains
     /// the zone's pagesets and tries again. Waits for their locks, as [`Self::drain_zone`] does.
     ///
-    /// Pages that another CPU frees or caches meanwhile may make the call fail.
+    /// Pages that another CPU frees, caches, or moves between its pageset and a bitmap meanwhile may make the call fail.
     #[must_use = "the block is in use where this is true"]
     pub fn alloc_at_cached(&self, pfn: Pfn, order: Order) -> bool {
         if self.alloc_at(pfn, order) {
@@ -235,8 +240,15 @@ impl<M: Machine> Allocator<'_, M> {
 }
 
 impl<M: Machine> ZoneGuard<'_, '_, M> {
+    /// Puts the pages in the bitmaps of a block's pageblocks on free lists.
+    fn list_parts(&self, page: u32, order: Order) {
+        let pageblocks = (page..page + order.pages() as u32).step_by(PAGEBLOCK as usize);
+        pageblocks.filter(|page| self.bitmaps.is_noted(page / PAGEBLOCK)).for_each(|page| self.empty_bitmap(page));
+    }
+
     /// Takes the block of `order` at `page` out of the free block around it.
     fn take_at(&self, page: u32, order: Order) -> bool {
+        self.list_parts(page, order);
         let Some((head, found, PageState::Free)) = self.block_around(page) else { return false };
         let list = self.list_of(head);
         if found < order || !list.is_ordinary() {

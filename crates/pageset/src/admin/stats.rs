@@ -52,7 +52,7 @@ pub struct ZoneStats {
     pub kind: ZoneKind,
     /// Pages managed by the buddy.
     pub managed: u64,
-    /// Pages on its free lists (`nr_free_pages`).
+    /// Pages on its free lists and in bitmaps of pageblocks (`nr_free_pages`).
     pub nr_free_pages: u64,
     /// Free pages in CMA pageblocks (`nr_free_cma`).
     pub nr_free_cma: u64,

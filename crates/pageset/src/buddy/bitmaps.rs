@@ -214,7 +214,7 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
         true
     }
 
-    /// Puts back a block that [`Self::take`] took. Returns whether the pageblock may be whole, as [`Self::free_run`] does.
+    /// Puts back a block that the caller owns, and whose tags are `Inside`. Returns whether the pageblock may be whole, as [`Self::free_run`] does.
     pub(crate) fn put_back(&self, page: u32, order: Order) -> bool {
         let whole = self.free(page, order);
         self.settle();

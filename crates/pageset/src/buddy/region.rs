@@ -141,8 +141,8 @@ impl<L> Region<L> {
 }
 
 impl<L> Buddy<'_, L> {
-    /// The free pages of the zone, with those in bitmaps: with one region exact while its lock is held, with several at a recent moment. Reads every
-    /// region.
+    /// The free pages of the zone, with those in bitmaps, at a recent moment. Exact with one region and no bitmaps while the region's lock is
+    /// held. Reads every region.
     #[inline]
     pub(crate) fn free_pages(&self) -> FreePages {
         let bits = self.bitmap_pages();

@@ -5,13 +5,14 @@ use super::{MigrateType, Order};
 /// The allocator's state of a page, from its tag byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageState {
-    /// Inside a block, not its first page; or never brought online.
+    /// Inside a block, not its first page; or never brought online; or on its way between a pageset and a bitmap.
     Inside,
     /// The first page of a block on a free list.
     Free,
     /// The first page of an allocated block.
     Allocated,
-    /// The first page of a block in a pageset, or of a block that compaction holds as a move target.
+    /// The first page of a block in a pageset, or of a block that compaction holds as a move target. A free page in a bitmap
+    /// ([`crate::Tuning::bitmaps`]) reads as one such block.
     Cached,
 }
 

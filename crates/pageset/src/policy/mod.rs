@@ -264,8 +264,7 @@ pub struct Tuning {
     pub long_runs: bool,
     /// Whether refills above order 0 grow like those of single pages while nothing is freed: in pages, with the same maximum, and
     /// an exponent of their own. In the kernels only refills of single pages grow, so every seventh block of order
-    /// 3 takes the zone lock. If the zone lock is not contended, the cost exceeds the gain: off by default. Not a
-    /// kernel rule; 4.5.
+    /// 3 takes the zone lock. If the zone lock is not contended, the cost exceeds the gain. Not a kernel rule; 4.5.
     pub double_blocks: bool,
     /// Blocks of a batch, for orders of which so many are more pages than a batch: drains move at least so many, and refills grow to so
     /// many, both up to a quarter of high, or less by [`Self::high_share`]. At most 64. In the kernels, and here for 0, a drain may move one block, and a refill two. Not a
@@ -285,8 +284,10 @@ pub struct Tuning {
     /// is short. In the kernels each block goes through the free lists. Not a kernel rule; `frontier.md` 5.
     pub depot: bool,
     /// Whether a free that drains marks blocks smaller than a pageblock as free in a bitmap of their pageblock, without a lock, and
-    /// refills take them from there. A pageblock goes to the free lists when all of it is free, and a part where memory is short or a
-    /// drain of all CPUs was requested. In the kernels each block goes through the free lists. Not a kernel rule; `frontier.md` 5.
+    /// refills take them from there. A pageblock goes to the free lists when all of it is free. A part goes there where memory is short,
+    /// at a drain of all CPUs, at a tick since the last of which no refill took any, for a compaction, when its pageblock is claimed or
+    /// changes its type, and for [`crate::Allocator::alloc_at`]. In the kernels each block goes through the free lists. Not a kernel rule;
+    /// `frontier.md` 5.
     pub bitmaps: bool,
     /// Whether a request drains other CPUs' pagesets before it fails, one after the other until it is served: one that may wait for memory
     /// all of them, one that may wait for a zone's lock those whose locks are free. The kernels do that only after reclaim. The pool does not use it: it has a way of its own. Not a kernel rule; 1.7.

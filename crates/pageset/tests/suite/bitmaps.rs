@@ -355,6 +355,35 @@ fn bitmaps_are_emptied_first() {
     });
 }
 
+/// A block that is taken by its place is found in bitmaps, and only its pageblock's bitmap is emptied.
+#[test]
+fn blocks_by_place_are_found_in_bitmaps() {
+    two_regions(PAGESET, |world| {
+        scatter(world, |n| n % 16 != 0);
+        world.drain_cpu(CpuId(0));
+        let at = |n: u64| Pfn(BASE + n);
+        let bitmap = || world.zone_stats(0).bitmap;
+        let before = bitmap();
+        assert_eq!((world.free_block_around(at(8)), bitmap()), (None, before), "it takes no lock");
+        assert!(world.alloc_at(at(8), order(3)), "the pageblock's bitmap has it");
+        let emptied = |pageblocks: u64| {
+            let pages = before - bitmap();
+            // Some pages came to the lists from a pageset.
+            assert!((pageblocks * 440..=pageblocks * 480).contains(&pages), "{pages} pages of {pageblocks} pageblocks");
+        };
+        emptied(1);
+        assert!(!world.alloc_at(at(512), Order::PAGEBLOCK), "pages are in use");
+        emptied(2);
+        assert_eq!(world.settled_free_block_around(at(1024 + 9)), Some(PageRange::new(at(1024 + 8), 8)));
+        emptied(3);
+        assert!(world.alloc_at_cached(at(2048 + 8), order(3)));
+        emptied(4);
+        assert!(!world.alloc_at(at(4096), Order::MAX), "pages are in use");
+        emptied(6);
+        check_books(world);
+    });
+}
+
 /// A request that may not claim a pageblock leaves its bitmap as it is.
 #[test]
 fn a_claim_that_fails_leaves_the_bitmap() {

@@ -316,7 +316,7 @@ impl<'w> Model<'w> {
         self.complete_deferred();
         let Some(range) = self.pick_range(from, 0) else { return };
         let pfn = range.start.align_down(order);
-        let free = self.world.free_block_around(pfn);
+        let free = self.world.settled_free_block_around(pfn);
         let contains = free.is_some_and(|free| free.end() >= pfn.offset(order.pages()));
         let block = Block { pfn, order };
         if self.world.alloc_at(pfn, order) {
