@@ -92,9 +92,13 @@ impl PagePool {
         }
     }
 
-    /// The pages of a chunk that lie in free blocks of at least `min_order`. Takes no lock, so the result is a hint.
+    /// The pages of a chunk that lie in free blocks of at least `min_order`. A hint: looks without a lock, after it has put parts in bitmaps
+    /// on lists.
     fn free_pages(&self, chunk: usize, min_order: Order) -> ChunkMask {
         let first = self.first_page(chunk);
+        for page in (0..CHUNK_PAGES).step_by(Order::PAGEBLOCK.pages() as usize) {
+            let _ = self.allocator().settled_free_block_around(first.offset(page as u64));
+        }
         let mut free = ChunkMask::EMPTY;
         let mut page = 0;
         while page < CHUNK_PAGES {
