@@ -12,6 +12,7 @@
 //! | `claims` | whole pageblocks in pagesets, and their owners |
 //! | `bitmaps` | free parts of pageblocks, set and taken without a lock |
 //! | `depots` | batches of blocks that pass from drains to refills |
+//! | `guard` | the guard of a pageset's lock |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages drained as one block |
 //! | `stack` | the arrays of the lists |
@@ -21,21 +22,19 @@ mod bitmaps;
 pub(crate) mod claims;
 mod depots;
 mod drain;
+mod guard;
 mod regions;
 pub(crate) mod stack;
 mod whole_blocks;
 
-use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
 use crate::buddy::region::Region;
 use crate::buddy::{Buddy, Env};
 use crate::frame::{CpuId, Frames, Order};
 use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine};
-use crate::policy::expiry::Expiry;
 use crate::policy::lists::{LISTS, order_of};
-use crate::policy::state::{State, words};
-use crate::policy::{Bounds, Decay, PcpState, Tuning};
+use crate::policy::{Bounds, PcpState};
 use crate::sync::{self, AtomicU64, LockedWord, const_new};
 use crate::zone::Zone;
 use crate::zone::deferred::Deferred;
@@ -44,6 +43,7 @@ pub(crate) use alloc_free::FromCache;
 #[cfg(feature = "history")]
 pub(crate) use alloc_free::remembered_type;
 
+pub(crate) use guard::{HintedGuard, MachineGuard, PcpGuard};
 pub(crate) use stack::Place;
 use stack::{Pool, Stack};
 
@@ -317,183 +317,6 @@ impl<L> Pageset<L> {
         }
     }
 }
-
-/// Holds the lock of a pageset until dropped. Only through it do the lists and the state change. `G` is the guard of the lock.
-#[derive(Debug)]
-pub(crate) struct PcpGuard<'p, L, G> {
-    pageset: &'p Pageset<L>,
-    /// The arrays of all pagesets of the zone.
-    words: &'p [AtomicU32],
-    _guard: G,
-}
-
-/// The guard of a lock that was taken by way of the machine. The state of its pageset is settled.
-pub(crate) type MachineGuard<'p, L> = PcpGuard<'p, L, Guard<'p, L>>;
-
-/// The guard of a lock that was taken by a hint of the CPU, for the fast path. The state may be unsettled.
-pub(crate) type HintedGuard<'p, L, H> = PcpGuard<'p, L, HintGuard<'p, L, H>>;
-
-impl<L, G> Deref for PcpGuard<'_, L, G> {
-    type Target = Pageset<L>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Pageset<L> {
-        self.pageset
-    }
-}
-
-impl<'p, L, G> PcpGuard<'p, L, G> {
-    /// The number of single pages for which there is certainly room: each page needs at most one entry.
-    pub(crate) fn room(&self) -> u32 {
-        self.capacity.get().saturating_sub(self.count.get())
-    }
-
-    /// Whether any list certainly has room for a block.
-    pub(crate) fn has_room(&self) -> bool {
-        self.pool.has_room()
-    }
-
-    /// Takes the newest block of a list.
-    #[inline]
-    pub(crate) fn pop(&self, list: usize) -> Option<u32> {
-        self.list(list).pop(self.words, &self.pool)
-    }
-
-    /// Takes the newest block of a list if the list's newest chunk has one.
-    #[inline(always)]
-    pub(crate) fn pop_within(&self, list: usize) -> Option<u32> {
-        self.pageset.list(list).pop_within()
-    }
-
-    /// Takes up to `pages` of the newest blocks of a list: [`Stack::pop_run`].
-    #[inline(always)]
-    pub(crate) fn pop_run(&self, list: usize, pages: usize) -> &'p [AtomicU32] {
-        self.pageset.list(list).pop_run(pages)
-    }
-
-    /// Takes the oldest block of a list.
-    pub(crate) fn pop_oldest(&self, list: usize) -> Option<u32> {
-        self.list(list).pop_oldest(self.words, &self.pool)
-    }
-
-    /// The blocks of a list's oldest chunk, the oldest first.
-    pub(crate) fn oldest(&self, list: usize) -> &'p [AtomicU32] {
-        self.pageset.list(list).oldest(self.words)
-    }
-
-    /// Takes `blocks` blocks of [`Self::oldest`] off their list.
-    pub(crate) fn drop_oldest(&self, list: usize, blocks: u32) {
-        self.list(list).drop_oldest(self.words, &self.pool, blocks);
-    }
-
-    /// Puts a block on a list. Returns false if there is no room.
-    #[inline]
-    pub(crate) fn push(&self, list: usize, block: u32) -> bool {
-        self.list(list).push(self.words, &self.pool, block)
-    }
-
-    /// The free place after the newest block of a list, if the list's newest chunk has one.
-    #[inline(always)]
-    pub(crate) fn place_within(&self, list: usize) -> Option<Place<'p>> {
-        self.pageset.list(list).place_within()
-    }
-
-    /// Puts one block per entry on a list, until an entry has none or there is no more room. Returns the number of blocks.
-    #[inline(always)]
-    pub(crate) fn push_all<T>(&self, list: usize, entries: &[T], block: impl Fn(&T) -> Option<u32>) -> usize {
-        self.list(list).push_all(self.words, &self.pool, entries, block)
-    }
-
-    /// Takes the `blocks` newest blocks off a list again.
-    #[inline(always)]
-    pub(crate) fn take_back(&self, list: usize, blocks: usize) {
-        self.pageset.list(list).take_back(self.words, &self.pageset.pool, blocks);
-    }
-
-    /// Fills an empty list with up to `blocks` blocks, the first of which is the newest. Returns their number.
-    pub(crate) fn fill(&self, list: usize, blocks: u32, next: impl FnMut() -> Option<u32>) -> u32 {
-        self.list(list).fill(self.words, &self.pool, blocks, next)
-    }
-
-    /// The blocks of a list, the oldest first.
-    pub(crate) fn blocks(&self, list: usize) -> impl Iterator<Item = u32> + use<'p, L, G> {
-        self.pageset.blocks(self.words, list)
-    }
-
-    /// The number of blocks on a list.
-    pub(crate) fn len(&self, list: usize) -> u32 {
-        self.list(list).len(self.words)
-    }
-
-    /// Sets the bounds. `high` follows at once without auto-tuning, else at its next use.
-    pub(crate) fn set_bounds(&self, bounds: Bounds, tuning: &Tuning, large_cache: bool) {
-        self.batch.set(bounds.batch);
-        self.high_min.set(bounds.high_min);
-        self.high_max.set(bounds.high_max);
-        self.large_cache.set(large_cache);
-        if !tuning.auto_high {
-            self.high.set(bounds.high_min);
-        }
-        self.free_count_cap.set(tuning.free_count_cap(bounds.batch));
-        self.costly_frees.set(tuning.costly_frees(bounds.batch, bounds.high_min));
-        self.costly_room.set(if tuning.cache_slice && large_cache { tuning.costly_room(bounds.batch) } else { 0 });
-        self.update_threshold();
-    }
-
-    /// Writes `drain_threshold`, after `high` or a bound may have changed.
-    pub(crate) fn update_threshold(&self) {
-        let high = self.high.get();
-        let within = self.high_min.get() <= high && high <= self.high_max.get();
-        self.drain_threshold.set(if within { high } else { 0 });
-    }
-
-    /// Writes the words that the state machine may have changed: all but the bounds and the cache flag.
-    pub(crate) fn set_state(&self, s: &PcpState) {
-        self.count.set(s.count);
-        self.high.set(s.high);
-        self.free_count.set(s.free_count);
-        self.count_min.set(s.count_min);
-        self.free_factor.set(s.free_factor);
-        self.alloc_factor.set(s.alloc_factor);
-        self.block_factor.set(s.block_factor);
-        self.prev_high_order.set(s.prev_high_order);
-        self.update_threshold();
-    }
-
-    /// The result of the remote expiry at a tick.
-    fn expire(&self, remote: bool, all: bool) -> Decay {
-        // Both counters only grow, so their sum shows whether any page was allocated or freed, at no cost to the fast
-        // path.
-        let pages = self.alloc_pages().wrapping_add(self.free_pages.get());
-        let used = pages != self.seen_pages.get();
-        self.seen_pages.set(pages);
-        let mut expiry = Expiry { left: self.expire.get() };
-        let asked = expiry.tick(used, remote, self.count(), self.batch(), all);
-        self.expire.set(expiry.left);
-        asked
-    }
-}
-
-macro_rules! state_in_pageset {
-    ($($get:ident $(/ $set:ident)?: $type:ty,)*) => {
-        /// The words in the pageset itself.
-        impl<L, G> State for PcpGuard<'_, L, G> {
-            $(
-                #[inline]
-                fn $get(&self) -> $type {
-                    self.pageset.$get.get()
-                }
-                $(
-                    #[inline]
-                    fn $set(&mut self, value: $type) {
-                        self.pageset.$get.set(value);
-                    }
-                )?
-            )*
-        }
-    };
-}
-words!(state_in_pageset);
 
 /// The memory for a zone's metadata, on the zone's node where a machine has several. Each slice has exactly the length that
 /// [`crate::Config::zone_metadata_size`] gives; a longer static is lent in part, as `&TAGS[..size.tags]`. The tags and words
