@@ -509,8 +509,8 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.error(Some(from), "how often a cached block is in a pageset or depot", 1, times)
     }
 
-    /// Walks the zone by its blocks; returns those that are tagged cached. No block may lie inside another, and no free buddies may be unmerged that should
-    /// be merged.
+    /// Walks the zone block by block. Checks that no block lies inside another, and that free buddies which should be merged are. Returns
+    /// the blocks that are tagged cached.
     fn blocks(&self) -> Found<(Books, Blocks)> {
         let (mut books, mut cached) = (Books::default(), Blocks::default());
         let mut free_from = 0;

@@ -12,7 +12,7 @@ use crate::machine::{Line, LockPath, Machine};
 use crate::sync::LockedWord;
 use crate::zone::ZoneGuard;
 
-/// Pageblocks without a block that is large enough, after which a refill goes to the free lists. A guess.
+/// Pageblocks in a row without a block that is large enough, after which a refill goes to the free lists. A guess.
 const SEARCHED: u32 = 8;
 /// Pageblocks of other types, after which it goes there: a refill may hold a lock, and reads a byte for each. A guess.
 const SKIPPED: usize = HOLD_BLOCKS;
@@ -24,15 +24,16 @@ pub(crate) const EMPTIED: u32 = 64;
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Marks at most 64 blocks of a pageset, smaller than pageblocks, as free in the bitmaps of their pageblocks. Pageblocks that are
-    /// free as a whole go to the lists, and so do blocks of pageblocks whose type no request asks for. Returns the number of the others.
+    /// free as a whole go to the lists, and so do blocks of pageblocks whose type no request asks for. Returns the number of blocks
+    /// whose bits it set.
     ///
     /// `region` is the one that the pageset prefers.
     pub(super) fn free_to_bitmaps(&self, env: Env<'_, M>, blocks: &[AtomicU32], order: Order, region: usize) -> u32 {
         let (buddy, frames) = (&self.shared.buddy, self.frames());
         let pages = &buddy.regions[region].bitmaps.pages;
-        // Sets of blocks: the first of each run, those whose pageblock may be whole, and those that go to the lists.
+        // Sets of blocks. `runs`: the first block of each run. `whole`: its pageblock may be whole. `others`: blocks for the lists.
         let (mut runs, mut whole, mut others) = (0_u64, 0_u64, 0_u64);
-        // Before the bits: no refill subtracts a page that is not counted yet.
+        // The pages are counted before their bits are set. A refill never subtracts a page that is not counted.
         pages.add((blocks.len() as u64) << order.get());
         let mut at = 0;
         while let Some(run) = buddy.bitmaps.first_run(&blocks[at..], order) {
@@ -192,7 +193,8 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         let take = |(region, own): (usize, bool)| {
             let (mut at, end) = buddy.pageblocks_of(region);
-            // Searched without the lock. A second hold follows only where another CPU took the block meanwhile.
+            // The search needs no lock. If another CPU takes the block before this one locks the region, the search goes on with the next
+            // pageblock.
             loop {
                 let suits = |list: MigrateType| list.is_ordinary() && (list == wanted.migratetype) == own;
                 let pageblock = buddy.bitmap_with(wanted.order, (at, end), suits)?;

@@ -39,7 +39,7 @@ fn shuffled(mut blocks: Vec<Pfn>) -> Vec<Pfn> {
     blocks
 }
 
-/// Allocates all memory in single pages, and frees those that `free` selects, in random order. Returns the others.
+/// Allocates all memory in single pages. Frees the pages that `free` selects, in random order, and returns the other pages.
 fn scatter(world: &World<'_>, free: impl Fn(u64) -> bool) -> Vec<Pfn> {
     scatter_pages(world, 2 * REGION, free)
 }
@@ -478,7 +478,7 @@ fn what_the_rule_needs() {
     }
 }
 
-/// Pages that pass through bitmaps without a lock are counted: those that drains leave there, and those that refills find.
+/// `bitmap_pages` counts the pages that drains leave in bitmaps and the pages that refills take from bitmaps, without a lock.
 #[test]
 fn pages_that_pass_bitmaps_are_counted() {
     let moved = |bitmaps| {

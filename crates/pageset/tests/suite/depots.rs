@@ -279,7 +279,7 @@ impl Machine for OwnOnly {
     }
 }
 
-/// A request that may not wait for a pageset leaves out those that it cannot lock.
+/// A request that cannot wait for a pageset skips the pagesets that it cannot lock.
 #[test]
 fn only_a_request_that_waits_for_memory_waits_for_pagesets() {
     let range = [PageRange::new(Pfn(0), 2 * REGION)];
