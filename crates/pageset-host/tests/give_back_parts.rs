@@ -143,6 +143,24 @@ fn parts_go_back_after_more_scans_than_whole_blocks() {
     assert_eq!(ticks(3), 2 * PAGE);
 }
 
+/// Drains leave parts in bitmaps, where they are on no list. Ticks empty no bitmap while refills take from bitmaps. Scans give the parts back
+/// all the same.
+#[test]
+fn parts_in_bitmaps_go_back() {
+    let bytes = 64 * MIB;
+    let parts = GiveBackParts { after_scans_factor: 1, ..GiveBackParts::default() };
+    let pool = pool(bytes, STRONGEST, parts);
+    let alloc = |pages: u64| (0..pages).map(|_| pool.alloc(Order::ZERO).expect("memory").cast::<u8>());
+    let pages: Vec<_> = alloc(bytes / PAGE).inspect(|&page| mark(page, 1)).collect();
+    pages.into_iter().step_by(2).for_each(|page| free(&pool, page));
+    for _ in 0..8 {
+        alloc(1000).collect::<Vec<_>>().into_iter().for_each(|page| free(&pool, page));
+        thread::sleep(Duration::from_millis(2));
+        pool.tick().expect("a tick");
+    }
+    assert!(resident(&pool) < bytes - 4 * MIB, "{} MiB are resident", resident(&pool) / MIB);
+}
+
 /// What stays resident of 8 MiB in which each second page of the even blocks, and one page of the odd ones, is in use.
 #[test]
 fn settings_limit_what_goes_back() {
