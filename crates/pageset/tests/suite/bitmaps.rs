@@ -526,3 +526,19 @@ fn a_tick_empties_some_pageblocks() {
         world.audit(0).expect("the audit passes");
     });
 }
+
+/// A request for one page does not empty the bitmaps before it fails: it takes single pages from there.
+#[test]
+fn requests_for_one_page_leave_bitmaps_alone() {
+    two_regions(PAGESET, |world| {
+        let _kept = scatter(world, |page| page % 2 == 0);
+        let before = world.zone_stats(0).bitmap;
+        assert!(before > 0);
+        let all = 4 * REGION;
+        world.set_watermarks(0, Watermarks { min: all, low: all, high: all }, [0; 4]);
+        world.alloc_direct(&movable(0)).expect_err("below the marks");
+        assert_eq!(world.zone_stats(0).bitmap, before);
+        world.alloc_direct(&movable(5)).expect_err("below the marks");
+        assert_eq!(world.zone_stats(0).bitmap, 0, "for a larger block they are emptied");
+    });
+}
