@@ -18,6 +18,9 @@
 //! | `high_orders` | free memory in large blocks |
 //! | `holds` | the work under zone locks |
 //! | `world` | an allocator with the recorded kernel's memory layout |
+//! | `plan` | the inputs of one replay, and its machine |
+//! | `gfp` | zones, migratetype and urgency of a recorded request |
+//! | `corrections` | memory that changed without an event |
 //! | `run` | one replay under one set of rules |
 //! | [`selection`] | refills and drains by CPU, process or cgroup |
 //! | [`agreement`] | the limits within which a replay agrees with the kernel |
@@ -26,8 +29,10 @@
 pub mod agreement;
 mod balance;
 mod blocks;
+mod corrections;
 mod findings;
 mod free_pass;
+mod gfp;
 mod high_orders;
 mod holds;
 mod hotplug;
@@ -35,6 +40,7 @@ pub mod identify;
 mod kernel_lists;
 mod list_pass;
 pub mod moves;
+mod plan;
 mod reclaim;
 mod run;
 pub mod selection;
@@ -317,6 +323,6 @@ impl<'t> Replay<'t> {
     /// # Errors
     /// If the rules are inconsistent or the recording's file has changed since it was opened.
     pub fn run(&self, rules: &RuleSet, level: Level, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
-        run::Plan { trace: self.trace, setting: &self.setting, survey: &self.survey, level, rules }.run(progress)
+        plan::Plan { trace: self.trace, setting: &self.setting, survey: &self.survey, level, rules }.run(progress)
     }
 }

@@ -5,187 +5,29 @@ use std::iter::Peekable;
 use std::slice;
 
 use pageset::admin::stats::PagesetStats;
-use pageset::alloc::owned::OwnedMetadata;
-use pageset::policy::sizes::ZoneSize;
-use pageset::policy::{Bounds, OwnerRule, PcpState, Tuning};
-use pageset::{
-    AllocError, Allocator, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, ZoneKind,
-    ZoneSpec,
-};
+use pageset::policy::{Bounds, OwnerRule, PcpState};
+use pageset::{AllocError, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request};
 
 use super::blocks::{BlockMap, Freed};
+use super::corrections::{Corrections, FreeScanner};
 use super::findings::{DrainRequest, Taken};
+use super::gfp::{highest_zone, migratetype_of, urgency_of, wait_of};
 use super::high_orders::{self, HighOrders};
 use super::holds;
 use super::hotplug::Hotplug;
 use super::moves::Move;
+use super::plan::Plan;
 use super::reclaim::Change;
-use super::setting::{PagesetSnapshot, Setting, State, ZoneState};
-use super::start_state::Shown;
-use super::survey::Survey;
+use super::setting::ZoneState;
 use super::types::ordinary;
-use super::world::{self, Placed, Plans, ReplayMachine, World};
-use super::{Level, Outcome, ReplayError, RuleSet};
+use super::world::{Placed, World};
+use super::{Level, Outcome};
 use crate::event::{Event, Kind, StateChange};
-use crate::trace::Trace;
-
-/// GFP bits that are the same in all kernels: the zones that may serve a request, and its urgency.
-const GFP_DMA: u32 = 0x01;
-const GFP_HIGHMEM: u32 = 0x02;
-const GFP_DMA32: u32 = 0x04;
-const GFP_MOVABLE: u32 = 0x08;
-const GFP_RECLAIMABLE: u32 = 0x10;
-const GFP_HIGH: u32 = 0x20;
-const GFP_DIRECT_RECLAIM: u32 = 0x400;
-
-/// The smallest difference of free memory to the recorded machine that a snapshot corrects. Operations without an event
-/// yet explain smaller differences. Unit: pages.
-const CORRECTION_PAGES_MIN: u64 = 512;
-/// The smallest blocks that correct the difference: larger than any block that a pageset caches. Unit: order.
-const CORRECTION_ORDER_MIN: u8 = 4;
-
-/// The highest zone that may serve a request with these GFP flags. Specification: `linux-page-allocator.md` 1.1.
-fn highest_zone(gfp: u32) -> ZoneKind {
-    if gfp & GFP_DMA != 0 {
-        ZoneKind::Dma
-    } else if gfp & GFP_DMA32 != 0 {
-        ZoneKind::Dma32
-    } else if gfp & (GFP_HIGHMEM | GFP_MOVABLE) == GFP_HIGHMEM | GFP_MOVABLE {
-        ZoneKind::Movable
-    } else {
-        ZoneKind::Normal
-    }
-}
-
-/// The migratetype of a request with these GFP flags.
-fn migratetype_of(gfp: u32) -> MigrateType {
-    match (gfp & GFP_MOVABLE != 0, gfp & GFP_RECLAIMABLE != 0) {
-        (true, _) => MigrateType::Movable,
-        (false, true) => MigrateType::Reclaimable,
-        (false, false) => MigrateType::Unmovable,
-    }
-}
-
-/// The inputs of a run.
-pub(super) struct Plan<'r> {
-    pub(super) trace: &'r Trace,
-    pub(super) setting: &'r Setting,
-    pub(super) survey: &'r Survey,
-    pub(super) level: Level,
-    pub(super) rules: &'r RuleSet,
-}
-
-impl Plan<'_> {
-    fn tuning(&self) -> Tuning {
-        self.rules.tuning
-    }
-
-    /// Whether these are the recorded kernel's rules, with the bounds in its snapshots.
-    fn is_kernel(&self) -> bool {
-        self.tuning() == self.setting.kernel_tuning() && self.rules.high_fraction.is_none()
-    }
-
-    /// Whether batch and `high` depend on a zone's size as in the recorded kernel.
-    fn has_kernel_sizes(&self) -> bool {
-        let sizes = |tuning: &Tuning| (tuning.batch, tuning.high, tuning.auto_high);
-        sizes(&self.tuning()) == sizes(&self.setting.kernel_tuning()) && self.rules.high_fraction.is_none()
-    }
-
-    /// Batch and the bounds of `high` of a zone in this state. `sharers` is the number of CPUs that share `high`, if
-    /// hot-plug changed it; the bounds are then calculated.
-    fn bounds(&self, zone: usize, state: &ZoneState, sharers: Option<u32>) -> Bounds {
-        // Kernels from 6.7 to 6.13 tune `high` within bounds that they do not print: `kernels-2026.md` 3.4.
-        let shown = state.bounds_shown || !self.tuning().auto_high;
-        if shown && self.has_kernel_sizes() && sharers.is_none() {
-            return state.bounds;
-        }
-        let node = self.setting.zones[zone].node;
-        let online = || self.setting.cpus.iter().zip(&self.setting.online).filter(|(_, online)| **online);
-        let local = online().filter(|(n, _)| **n == node).count();
-        let cpus = sharers.unwrap_or(if local == 0 { online().count().max(1) } else { local } as u32);
-        let size = ZoneSize { managed: state.managed, low: state.watermarks.low, cpus };
-        let fraction = self.rules.high_fraction.unwrap_or(self.setting.high_fraction);
-        self.tuning().bounds(size, fraction)
-    }
-
-    /// The counters of a pageset at the start, and whether the kernel's first refills and drains show them.
-    fn start(&self, zone: usize, cpu: usize, snapshot: PagesetSnapshot) -> (PcpState, bool) {
-        let bounds = self.bounds(zone, &self.setting.zones[zone].start, None);
-        let slice = self.rules.cache_slice_pages.or(self.setting.cache_slice_pages).unwrap_or(0);
-        let large_cache = self.tuning().large_cache(slice, bounds.batch);
-        let shown = Shown { snapshot, bounds, large_cache };
-        self.survey.histories.start(zone, CpuId(cpu as u32), &self.tuning(), shown)
-    }
-
-    /// Runs the replay. Reports the number of events read to `progress`.
-    pub(super) fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
-        let setting = self.setting;
-        let reconstructed = self.level == Level::Reconstructed;
-        let earlier = if reconstructed { &self.survey.earlier } else { &self.survey.earlier_by_input };
-        let initial = &self.survey.initial;
-        let plans = Plans::new(setting, earlier, initial);
-        let states = || {
-            std::iter::once(setting.zones.iter().map(|z| &z.start).collect::<Vec<_>>())
-                .chain(setting.later.iter().map(|(_, states)| states.iter().collect()))
-        };
-        let limits: Vec<u32> = (0..setting.zones.len())
-            .map(|zone| {
-                let fewest = self.survey.fewest_sharers[zone];
-                let cases = states().flat_map(|s| [(s[zone], None), (s[zone], fewest)]);
-                let bounds = cases.map(|(state, sharers)| self.bounds(zone, state, sharers));
-                bounds.map(|b| b.high_max.max(4 * b.batch)).max().unwrap_or(0)
-            })
-            .collect();
-        let held: u64 = initial.iter().flatten().map(world::pages_of).max().unwrap_or(0);
-        let capacity = limits.iter().copied().max().unwrap_or(0).max(u32::try_from(held).unwrap_or(0));
-
-        let ranges = plans.ranges();
-        let specs: Vec<ZoneSpec<'_>> = setting
-            .zones
-            .iter()
-            .zip(&ranges)
-            .map(|(z, (span, online))| ZoneSpec {
-                node: z.node,
-                kind: z.kind,
-                span: *span,
-                ranges: std::slice::from_ref(online),
-            })
-            .collect();
-        let config = world::config(setting, self.rules, &specs, capacity);
-        let metadata = OwnedMetadata::new(&config)?;
-        let mut zones = metadata.zones();
-        let world = Allocator::new(ReplayMachine::default(), &config, metadata.lend(&mut zones))?;
-        let is_kernel = self.is_kernel();
-        let keep: Vec<u32> = if is_kernel { vec![capacity; limits.len()] } else { limits };
-        let placed = world::apply(&world, &plans, &keep);
-
-        let spare = ranges.iter().map(|(span, online)| PageRange::new(online.end(), span.pages - online.pages));
-        let online = ranges.iter().map(|(_, online)| *online);
-        let mut run = Run::new(self, &world, placed, online, spare.collect());
-        run.begin();
-        let mut window = setting.window();
-        for (index, event) in self.trace.events()?.enumerate() {
-            let event = event?;
-            let state = window.at(&event);
-            if state == State::After {
-                break;
-            }
-            if state == State::Inside {
-                run.event(index as u64, &event);
-            }
-            if (index as u64).is_multiple_of(high_orders::SAMPLE_EVERY) {
-                run.sample_high_orders();
-            }
-            progress(index as u64);
-        }
-        Ok(run.finish())
-    }
-}
 
 /// The first page of a block of the replayed machine; replayed page numbers fit 32 bits.
 type ReplayedPfn = u32;
 
-struct Run<'r, 'a> {
+pub(super) struct Run<'r, 'a> {
     plan: &'r Plan<'r>,
     world: &'r World<'a>,
     /// The recorded blocks in use, with their first pages in the replay.
@@ -225,7 +67,7 @@ struct Run<'r, 'a> {
 }
 
 impl<'r, 'a> Run<'r, 'a> {
-    fn new(
+    pub(super) fn new(
         plan: &'r Plan<'r>,
         world: &'r World<'a>,
         placed: Vec<Placed>,
@@ -265,7 +107,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// Sets watermarks, bounds and pagesets to their values in the first snapshot.
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         for (zone, z) in self.plan.setting.zones.iter().enumerate() {
             self.set_parameters(zone);
             for (cpu, snapshot) in z.start.pagesets.iter().enumerate() {
@@ -286,7 +128,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.outcome.high_orders = known.then(|| HighOrders::new(high_orders::of_world(self.world)));
     }
 
-    fn sample_high_orders(&mut self) {
+    pub(super) fn sample_high_orders(&mut self) {
         if let Some(high_orders) = &mut self.outcome.high_orders {
             high_orders.sample(high_orders::of_world(self.world));
         }
@@ -340,7 +182,7 @@ impl<'r, 'a> Run<'r, 'a> {
         (0..self.states.len()).for_each(|zone| self.set_parameters(zone));
     }
 
-    fn event(&mut self, index: u64, event: &Event) {
+    pub(super) fn event(&mut self, index: u64, event: &Event) {
         while let Some(change) = self.reclaim.next_if(|change| change.event <= index) {
             self.set_reclaim(change);
         }
@@ -452,8 +294,8 @@ impl<'r, 'a> Run<'r, 'a> {
             // The recorded kernel's choice of zone is part of the input.
             zone: Some(zone),
             highest: highest_zone(gfp).max(self.plan.setting.zones[zone].kind),
-            urgency: if gfp & GFP_HIGH != 0 { Urgency::High } else { Urgency::Ordinary },
-            wait: if gfp & GFP_DIRECT_RECLAIM == 0 { Wait::Lock } else { Wait::Memory },
+            urgency: urgency_of(gfp),
+            wait: wait_of(gfp),
             ..Request::new(order, migratetype)
         };
         self.operate(zone, cpu, |run| {
@@ -615,7 +457,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.sample_high_orders();
     }
 
-    fn finish(mut self) -> Outcome {
+    pub(super) fn finish(mut self) -> Outcome {
         self.sample_high_orders();
         let holds = holds::stop();
         self.outcome.zone_lock_acquisitions = self.locks() - self.own_locks;
@@ -626,79 +468,5 @@ impl<'r, 'a> Run<'r, 'a> {
         self.outcome.zone_lock_lines = holds.lines;
         self.outcome.longest_hold_lines = holds.longest_lines;
         self.outcome
-    }
-}
-
-/// Takes blocks off a zone's free lists, from the end of the zone downwards, like compaction's free scanner.
-struct FreeScanner {
-    range: PageRange,
-    next: Pfn,
-    /// The zone's free pages at the last failed search. The zone is searched again only when it has more.
-    failed_with: Option<u64>,
-}
-
-impl FreeScanner {
-    fn new(range: PageRange) -> Self {
-        FreeScanner { range, next: range.end(), failed_with: None }
-    }
-
-    fn take(&mut self, world: &World<'_>, zone: usize, order: Order) -> Option<Pfn> {
-        if self.failed_with.is_some_and(|free| world.zone_stats(zone).nr_free_pages <= free) {
-            return None;
-        }
-        self.failed_with = None;
-        // The first search goes from the last block down to the zone's first page, the second one from the zone's end.
-        for _ in 0..2 {
-            while self.next.0 >= self.range.start.0 + order.pages() {
-                self.next = Pfn(self.next.0 - order.pages()).align_down(order);
-                if world.free_block_around(self.next).is_some() && world.alloc_at(self.next, order) {
-                    return Some(self.next);
-                }
-            }
-            self.next = self.range.end();
-        }
-        self.failed_with = Some(world.zone_stats(zone).nr_free_pages);
-        None
-    }
-}
-
-/// Corrects the free memory for memory that the recorded machine used or gained without an event.
-struct Corrections {
-    /// Large blocks allocated to reduce free memory, by zone.
-    taken: Vec<Vec<(Pfn, Order)>>,
-    /// Pages that are not on-line yet, by zone.
-    spare: Vec<PageRange>,
-}
-
-impl Corrections {
-    fn new(spare: Vec<PageRange>) -> Self {
-        Corrections { taken: vec![Vec::new(); spare.len()], spare }
-    }
-
-    /// Brings a zone's unused pages near the `wanted` number of the recorded machine.
-    fn correct(&mut self, world: &World<'_>, zone: usize, unused: u64, wanted: u64) {
-        let mut left = unused.abs_diff(wanted);
-        if left < CORRECTION_PAGES_MIN {
-            return;
-        }
-        if unused > wanted {
-            for order in Order::all().rev().filter(|o| o.get() >= CORRECTION_ORDER_MIN && *o != Order::PAGEBLOCK) {
-                while left >= order.pages() {
-                    let Ok(page) = world.alloc_direct(&world::unmarked(zone, order)) else { break };
-                    self.taken[zone].push((page, order));
-                    left -= order.pages();
-                }
-            }
-            return;
-        }
-        while let Some((page, order)) = self.taken[zone].pop_if(|(_, order)| order.pages() <= left) {
-            let _ = world.free_direct(page, order);
-            left -= order.pages();
-        }
-        let spare = &mut self.spare[zone];
-        let pages = (left - left % Order::MAX.pages()).min(spare.pages);
-        if pages > 0 && world.online(PageRange::new(spare.start, pages)).is_ok() {
-            *spare = PageRange::new(spare.start.offset(pages), spare.pages - pages);
-        }
     }
 }

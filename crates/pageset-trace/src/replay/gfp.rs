@@ -1,0 +1,44 @@
+//! GFP flags of recorded requests: the zones that may serve them, their migratetype and their urgency.
+
+use pageset::{MigrateType, Urgency, Wait, ZoneKind};
+
+/// GFP bits that are the same in all kernels: the zones that may serve a request, and its urgency.
+const GFP_DMA: u32 = 0x01;
+const GFP_HIGHMEM: u32 = 0x02;
+const GFP_DMA32: u32 = 0x04;
+const GFP_MOVABLE: u32 = 0x08;
+const GFP_RECLAIMABLE: u32 = 0x10;
+const GFP_HIGH: u32 = 0x20;
+const GFP_DIRECT_RECLAIM: u32 = 0x400;
+
+/// The highest zone that may serve a request with these GFP flags. Specification: `linux-page-allocator.md` 1.1.
+pub(super) fn highest_zone(gfp: u32) -> ZoneKind {
+    if gfp & GFP_DMA != 0 {
+        ZoneKind::Dma
+    } else if gfp & GFP_DMA32 != 0 {
+        ZoneKind::Dma32
+    } else if gfp & (GFP_HIGHMEM | GFP_MOVABLE) == GFP_HIGHMEM | GFP_MOVABLE {
+        ZoneKind::Movable
+    } else {
+        ZoneKind::Normal
+    }
+}
+
+/// The migratetype of a request with these GFP flags.
+pub(super) fn migratetype_of(gfp: u32) -> MigrateType {
+    match (gfp & GFP_MOVABLE != 0, gfp & GFP_RECLAIMABLE != 0) {
+        (true, _) => MigrateType::Movable,
+        (false, true) => MigrateType::Reclaimable,
+        (false, false) => MigrateType::Unmovable,
+    }
+}
+
+/// How urgent a request with these GFP flags is.
+pub(super) fn urgency_of(gfp: u32) -> Urgency {
+    if gfp & GFP_HIGH != 0 { Urgency::High } else { Urgency::Ordinary }
+}
+
+/// What a request with these GFP flags may wait for.
+pub(super) fn wait_of(gfp: u32) -> Wait {
+    if gfp & GFP_DIRECT_RECLAIM == 0 { Wait::Lock } else { Wait::Memory }
+}
