@@ -28,7 +28,7 @@ use crate::alloc::error::AllocError;
 use crate::alloc::request::{Request, Wait};
 use crate::alloc::{Allocator, shortage};
 use crate::frame::{NodeId, Order, Pfn, ZoneKind};
-use crate::machine::{LockPath, Machine};
+use crate::machine::{LockPath, Machine, MachineHint};
 use crate::pcp::CachedZone;
 use crate::zone::watermark::{Mark, MarkTest};
 
@@ -50,16 +50,29 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// 4. Above order 0, compaction that scans more (`SyncLight`), then the zones again.
     /// 5. From step 2 on while the owner frees pages, up to 16 times in all; only once for orders above 3, which single
     ///    pages seldom make.
-    /// 6. Before it fails, the request returns all HIGHATOMIC pageblocks, one by one.
+    /// 6. Before it fails, the request drains other CPUs' pagesets, one by one, under
+    ///    [`Tuning::drain_for_requests`](crate::Tuning::drain_for_requests). [`Self::alloc`], which has no owner to ask, does so at once. Here
+    ///    it would be too early: CPUs would take pages from one another instead of reclaiming some.
+    /// 7. Then it returns all HIGHATOMIC pageblocks, one by one.
     ///
     /// Calls the owner without a lock; the owner may allocate and free.
     ///
     /// # Errors
     /// An invalid request; or no memory, with the state of the zones and the reason.
     pub fn alloc_with(&self, request: &Request, owner: &impl Owner) -> Result<Pfn, AllocError> {
-        match self.alloc(request) {
-            Err(AllocError::OutOfMemory(_)) if request.wait == Wait::Memory => self.reclaim_and_retry(request, owner),
-            other => other,
+        if request.wait != Wait::Memory {
+            return self.alloc(request);
+        }
+        if let Some(pfn) = self.alloc_hot(request, MachineHint::of(&self.machine)) {
+            return Ok(pfn);
+        }
+        let cpu = self.machine.cpu();
+        if let Some(pfn) = self.take_first(request, cpu) {
+            return Ok(pfn);
+        }
+        match self.walk_before_drains(&self.zonelist(request, cpu)?, &mut self.taking(request, cpu)) {
+            Some(pfn) => Ok(pfn),
+            None => self.reclaim_and_retry(request, owner),
         }
     }
 
@@ -90,6 +103,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
             if !given {
                 break;
             }
+        }
+        let cpu = self.machine.cpu();
+        if let Some(pfn) = self.after_drains(&self.zonelist(request, cpu)?, &mut self.taking(request, cpu)) {
+            return Ok(pfn);
         }
         while self.unreserve_highatomic(request, true)? {
             if let Some(pfn) = self.retry(request)? {
@@ -127,10 +144,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Tries the zones at the min marks again. The caller may be on another CPU by now.
     fn retry(&self, request: &Request) -> Result<Option<Pfn>, AllocError> {
         let cpu = self.machine.cpu();
-        let mut take = |zone: &CachedZone<'a, M>, attempt| {
-            self.take(zone, cpu, request, attempt).map(|page| zone.frames().pfn(page))
-        };
-        Ok(self.at_min_marks(&self.zonelist(request, cpu)?, &mut take))
+        Ok(self.at_min_marks(&self.zonelist(request, cpu)?, &mut self.taking(request, cpu)))
     }
 
     /// Returns one HIGHATOMIC pageblock to the request's migratetype, from the first zone that can return one. Returns

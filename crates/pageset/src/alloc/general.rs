@@ -92,13 +92,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
         mut take: impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Result<T, AllocError> {
         let list = self.zonelist(request, cpu)?;
-        match self.first_attempt(&list, &mut take) {
-            Some(taken) => Ok(taken),
-            None => match self.after_depots(&list, &mut take) {
-                Some(taken) => Ok(taken),
-                None => self.slow(&list, take),
-            },
-        }
+        let taken = self.walk_before_drains(&list, &mut take).or_else(|| self.after_drains(&list, &mut take));
+        taken.ok_or_else(|| AllocError::OutOfMemory(shortage::of(&list)))
+    }
+
+    /// The part of [`Self::walk`] that drains no other CPU's pageset.
+    #[inline]
+    pub(crate) fn walk_before_drains<T>(
+        &self,
+        list: &Zonelist<'_, 'a, M>,
+        take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
+    ) -> Option<T> {
+        self.first_attempt(list, take).or_else(|| self.after_depots(list, take)).or_else(|| self.slow(list, take))
     }
 
     /// The zonelist of a request from a CPU.
@@ -288,26 +293,26 @@ impl<'a, M: Machine> Allocator<'a, M> {
         })
     }
 
-    /// The part of [`Self::walk`] after the low marks.
+    /// The part of [`Self::walk`] after the low marks, before it drains other CPUs' pagesets.
     #[cold]
     fn slow<T>(
         &self,
         list: &Zonelist<'_, 'a, M>,
-        mut take: impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
-    ) -> Result<T, AllocError> {
+        take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
+    ) -> Option<T> {
         self.wake_reclaim(list);
         if list.request.wait != Wait::Nothing {
             // The marks do not count these blocks, so the request may not have taken the lock that completes the frees.
             list.zones().for_each(|zone| zone.shared.complete_deferred(self.env()));
         }
-        let taken = self.at_min_marks(list, &mut take).or_else(|| self.after_drains(list, &mut take));
-        taken.ok_or_else(|| AllocError::OutOfMemory(shortage::of(list)))
+        self.at_min_marks(list, take)
     }
 
     /// Drains the pagesets that may have what a request lacks, one CPU at a time, until the request is served, under the rule
     /// [`Tuning::drain_for_requests`](crate::Tuning::drain_for_requests). A request that may wait only for a zone's lock leaves out the
     /// pagesets whose locks are held: an interrupt may have stopped the holder.
-    fn after_drains<T>(
+    #[cold]
+    pub(crate) fn after_drains<T>(
         &self,
         list: &Zonelist<'_, 'a, M>,
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,

@@ -45,6 +45,7 @@ pub use non_blocking::NonBlocking;
 
 use error::{AllocError, FreeError, WrongFree};
 use fast::LIST_TABLE;
+use general::Attempt;
 use request::Request;
 use sections::Sections;
 
@@ -218,9 +219,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if let Some(pfn) = self.take_first(request, cpu) {
             return Ok(pfn);
         }
-        self.walk(request, cpu, |zone, attempt| {
-            self.take(zone, cpu, request, attempt).map(|page| zone.frames().pfn(page))
-        })
+        self.walk(request, cpu, self.taking(request, cpu))
+    }
+
+    /// Takes a request's block from a zone, through the pageset of a CPU.
+    pub(crate) fn taking(
+        &self,
+        request: &Request,
+        cpu: CpuId,
+    ) -> impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<Pfn> {
+        move |zone, attempt| self.take(zone, cpu, request, attempt).map(|page| zone.frames().pfn(page))
     }
 
     /// Allocates a block from the buddy, without the pageset: for pages that are kept for long. Holds the zone lock.

@@ -131,6 +131,27 @@ fn what_the_owner_frees_is_found() {
     });
 }
 
+/// Under the default rules, which drain other CPUs' pagesets before a request fails: the owner is asked first. Otherwise CPUs would take
+/// pages from one another as long as one has any, and nobody would reclaim.
+#[test]
+fn the_owner_is_asked_before_pages_are_taken_from_other_cpus() {
+    for (gives, left) in [(2000, 50), (0, 0)] {
+        one_zone(PAGESET, 4096, 2, |world| {
+            world.set_watermarks(0, Watermarks::default(), [0; 4]);
+            let mut blocks = exhaust(world, 0);
+            world.machine().run_on(1);
+            for (pfn, order) in blocks.split_off(blocks.len() - 50) {
+                world.free(pfn, order).expect("was allocated");
+            }
+            world.machine().run_on(0);
+            let owner = Giving::new(world, blocks, gives);
+            world.alloc_with(&movable(0), &owner).expect("the owner or the other CPU has some");
+            assert_eq!((owner.calls.get(), world.pageset_state(0, CpuId(1)).count), (1, left), "{gives} given");
+            world.audit(0).expect("the audit passes");
+        });
+    }
+}
+
 #[test]
 fn retries_end() {
     use Reason::{NoBlock, Watermark};
