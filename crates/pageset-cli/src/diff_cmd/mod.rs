@@ -89,6 +89,7 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Runs `pageset diff`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::at_once()?;
+    let forms = Forms::new(&args.json, &args.csv)?;
     let (a, b) = sides(&args.sides, &args.b)?;
     let mut progress = Files::new();
     let mut read = |paths: &[PathBuf]| Side::read(paths, &mut |file| progress.file(file));
@@ -96,7 +97,6 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     progress.clear();
     keep(&mut a, &mut b, &args.metric)?;
     let diff = Diff::of(&a, &b, args.fail_above)?;
-    let forms = Forms::new(&args.json, &args.csv);
     if forms.text() {
         io::stdout().write_all(table::text(&diff, &Fit::new(&args.wide)).as_bytes())?;
     }
