@@ -67,7 +67,7 @@ impl From<DiffError> for Failure {
             DiffError::Trace(error) => return error.into(),
             DiffError::Unreadable { .. } => Exit::Unreadable,
             DiffError::Table(pageset_study::error::StoreError::Io { .. }) => Exit::Unreadable,
-            DiffError::NothingInCommon { .. } => Exit::Usage,
+            DiffError::OtherKinds { .. } | DiffError::NothingInCommon { .. } => Exit::Usage,
             _ => Exit::Damaged,
         };
         let failure = Failure::new(exit, error);
