@@ -173,7 +173,7 @@ fn an_impossible_run_is_a_usage_error() {
     for (more, message) in [
         (&["--tasks", "5"][..], "--tasks 5: 5 tasks on 4 CPUs; allowed: 1 to 4"),
         (&["--tasks", "0"], "--tasks 0: 0 tasks on 4 CPUs; allowed: 1 to 4"),
-        (&["--rules", "linux-1"], "unknown rules linux-1"),
+        (&["--rules", "linux-1"], "unknown rules `linux-1`"),
         (&["--set", "batch=0"], "batch"),
         (&["--seeds", "0"], "--seeds"),
     ] {
