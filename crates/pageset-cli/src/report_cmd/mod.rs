@@ -84,10 +84,12 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let mut report = Report { title: String::new(), cards: Vec::new(), facts: Vec::new(), sections: Vec::new() };
     for input in &args.inputs {
         let part = input::read(input)?;
-        if report.title.is_empty() {
-            report.title = part.title.clone();
-        } else {
-            report.facts.push(part.title.clone());
+        match args.inputs.len() {
+            1 => report.title = part.title,
+            inputs => {
+                report.title = format!("Report on {inputs} inputs");
+                report.facts.push(part.title);
+            }
         }
         report.cards.extend(part.cards);
         report.facts.extend(part.facts);
