@@ -41,6 +41,68 @@ fn on_terminal(mut command: Command) -> (Child, File) {
     (child, user)
 }
 
+/// All that a command shows on a terminal.
+fn shown(mut command: Command) -> String {
+    let (user, terminal) = pty();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    drop((command, terminal));
+    let mut shown = Vec::new();
+    // The end of the last program on the terminal is an error of input and output.
+    let _ = File::from(user).read_to_end(&mut shown);
+    ended(&mut child);
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+/// Whether a text sets a colour. Bold, underlined and reversed text, and the terminal's own colours, are none.
+fn is_coloured(text: &str) -> bool {
+    let set = |sequence: &str| {
+        let end = sequence.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(sequence.len());
+        let numbers = sequence[..end].split(';').filter_map(|number| number.parse().ok());
+        let mut colours = numbers.filter(|n: &u32| matches!(n, 30..=38 | 40..=48 | 90..=97 | 100..=107));
+        sequence[end..].starts_with('m') && colours.next().is_some()
+    };
+    text.split("\u{1b}[").skip(1).any(set)
+}
+
+/// <https://no-color.org>: a value that is not empty disables all colours.
+#[test]
+fn no_color_disables_all_colours() {
+    assert!(
+        is_coloured("\u{1b}[1;31mx")
+            && is_coloured("\u{1b}[38;5;6m")
+            && !is_coloured("\u{1b}[39m\u{1b}[1m\u{1b}[31;5H")
+    );
+    let top: &[&str] = &["top", "--config", "/dev/null", "--made-up", "4", "-n", "1", "-i", "0.1"];
+    let run: &[&str] = &["run", "page_fault1", "--machine", "vm-8", "--duration", "1ms", "--warm-up", "1ms"];
+    for (words, has_colours) in [
+        (top, true),
+        (&["run", "--no-such-option"], true),
+        (&["replay", "--help"], false),
+        (&["machine", "list"], false),
+        (run, false),
+    ] {
+        let with = |value: Option<&str>| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_pageset"));
+            command.args(words).env("TERM", "xterm-256color").env_remove("NO_COLOR").env_remove("CLICOLOR");
+            command.env_remove("CLICOLOR_FORCE");
+            shown(match value {
+                Some(value) => {
+                    command.env("NO_COLOR", value);
+                    command
+                }
+                None => command,
+            })
+        };
+        for (value, coloured) in [(None, has_colours), (Some(""), has_colours), (Some("1"), false), (Some("0"), false)]
+        {
+            let text = with(value);
+            assert!(!text.is_empty());
+            assert_eq!(is_coloured(&text), coloured, "{words:?}, NO_COLOR = {value:?}: {text:?}");
+        }
+    }
+}
+
 /// Waits for the end of a process, at most a minute.
 fn ended(child: &mut Child) -> ExitStatus {
     let begin = Instant::now();
