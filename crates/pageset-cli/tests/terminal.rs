@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use support::command;
+use support::{command, ends, trace};
 
 /// A terminal: its end for the user, and its end for programs.
 fn pty() -> (OwnedFd, File) {
@@ -100,6 +100,40 @@ fn no_color_disables_all_colours() {
             assert!(!text.is_empty());
             assert_eq!(is_coloured(&text), coloured, "{words:?}, NO_COLOR = {value:?}: {text:?}");
         }
+    }
+}
+
+/// Reading recordings for more than a second shows how far it is, on a terminal only.
+#[test]
+fn long_reading_shows_its_progress_on_a_terminal() {
+    let file = trace("pf1-q1.events.zst").display().to_string();
+    let many = |files: usize| vec![file.as_str(); files].join(",");
+    let (user, terminal) = pty();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let mut diff = command(&[&"diff", &many(1000), &file]);
+    let mut child = diff.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    drop((diff, terminal));
+    let (mut user, mut shown) = (File::from(user), Vec::new());
+    let is_shown = |shown: &[u8]| {
+        let shown = String::from_utf8_lossy(shown);
+        shown.contains("pf1-q1.events.zst")
+            && (shown.contains(" % ") || shown.contains(" %,") || shown.contains(" events read"))
+    };
+    while !is_shown(&shown) {
+        let mut part = [0; 4096];
+        let length = user.read(&mut part).unwrap_or(0);
+        assert!(length > 0, "the command ended without progress: {}", String::from_utf8_lossy(&shown));
+        shown.extend_from_slice(&part[..length]);
+    }
+    child.kill().unwrap();
+    ended(&mut child);
+    let begin = Instant::now();
+    let mut files = 8;
+    // Twice as many, until it is long.
+    while begin.elapsed() < Duration::from_millis(1500) {
+        let (_, error) = ends(0, &[&"diff", &many(files), &file]);
+        assert_eq!(error, "", "a pipe shows no progress");
+        files *= 2;
     }
 }
 

@@ -188,7 +188,8 @@ fn apart(a: &Side, b: &Side, only_a: &[Properties], only_b: &[Properties]) -> Di
     let kinds = |side: &Side| {
         let first = |kind: Kind| {
             let of = side.measured.iter().position(|file| file.iter().any(|measured| measured.kind == kind))?;
-            Some(format!("{} is {}", side.files.get(of)?.display(), kind.about()))
+            let about = kind.about().to_owned();
+            Some(side.files.get(of).map_or(about, |file| format!("{} is {}", file.display(), kind.about())))
         };
         Kind::ALL.into_iter().filter_map(first).collect::<Vec<_>>().join(", ")
     };

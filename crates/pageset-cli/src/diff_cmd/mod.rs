@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let forms = Forms::new(&args.json, &args.csv)?;
     let (a, b) = sides(&args.sides, &args.b)?;
     let mut progress = Files::new();
-    let mut read = |paths: &[PathBuf]| Side::read(paths, &mut |file| progress.file(file));
+    let mut read = |paths: &[PathBuf]| Side::read(paths, &mut |step| progress.step(step));
     let (mut a, mut b) = (read(&a)?, read(&b)?);
     progress.clear();
     keep(&mut a, &mut b, &args.metric)?;
