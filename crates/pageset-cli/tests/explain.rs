@@ -104,7 +104,8 @@ fn the_fit_of_a_machine_matches_its_schema() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
     assert_eq!(
         list,
-        "status\nreplay\nidentify\nadvise\ntrace info\ndiff\nrun\nsweep\ncompare\ncompare --all-tables\ncalibrate\nshare\nbench\n"
+        "status\nreplay\nidentify\nadvise\ntrace info\ndiff\nrun\nsweep\ncompare\ncompare --all-tables\ncalibrate\nshare\nbench\n\
+         machine measure\ntop\n"
     );
     let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/2"]).0);
     let fit = ["machine", "calibrate", "lkp-sb02", "--seconds", "0.004", "--warm-up", "0.002", "--json"];
@@ -135,7 +136,7 @@ fn the_fit_of_a_machine_matches_its_schema() {
         ends(0, &[&"explain", &name]);
     }
     let (_, error) = ends(2, &[&"explain", &"--schema", &"replays"]);
-    assert!(error.contains("unknown result `replays`; allowed: status, replay, identify, advise, trace info, diff, run, sweep, compare, compare --all-tables, calibrate, share, bench"), "{error}");
+    assert!(error.contains("unknown result `replays`; allowed: status, replay, identify, advise, trace info, diff, run, sweep, compare, compare --all-tables, calibrate, share, bench, machine measure, top"), "{error}");
 }
 
 /// Each member of the JSON of a replay, a check, a look and an advice has an entry.
@@ -164,6 +165,25 @@ fn an_unknown_name_is_an_error_with_a_suggestion() {
     let (out, error) = ends(2, &[&"explain", &"most hled"]);
     assert_eq!(out, "");
     assert!(error.contains("unknown name `most hled`; the closest are most held, "), "{error}");
+}
+
+/// Looks match their schema: without and with a previous look.
+#[test]
+fn looks_match_their_schema() {
+    let (text, _) = ends(0, &[&"explain", &"--schema", &"top"]);
+    assert_eq!(text, ends(0, &[&"explain", &"--schema", &"pageset.top/1"]).0);
+    let schema = jsonschema::validator_for(&json(&text)).unwrap();
+    let (looks, _) = ends(0, &[&"top", &"--made-up", &"8x2", &"--json", &"-n", &"3"]);
+    let (live, _) = ends(0, &[&"top", &"--json", &"-n", &"2", &"-i", &"0.1"]);
+    for look in looks.lines().chain(live.lines()).map(json) {
+        let errors: Vec<String> = schema.iter_errors(&look).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+        for member in ["schema", "kernel", "zones", "missing"] {
+            let mut without = look.clone();
+            without.as_object_mut().unwrap().remove(member);
+            assert!(!schema.is_valid(&without), "without {member}");
+        }
+    }
 }
 
 /// What a shell offers for the last word.

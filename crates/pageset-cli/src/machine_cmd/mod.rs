@@ -1,6 +1,6 @@
 //! `pageset machine`: the simulated machines, a description of this host, and the fits of a machine's pace and of the shared costs.
 
-mod measure;
+pub(crate) mod measure;
 
 use std::fs;
 use std::io::{self, Write as _};

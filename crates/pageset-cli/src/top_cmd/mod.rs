@@ -45,6 +45,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pageset_trace::live::Way;
+use schemars::{Schema, schema_for};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::config::Config;
@@ -197,6 +198,11 @@ fn wait(until: Instant, interrupt: &Interrupt, out: Option<&Reader>) -> Option<E
         thread::sleep(left.min(STEP));
     }
     (!interrupt.keep_on()).then(|| interrupt.exit())
+}
+
+/// The value of a look's member `schema`, and the JSON schema.
+pub(crate) fn schema() -> (&'static str, Schema) {
+    (view::SCHEMA, schema_for!(View))
 }
 
 /// Runs `pageset top`.
