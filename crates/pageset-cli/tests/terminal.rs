@@ -5,6 +5,7 @@ mod support;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -100,6 +101,30 @@ fn no_color_disables_all_colours() {
             assert!(!text.is_empty());
             assert_eq!(is_coloured(&text), coloured, "{words:?}, NO_COLOR = {value:?}: {text:?}");
         }
+    }
+}
+
+/// On a terminal of 80 characters the tables of published and simulated rows fit, and a line names what they lack.
+#[test]
+fn wide_tables_fit_the_terminal() {
+    let effort = "--seeds 1 --duration 4ms --warm-up 2ms";
+    for (line, column) in [
+        ("compare page_fault1-batch-sweep.csv --machine lkp-sb02", "spread %"),
+        ("machine share --machine lkp-sb02,lkp-skl-d01", "costs of others"),
+    ] {
+        let on_terminal = |more: &str| {
+            let line = format!("{line} {effort} {more}");
+            let words: Vec<&str> = line.split_whitespace().collect();
+            shown(command(&words.iter().map(|word| word as &dyn AsRef<Path>).collect::<Vec<_>>()))
+        };
+        let (narrow, wide) = (on_terminal(""), on_terminal("--wide"));
+        let left = |text: &str| text.lines().find_map(|line| Some(line.split_once("not shown: ")?.1.to_owned()));
+        assert!(left(&narrow).is_some_and(|left| left.contains(column)), "{line}: {narrow}");
+        assert_eq!(left(&wide), None, "{line}: {wide}");
+        let head = |text: &str| {
+            text.lines().find(|line| line.trim_start().starts_with("machine ")).unwrap().trim_end().to_owned()
+        };
+        assert!(head(&narrow).chars().count() <= 80 && head(&wide).contains(column), "{line}: {wide}");
     }
 }
 
