@@ -187,8 +187,8 @@ mod tests {
             (
                 "interval = 1\ninterwal = 2\n",
                 2,
-                "unknown key `interwal`; allowed: interval, rate_factor, zone, sort, map, colour, mouse, wait_percent, \
-                 rate_least",
+                "unknown key `interwal`; allowed: interval, map, rate_least, sort, zone, colour, mouse, \
+                 wait_percent, rate_factor",
             ),
             ("[screen]\nsort = \"cpu\"", 1, "unknown key `screen`; allowed: "),
             ("\n\nsort = \"colour\"\n", 3, "sort = \"colour\"; allowed: \"cpu\", "),
