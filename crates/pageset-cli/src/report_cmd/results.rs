@@ -1,12 +1,12 @@
 //! The sections of results of `pageset replay --json` and `pageset advise --json`.
 
-use pageset_trace::advise::{Advice, HUGE_PAGES, Setting};
+use pageset_trace::advise::{Advice, AdviceSet, HUGE_PAGES, Setting};
 use pageset_trace::measure::{ReplayResult, Replayed};
 use pageset_trace::replay::Totals;
 
 use super::draw::Bars;
 use super::sections::{BarSection, bars, strings};
-use super::{Report, Section, card};
+use super::{Report, Section, card, json};
 use crate::columns::grouped;
 
 pub(super) fn replay(result: &ReplayResult) -> Report {
@@ -140,4 +140,15 @@ pub(super) fn advise(advice: &Advice) -> Report {
     let pattern = |pattern: &pageset_trace::advise::Named| format!("Pattern {}: {}.", pattern.name, pattern.seen);
     facts.extend(advice.named_patterns.iter().map(pattern));
     Report { title: format!("Advice on {name}"), cards: vec![card::advise::advise(advice)], facts, sections }
+}
+
+/// The card of the verdict over all recordings, then the report of each recording.
+///
+/// # Errors
+/// The set has no recording.
+pub(super) fn advise_set(set: &AdviceSet) -> Result<Report, String> {
+    let mut report = json::joined_all(&set.recordings, |advice| Ok(advise(advice)))?;
+    report.title = format!("Advice on {} recordings", set.recordings.len());
+    report.cards.insert(0, card::advise::joint(set));
+    Ok(report)
 }

@@ -45,6 +45,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pageset_trace::live::Way;
+use schemars::{Schema, schema_for};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::config::Config;
@@ -199,10 +200,18 @@ fn wait(until: Instant, interrupt: &Interrupt, out: Option<&Reader>) -> Option<E
     (!interrupt.keep_on()).then(|| interrupt.exit())
 }
 
+/// The value of a look's member `schema`, and the JSON schema.
+pub(crate) fn schema() -> (&'static str, Schema) {
+    (view::SCHEMA, schema_for!(View))
+}
+
 /// Runs `pageset top`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP], false)?;
     let on_screen = !args.plain && !args.json && io::stdout().is_terminal() && args.openmetrics.is_none() && !args.once;
+    if !on_screen {
+        check_settings(&args)?;
+    }
     if !args.from.is_empty() {
         let views = playback::views(&args.from, args.interval)?;
         if !on_screen {
@@ -256,6 +265,20 @@ fn begin(args: &Args) -> Result<Begin, Failure> {
     state.sort = config.sort.unwrap_or(state.sort);
     (state.map, state.zone, state.colour) = (Some(config.map()), config.zone.clone(), config.colour());
     Ok(Begin { state, limits: config.limits(), mouse: config.mouse(), count: args.count })
+}
+
+/// Checks the settings, which text does not use. A file that the command line names must be valid. A fault in the user's
+/// file is a warning: it does not stop a program that reads the text.
+fn check_settings(args: &Args) -> Result<(), Failure> {
+    match Config::read(args.config.as_deref()) {
+        Err(failure) if args.config.is_some() => Err(failure),
+        Err(failure) => {
+            // Standard error may be closed.
+            let _ = writeln!(io::stderr(), "{}", failure.as_warning());
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+    }
 }
 
 /// Looks and prints until `--once`, `--count` or a signal ends the loop.

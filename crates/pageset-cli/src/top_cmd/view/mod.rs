@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use pageset_trace::live::Way;
 use pageset_trace::procfs::{PagesetSection, ZoneSection};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
@@ -26,7 +27,7 @@ use super::look::Look;
 pub(super) const SCHEMA: &str = "pageset.top/1";
 
 /// All that is shown, in JSON of the schema `pageset.top/1`: pages, nanoseconds, counts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct View {
     pub(super) schema: String,
     /// `live`, or a saved file's name.
@@ -56,7 +57,7 @@ pub(super) struct View {
 }
 
 /// A zone that has pages. Amounts in pages; changes since the previous look.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Zone {
     pub(super) node: u32,
     pub(super) zone: String,
@@ -101,7 +102,7 @@ impl Zone {
 }
 
 /// One CPU's pageset of a zone; amounts in pages.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Pageset {
     pub(super) cpu: u32,
     pub(super) count: u64,
@@ -113,7 +114,7 @@ pub(super) struct Pageset {
 }
 
 /// A counter of the whole machine.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Counter {
     pub(super) name: String,
     pub(super) value: u64,
