@@ -9,8 +9,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::sizes::ZoneSize;
 use pageset::policy::{Bounds, OwnerRule, PcpState, Tuning};
 use pageset::{
-    AllocError, Allocator, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, ZoneKind,
-    ZoneSpec,
+    AllocError, Allocator, CpuId, Machine as _, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait,
+    ZoneKind, ZoneSpec,
 };
 
 use super::blocks::{BlockMap, Freed};
@@ -24,6 +24,7 @@ use super::setting::{PagesetSnapshot, Setting, State, ZoneState};
 use super::start_state::Shown;
 use super::survey::Survey;
 use super::types::ordinary;
+use super::what_if::WhatIf;
 use super::world::{self, Placed, Plans, ReplayMachine, World};
 use super::{Level, Outcome, ReplayError, RuleSet};
 use crate::event::{Event, Kind, StateChange};
@@ -73,6 +74,7 @@ pub(super) struct Plan<'r> {
     pub(super) survey: &'r Survey,
     pub(super) level: Level,
     pub(super) rules: &'r RuleSet,
+    pub(super) what_if: WhatIf,
 }
 
 impl Plan<'_> {
@@ -82,13 +84,15 @@ impl Plan<'_> {
 
     /// Whether these are the recorded kernel's rules, with the bounds in its snapshots.
     fn is_kernel(&self) -> bool {
-        self.tuning() == self.setting.kernel_tuning() && self.rules.high_fraction.is_none()
+        self.tuning() == self.setting.kernel_tuning() && self.has_kernel_sizes()
     }
 
     /// Whether batch and `high` depend on a zone's size as in the recorded kernel.
     fn has_kernel_sizes(&self) -> bool {
         let sizes = |tuning: &Tuning| (tuning.batch, tuning.high, tuning.auto_high);
-        sizes(&self.tuning()) == sizes(&self.setting.kernel_tuning()) && self.rules.high_fraction.is_none()
+        sizes(&self.tuning()) == sizes(&self.setting.kernel_tuning())
+            && self.rules.high_fraction.is_none()
+            && !matches!(self.what_if, WhatIf::WatermarkScale(_))
     }
 
     /// Batch and the bounds of `high` of a zone in this state. `sharers` is the number of CPUs that share `high`, if
@@ -212,6 +216,8 @@ struct Run<'r, 'a> {
     place: u64,
     /// Freed blocks that a later batch event commits.
     pending: HashMap<Pfn, Order>,
+    /// The CPU that allocated each recorded block, if the blocks are freed there.
+    origins: Option<HashMap<Pfn, CpuId>>,
     corrections: Corrections,
     /// Pages in all pagesets.
     held: u64,
@@ -255,6 +261,7 @@ impl<'r, 'a> Run<'r, 'a> {
             free: plan.survey.frees.before_window(),
             place: plan.survey.frees.places_before_window(),
             pending: HashMap::new(),
+            origins: (plan.what_if == WhatIf::LocalFrees).then(HashMap::new),
             corrections: Corrections::new(spare),
             held: 0,
             in_depots: 0,
@@ -471,6 +478,9 @@ impl<'r, 'a> Run<'r, 'a> {
             self.outcome.failed += 1;
             return;
         };
+        if let Some(origins) = &mut self.origins {
+            origins.insert(recorded, self.world.machine().cpu());
+        }
         // The recorded page is allocated twice: its free was not recorded.
         if let Some((old_order, old)) = self.blocks.insert(recorded, order, replayed.0 as ReplayedPfn) {
             self.outcome.lost_frees += 1;
@@ -482,6 +492,9 @@ impl<'r, 'a> Run<'r, 'a> {
     fn release(&mut self, cpu: CpuId, pfn: Pfn, order: Order, direct: bool) {
         self.outcome.operations += 1;
         let Some(zone) = self.plan.setting.zone_of(pfn) else { return };
+        let origin = self.origins.as_mut().and_then(|origins| origins.remove(&pfn)).filter(|origin| *origin != cpu);
+        // The pageset of another CPU was not the busy one.
+        let (cpu, direct) = origin.map_or((cpu, direct), |origin| (origin, false));
         let world = self.world;
         let split = |old: ReplayedPfn, from, to| {
             let _ = world.split(Pfn(old.into()), from, to);

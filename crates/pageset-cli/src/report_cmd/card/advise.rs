@@ -7,13 +7,9 @@ use super::{Card, Figure, Kind, Verdict, capital};
 /// The card of an advice.
 pub(in super::super) fn advise(advice: &Advice) -> Card {
     let verdict = &advice.verdict;
-    let sentence = match (verdict.basis, verdict.high_fraction) {
+    let sentence = match (verdict.basis, verdict.sysctl()) {
         (Basis::ControlFailed, _) => Verdict::none(capital(&verdict.why)),
-        (_, Some(fraction)) => Verdict::new(
-            Kind::Differs,
-            format!("Set vm.percpu_pagelist_high_fraction = {fraction}"),
-            capital(&verdict.why),
-        ),
+        (_, Some((name, value))) => Verdict::new(Kind::Differs, format!("Set {name} = {value}"), capital(&verdict.why)),
         (_, None) => Verdict::new(Kind::Same, "Change nothing", capital(&verdict.why)),
     };
     let warnings = advice.kernel.disagreement.iter().cloned();
@@ -39,8 +35,7 @@ fn figures(advice: &Advice, kind: Kind) -> [Figure; 3] {
             Figure::new("CPUs", advice.cpus as f64, "CPUs"),
         ];
     };
-    let then = advice.verdict.high_fraction;
-    let then = then.and_then(|fraction| advice.settings.iter().find(|row| row.high_fraction == Some(fraction)));
+    let then = advice.verdict.chosen(advice.settings.iter().chain(advice.scales()));
     let figure = |name: &str, unit, of: fn(&Setting) -> Option<f64>| match (of(now), then.and_then(of)) {
         (Some(now), Some(then)) => Figure::against(name, then, unit, ("now", now)),
         (now, _) => Figure::new(name, now, unit).with_note("in force"),
