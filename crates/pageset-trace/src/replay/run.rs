@@ -7,7 +7,7 @@ use std::slice;
 use pageset::admin::stats::PagesetStats;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::sizes::ZoneSize;
-use pageset::policy::{Bounds, OwnerRule, PcpState, Tuning};
+use pageset::policy::{BatchRule, Bounds, OwnerRule, PcpState, Tuning};
 use pageset::{
     AllocError, Allocator, CpuId, Machine as _, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait,
     ZoneKind, ZoneSpec,
@@ -109,7 +109,10 @@ impl Plan<'_> {
         let cpus = sharers.unwrap_or(if local == 0 { online().count().max(1) } else { local } as u32);
         let size = ZoneSize { managed: state.managed, low: state.watermarks.low, cpus };
         let fraction = self.rules.high_fraction.unwrap_or(self.setting.high_fraction);
-        self.tuning().bounds(size, fraction)
+        // The recorded batch is exact for any size of pages. Disabled pagesets show none.
+        let is_shown = self.tuning().batch == self.setting.kernel_tuning().batch && state.bounds.high_max > 0;
+        let batch = if is_shown { BatchRule::Fixed(state.bounds.batch) } else { self.tuning().batch };
+        Tuning { batch, ..self.tuning() }.bounds(size, fraction)
     }
 
     /// The counters of a pageset at the start, and whether the kernel's first refills and drains show them.
