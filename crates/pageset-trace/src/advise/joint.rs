@@ -179,4 +179,22 @@ mod tests {
             assert!(verdict.why.contains(why), "{names:?}: {verdict:?}");
         }
     }
+
+    #[test]
+    fn the_scale_is_judged_over_all_loads() {
+        let scales = |name: &str, locks: &[(u32, u64)]| {
+            let by_fraction = load(name, locks);
+            let of = |row: Setting| Setting { watermark_scale_factor: row.high_fraction, high_fraction: None, ..row };
+            Load { settings: by_fraction.settings.into_iter().map(of).collect(), ..by_fraction }
+        };
+        let fractions = [load("a", &[(0, 50_000), (8, 40_000)]), load("b", &[(0, 50_000), (8, 40_000)])];
+        let a = || scales("a", &[(10, 50_000), (200, 2_000), (1000, 1_000)]);
+        let of = |other: Load| over_both(&fractions, &[a(), other]).sysctl();
+        assert_eq!(of(scales("b", &[(10, 50_000), (200, 40_000)])), Some(("vm.watermark_scale_factor", 200)));
+        // 200 harms the other load, was not replayed for it, or its recording has another scale.
+        assert_eq!(of(scales("b", &[(10, 50_000), (200, 60_000)])), None);
+        assert_eq!(of(scales("b", &[(10, 50_000)])), None);
+        assert_eq!(of(scales("b", &[(200, 50_000), (10, 50_000)])), None);
+        assert_eq!(of(scales("b", &[])), None);
+    }
 }

@@ -91,4 +91,11 @@ mod tests {
             assert!(price.starts_with(&format!("{held}{expected}")), "{price}");
         }
     }
+
+    #[test]
+    fn the_price_of_watermarks_is_early_reclaim() {
+        let of = |low: u64| Setting { low_watermark_pages: Some(low), ..measured(100, Some(4096)) };
+        let price = price(&of(21_116), &of(65_196), 100_000);
+        assert!(price.ends_with("; reclaim starts below 65,196 free pages instead of 21,116"), "{price}");
+    }
 }

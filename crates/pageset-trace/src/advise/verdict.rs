@@ -257,4 +257,42 @@ mod tests {
             assert_eq!(verdict(settings, seconds), advised, "{settings:?}");
         }
     }
+
+    /// Lock acquisitions by value, the first in force.
+    fn rows(locks: &[(u32, u64)], is_scale: bool) -> Vec<Setting> {
+        let row = |(place, &(value, zone_lock_acquisitions)): (usize, &(u32, u64))| Setting {
+            high_fraction: (!is_scale).then_some(value),
+            watermark_scale_factor: is_scale.then_some(value),
+            in_force: place == 0,
+            operations: 1_000_000,
+            zone_lock_acquisitions,
+            ..Setting::default()
+        };
+        locks.iter().enumerate().map(row).collect()
+    }
+
+    #[test]
+    fn the_second_sysctl_must_be_clearly_better() {
+        let scale = ("vm.watermark_scale_factor", 200);
+        let fraction = ("vm.percpu_pagelist_high_fraction", 8);
+        for (fractions, scales, seconds, sysctl) in [
+            // The fraction gains nothing.
+            (&[(0, 100_000), (8, 60_000)][..], &[(10, 100_000), (200, 40_000)][..], 1.0, Some(scale)),
+            // It gains less, the same, or only a little less.
+            (&[(0, 100_000), (8, 40_000)], &[(10, 100_000), (200, 10_000)], 1.0, Some(scale)),
+            (&[(0, 100_000), (8, 40_000)], &[(10, 100_000), (200, 40_000)], 1.0, Some(fraction)),
+            (&[(0, 100_000), (8, 40_000)], &[(10, 100_000), (200, 37_000)], 1.0, Some(fraction)),
+            // Neither gains enough, the scale cannot be replayed, and nobody would notice.
+            (&[(0, 100_000), (8, 60_000)], &[(10, 100_000), (200, 60_000)], 1.0, None),
+            (&[(0, 100_000), (8, 40_000)], &[], 1.0, Some(fraction)),
+            (&[(0, 100_000), (8, 60_000)], &[(10, 100_000), (200, 40_000)], 60.0, None),
+        ] {
+            let (fractions, scales) = (rows(fractions, false), rows(scales, true));
+            let [first, second] = [&fractions, &scales].map(|rows| judge(rows, seconds, 2, None));
+            assert_eq!(better(first, &fractions, second, &scales).sysctl(), sysctl, "{fractions:?} {scales:?}");
+            // A failed control has no verdict.
+            let [first, second] = [&fractions, &scales].map(|rows| judge(rows, seconds, 2, Some("drains differ")));
+            assert_eq!(better(first, &fractions, second, &scales).basis, Basis::ControlFailed);
+        }
+    }
 }

@@ -24,12 +24,9 @@ pub enum WhatIf {
     LocalFrees,
 }
 
-/// Watermarks of a zone at a scale: the distance between them is a quarter of `share`, which is the zone's part of
-/// `vm.min_free_kbytes`, or more. Specification: `linux-page-allocator.md` 1.2.
-fn scaled(state: &ZoneState, share: u64, scale: u32) -> Watermarks {
-    let gap = (share / 4).max((u128::from(state.managed) * u128::from(scale) / 10_000) as u64);
-    let min = state.watermarks.min;
-    Watermarks { min, low: min.saturating_add(gap), high: min.saturating_add(gap.saturating_mul(2)) }
+/// A share of a zone's managed pages. Unit of the scale: ten-thousandths.
+fn part(state: &ZoneState, scale: u32) -> u64 {
+    (u128::from(state.managed) * u128::from(scale) / 10_000) as u64
 }
 
 /// Whether the zone's min watermark is its part of `vm.min_free_kbytes`.
@@ -37,52 +34,43 @@ fn is_ordinary(zone: &ZoneSetting) -> bool {
     zone.kind != ZoneKind::Movable
 }
 
-/// The zones' parts of `vm.min_free_kbytes`. That of a movable zone follows from the largest other zone.
-fn shares(zones: &[ZoneSetting], states: &[&ZoneState]) -> Vec<u64> {
-    let min = |state: &ZoneState| state.watermarks.min.saturating_sub(state.boost);
-    let ordinary = || zones.iter().zip(states).filter(|(zone, _)| is_ordinary(zone)).map(|(_, state)| *state);
-    let largest = ordinary().filter(|state| state.managed > 0).max_by_key(|state| state.managed);
-    let share = |(zone, state): (&ZoneSetting, &&ZoneState)| match largest {
-        Some(of) if !is_ordinary(zone) => {
-            (u128::from(min(of)) * u128::from(state.managed) / u128::from(of.managed)) as u64
-        }
-        _ => min(state),
-    };
-    zones.iter().zip(states).map(share).collect()
+/// The smallest distance of the zone's watermarks at any scale: a quarter of its part of `vm.min_free_kbytes`. The
+/// recorded watermarks of a movable zone tell it if they do not follow from the scale `in_force`; else it is no larger.
+fn least_gap(zone: &ZoneSetting, state: &ZoneState, in_force: u32) -> u64 {
+    let Watermarks { min, low, .. } = state.watermarks;
+    match is_ordinary(zone) {
+        true => min.saturating_sub(state.boost) / 4,
+        false => Some(low.saturating_sub(min)).filter(|gap| *gap > part(state, in_force)).unwrap_or(0),
+    }
 }
 
-/// The zones' watermarks at a scale.
-fn marks(zones: &[ZoneSetting], states: &[&ZoneState], scale: u32) -> Vec<Watermarks> {
-    let shares = shares(zones, states);
-    states.iter().zip(shares).map(|(state, share)| scaled(state, share, scale)).collect()
+/// A zone's watermarks at a scale. Specification: `linux-page-allocator.md` 1.2.
+fn marks(zone: &ZoneSetting, state: &ZoneState, in_force: u32, scale: u32) -> Watermarks {
+    let gap = least_gap(zone, state, in_force).max(part(state, scale));
+    let min = state.watermarks.min;
+    Watermarks { min, low: min.saturating_add(gap), high: min.saturating_add(gap.saturating_mul(2)) }
 }
 
 impl Setting {
-    fn start_states(&self) -> Vec<&ZoneState> {
-        self.zones.iter().map(|zone| &zone.start).collect()
-    }
-
     /// A `vm.watermark_scale_factor` that gives the recorded watermarks: the default if it does, else the smallest.
     /// `None` if the watermarks follow from no scale.
     fn watermark_scale(&self) -> Option<u32> {
-        let states = self.start_states();
-        let gives = |scale: &u32| {
-            let marks = marks(&self.zones, &states, *scale);
-            let zones = self.zones.iter().zip(marks).filter(|(zone, _)| is_ordinary(zone) && zone.start.managed > 0);
-            let same = |(zone, mark): (&ZoneSetting, Watermarks)| zone.start.watermarks == mark;
-            zones.map(same).reduce(|all, same| all && same).unwrap_or(false)
-        };
+        let ordinary = || self.zones.iter().filter(|zone| is_ordinary(zone) && zone.start.managed > 0);
+        let gives =
+            |scale: &u32| ordinary().all(|zone| marks(zone, &zone.start, *scale, *scale) == zone.start.watermarks);
+        ordinary().next()?;
         std::iter::once(DEFAULT_WATERMARK_SCALE).chain(1..=MAX_WATERMARK_SCALE).find(gives)
     }
 
     /// The machine with the watermarks of another scale, in all snapshots.
     pub(super) fn with_watermark_scale(&self, scale: u32) -> Setting {
+        let in_force = self.watermark_scale().unwrap_or(DEFAULT_WATERMARK_SCALE);
         let mut other = self.clone();
-        let start = marks(&self.zones, &self.start_states(), scale);
-        other.zones.iter_mut().zip(start).for_each(|(zone, marks)| zone.start.watermarks = marks);
-        for (_, states) in &mut other.later {
-            let marks = marks(&self.zones, &states.iter().collect::<Vec<_>>(), scale);
-            states.iter_mut().zip(marks).for_each(|(state, marks)| state.watermarks = marks);
+        for (at, zone) in self.zones.iter().enumerate() {
+            other.zones[at].start.watermarks = marks(zone, &zone.start, in_force, scale);
+            for (_, states) in &mut other.later {
+                states[at].watermarks = marks(zone, &states[at], in_force, scale);
+            }
         }
         other
     }
@@ -134,8 +122,8 @@ impl Replay<'_> {
     /// The low watermarks of all zones together at a scale. Unit: pages.
     #[must_use]
     pub fn low_watermarks(&self, scale: u32) -> u64 {
-        let marks = marks(&self.setting.zones, &self.setting.start_states(), scale);
-        marks.iter().fold(0, |sum, marks| sum.saturating_add(marks.low))
+        let other = self.setting.with_watermark_scale(scale);
+        other.zones.iter().fold(0, |sum, zone| sum.saturating_add(zone.start.watermarks.low))
     }
 }
 
@@ -166,11 +154,10 @@ mod tests {
     }
 
     fn lows(zones: &[ZoneSetting], scale: u32) -> Vec<u64> {
-        let states: Vec<&ZoneState> = zones.iter().map(|zone| &zone.start).collect();
-        marks(zones, &states, scale).iter().map(|marks| marks.low).collect()
+        zones.iter().map(|zone| marks(zone, &zone.start, 10, scale).low).collect()
     }
 
-    /// The zones of `sock-q1`, where the default scale has no effect, and a movable zone of 1,000,000 pages.
+    /// The zones of `sock-q1`, where the default scale has no effect, and movable zones of 1,000,000 pages.
     #[test]
     fn watermarks_follow_from_the_scale() {
         let mut zones = vec![
@@ -182,14 +169,16 @@ mod tests {
             assert_eq!(lows(&zones, scale), [32, 6758, 14_326], "{scale}");
         }
         assert_eq!(lows(&zones, 200), [26 + 76, 5407 + 15_458, 11_461 + 32_768]);
-        // Its min watermark is no part of min_free_kbytes; its distance is.
+        // The distance of a movable zone's watermarks follows from min_free_kbytes, or from the scale in force.
         zones.push(zone(ZoneKind::Movable, 1_000_000, [128, 128 + 1748, 128 + 2 * 1748]));
-        assert_eq!(lows(&zones, 10)[3], 128 + 1748);
-        assert_eq!(lows(&zones, 100)[3], 128 + 10_000);
+        zones.push(zone(ZoneKind::Movable, 1_000_000, [128, 128 + 1000, 128 + 2 * 1000]));
+        assert_eq!(lows(&zones, 1)[3..], [128 + 1748, 128 + 100]);
+        assert_eq!(lows(&zones, 10)[3..], [128 + 1748, 128 + 1000]);
+        assert_eq!(lows(&zones, 100)[3..], [128 + 10_000; 2]);
         // A boost raises each watermark, but not their distance.
         let boosted = &mut zones[2].start;
         boosted.boost = 1000;
         boosted.watermarks.min += 1000;
-        assert_eq!(lows(&zones, 10)[2..], [15_326, 128 + 1748]);
+        assert_eq!(lows(&zones, 10)[2], 15_326);
     }
 }
