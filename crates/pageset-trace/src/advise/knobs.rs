@@ -103,6 +103,10 @@ impl Plan {
         self.knob.not_replayable.push(NotReplayable { setting: setting.map(|value| value.to_string()), why });
     }
 
+    fn note(&mut self, note: String) {
+        self.knob.notes.push(note);
+    }
+
     /// The number of replays. The replay of the setting in force is not repeated.
     pub(super) fn replays(&self) -> usize {
         self.others.len()
@@ -154,10 +158,8 @@ fn watermark_scale(replay: &Replay<'_>) -> Plan {
         .chain(plan.others.iter().filter_map(|value| value.name.parse().ok()))
         .map(|scale| format!("{} with {scale}", grouped(low(scale))))
         .collect();
-    plan.knob.notes.push(format!(
-        "a replay does not tell when kswapd wakes; the low watermarks of all zones are {} pages",
-        lows.join(", ")
-    ));
+    plan.note("a replay does not tell when kswapd wakes, which depends on the low watermarks".to_owned());
+    plan.note(format!("low watermarks of all zones, in pages: {}", lows.join(", ")));
     plan
 }
 
@@ -168,11 +170,8 @@ fn affinity(patterns: &Patterns) -> Option<Plan> {
     let mut plan = Plan::new(KnobName::Affinity);
     plan.in_force = Some(Value { name: "as recorded".to_owned(), what_if: WhatIf::AsRecorded });
     plan.others.push(Value { name: "same CPU".to_owned(), what_if: WhatIf::LocalFrees });
-    plan.knob.notes.push(format!(
-        "{:.0} % of the pages are freed on another CPU; a replay does not tell the time that one CPU needs for the work \
-         of both",
-        patterns.travelling_pct
-    ));
+    plan.note(format!("{:.0} % of the pages are freed on another CPU", patterns.travelling_pct));
+    plan.note("a replay does not tell the time that one CPU needs for the work of both".to_owned());
     Some(plan)
 }
 
@@ -198,8 +197,7 @@ pub(super) fn affinity_gain(knobs: &[Knob]) -> Option<String> {
     let left = then.zone_lock_acquisitions as f64 / now.zone_lock_acquisitions.max(1) as f64;
     (left <= LOCKS_LEFT_MAX && then.short <= now.short).then(|| {
         format!(
-            "allocating and freeing on one CPU takes zone locks {:.1} times for 1000 allocations and frees instead of \
-             {:.1}, if one CPU has the time",
+            "on one CPU, zone locks are taken {:.1} times for 1000 allocations and frees instead of {:.1}; see below",
             then.locks_per_1000(),
             now.locks_per_1000()
         )
