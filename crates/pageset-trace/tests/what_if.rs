@@ -48,8 +48,8 @@ fn a_larger_scale_raises_the_bounds() {
     let trace = recording("6.1-amd64.4cpu.unix1");
     let replay = Replay::prepare(&trace, &mut |_| {}).unwrap();
     let [recorded, scaled] = [10, 1000].map(|scale| outcome(&replay, WhatIf::WatermarkScale(scale)));
-    assert!(10 * scaled.zone_lock_acquisitions < recorded.zone_lock_acquisitions, "{scaled:?}");
-    assert!(scaled.held_pages_max > recorded.held_pages_max, "{scaled:?}");
+    assert!(10 * scaled.zone_lock_acquisitions < recorded.zone_lock_acquisitions, "{}", scaled.held_pages_max);
+    assert!(scaled.held_pages_max > recorded.held_pages_max, "{}", scaled.held_pages_max);
     // Reclaim would free memory for such watermarks, which no event shows.
     let trace = recording("6.18-amd64.4cpu-full.press");
     let replay = Replay::prepare(&trace, &mut |_| {}).unwrap();
@@ -65,5 +65,5 @@ fn local_frees_take_no_locks() {
     let replay = Replay::prepare(&trace, &mut |_| {}).unwrap();
     let [recorded, local] = [WhatIf::AsRecorded, WhatIf::LocalFrees].map(|what_if| outcome(&replay, what_if));
     assert_eq!((local.operations, local.failed, local.refused_frees), (recorded.operations, 0, 0));
-    assert!(100 * local.zone_lock_acquisitions < recorded.zone_lock_acquisitions, "{local:?}");
+    assert!(100 * local.zone_lock_acquisitions < recorded.zone_lock_acquisitions, "{}", local.zone_lock_acquisitions);
 }
