@@ -495,7 +495,8 @@ impl<'r, 'a> Run<'r, 'a> {
     fn release(&mut self, cpu: CpuId, pfn: Pfn, order: Order, direct: bool) {
         self.outcome.operations += 1;
         let Some(zone) = self.plan.setting.zone_of(pfn) else { return };
-        let origin = self.origins.as_mut().and_then(|origins| origins.remove(&pfn)).filter(|origin| *origin != cpu);
+        let origin = self.origins.as_mut().and_then(|origins| origins.remove(&pfn));
+        let origin = origin.filter(|origin| *origin != cpu && self.hotplug.is_online(*origin));
         // The pageset of another CPU was not the busy one.
         let (cpu, direct) = origin.map_or((cpu, direct), |origin| (origin, false));
         let world = self.world;

@@ -20,7 +20,8 @@ pub enum WhatIf {
     /// This `vm.watermark_scale_factor`: other low and high watermarks, and bounds of `high` that follow from them.
     /// Reclaim stays as recorded.
     WatermarkScale(u32),
-    /// Each block is freed on the CPU that allocated it. Blocks without a recorded allocation are freed as recorded.
+    /// Each block is freed on the CPU that allocated it. Blocks without a recorded allocation, or of a
+    /// CPU that is off-line by then, are freed as recorded.
     LocalFrees,
 }
 
