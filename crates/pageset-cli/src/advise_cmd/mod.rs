@@ -20,8 +20,9 @@ use crate::replay_cmd::progress::{Progress, style};
 /// Say whether another setting of the recorded kernel serves a load better, with its gain and its cost
 ///
 /// Replays the recording under vm.percpu_pagelist_high_fraction = 0, 8, 12, 16, 25, 50, 100 and the value in force, as
-/// far as its kernel offers them. For comparison, also replays the recording under the rules of other kernels. The
-/// verdict is often to change nothing. The command does not change any setting.
+/// far as its kernel offers them. Also replays it under values of vm.watermark_scale_factor, and with all frees on the
+/// allocating CPU if another CPU frees many pages. For comparison, also replays it under the rules of other kernels.
+/// The verdict is often to change nothing. The command does not change any setting.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The recordings, in any form that `pageset replay` reads; several recordings of one machine get one verdict

@@ -141,7 +141,7 @@ pub(super) const TERMS: &[Term] = &[
     metric("pageset_high_order_drain_blocks", "The total behind high-order drains/s. OpenMetrics adds _total to the name.", "As high-order drains/s.", "As high-order drains/s."),
     metric("pageset_fallback_blocks", "The total behind fallbacks/s. OpenMetrics adds _total to the name.", "As extfrag.", "As extfrag."),
     // `pageset advise`.
-    column("setting", "A value of vm.percpu_pagelist_high_fraction, or the rules of another kernel. * marks the setting in force while recording.", "", ""),
+    column("setting", "A value of vm.percpu_pagelist_high_fraction or of another knob, or the rules of another kernel. * marks the setting in force while recording.", "", ""),
     column("locks/s", "Holds of zone locks per second, of all CPUs.", "Above 1,000 per CPU, on machines with many CPUs.", "As locks/1000 ops."),
     column("longest hold", "The pages of the largest single refill or drain: a measure of how long other CPUs may wait for the zone lock. Unit: pages.",
         "2016 (63 << 5), if one late allocation costs more than many slow ones.",

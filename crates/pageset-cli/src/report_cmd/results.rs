@@ -133,8 +133,21 @@ pub(super) fn advise(advice: &Advice) -> Report {
             vec![Bars::new("huge pages free", huge)],
         ));
     }
+    sections.extend(advice.knobs.iter().filter(|knob| !knob.settings.is_empty()).map(|knob| {
+        let names: Vec<String> = knob.settings.iter().map(|row| label(&row)).collect();
+        let locks = knob.settings.iter().map(Setting::locks_per_1000).collect();
+        bars(BarSection {
+            question: format!("{name}: how often does each value of {} take the zone lock?", knob.knob.name()),
+            note: "Values that a replay cannot tell of have no bar.",
+            unit: "holds of zone locks per 1000 allocations and frees",
+            categories: &names,
+            series: vec![Bars::new("locks/1000 ops", locks)],
+            is_ordered: false,
+            base: knob.settings.iter().position(|row| row.in_force),
+        })
+    }));
     let mut facts = Vec::new();
-    for (head, said) in [("Gain", &advice.gain), ("Price", &advice.price)] {
+    for (head, said) in [("Gain", &advice.gain), ("Price", &advice.price), ("Affinity", &advice.affinity_gain())] {
         facts.extend(said.as_ref().map(|said| format!("{head}: {said}.")));
     }
     let pattern = |pattern: &pageset_trace::advise::Named| format!("Pattern {}: {}.", pattern.name, pattern.seen);

@@ -51,13 +51,9 @@ pub(in super::super) fn joint(set: &AdviceSet) -> Card {
 
 /// A verdict of `advise` as that of a card.
 fn sentence(verdict: &advise::Verdict) -> Verdict {
-    match (verdict.basis, verdict.high_fraction) {
+    match (verdict.basis, verdict.sysctl()) {
         (Basis::ControlFailed | Basis::Mixed, _) => Verdict::none(capital(&verdict.why)),
-        (_, Some(fraction)) => Verdict::new(
-            Kind::Differs,
-            format!("Set vm.percpu_pagelist_high_fraction = {fraction}"),
-            capital(&verdict.why),
-        ),
+        (_, Some((name, value))) => Verdict::new(Kind::Differs, format!("Set {name} = {value}"), capital(&verdict.why)),
         (_, None) => Verdict::new(Kind::Same, "Change nothing", capital(&verdict.why)),
     }
 }
@@ -72,8 +68,7 @@ fn figures(advice: &Advice, kind: Kind) -> [Figure; 3] {
             Figure::new("CPUs", advice.cpus as f64, "CPUs"),
         ];
     };
-    let then = advice.verdict.high_fraction;
-    let then = then.and_then(|fraction| advice.settings.iter().find(|row| row.high_fraction == Some(fraction)));
+    let then = advice.verdict.chosen(advice.settings.iter().chain(advice.scales()));
     let figure = |name: &str, unit, of: fn(&Setting) -> Option<f64>| match (of(now), then.and_then(of)) {
         (Some(now), Some(then)) => Figure::against(name, then, unit, ("now", now)),
         (now, _) => Figure::new(name, now, unit).with_note("in force"),
