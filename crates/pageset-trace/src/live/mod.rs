@@ -5,6 +5,7 @@
 //! | `bpf` | counts by BPF programs at the kernel's tracepoints, and times of waits for the zone lock |
 //! | `perf` | counts by `perf_event_open`, where BPF programs are not allowed |
 //! | `kallsyms` | addresses of kernel functions |
+//! | [`processes`] | pages and waits by process |
 //! | [`times`] | classes of duration, and percentiles |
 //!
 //! Neither way writes to a ring buffer or changes the machine. The kernel ends the counting when this process ends, in
@@ -13,10 +14,12 @@
 mod bpf;
 mod kallsyms;
 mod perf;
+pub mod processes;
 #[cfg(test)]
 mod tests;
 pub mod times;
 
+pub use self::processes::{Process, Processes};
 pub use self::times::WaitTimes;
 use crate::record::RecordError;
 pub use crate::record::machine::cpu_nodes;
@@ -176,6 +179,16 @@ impl Counters {
         match &mut self.kind {
             Kind::Bpf(counters) => counters.read(),
             Kind::Perf(counters) => counters.read(),
+        }
+    }
+
+    /// The processes that moved pages or waited for a zone lock between the last two calls of [`Self::read`]; before the
+    /// second call, since counting began. `None` if processes are not counted: counting by perf does not.
+    #[must_use]
+    pub fn processes(&self) -> Option<&Processes> {
+        match &self.kind {
+            Kind::Bpf(counters) => counters.processes(),
+            Kind::Perf(_) => None,
         }
     }
 

@@ -12,6 +12,7 @@
 //! | 40 to 47 | for each [`Path`], the number and the duration of waits for zone locks |
 //! | 48 to 63 | recent other locks, and the remaining skips of each |
 //! | 64 to 319 | for each [`Path`], the number of waits in each of [`BUCKETS`] classes of duration |
+//! | 320 to 322 | what belongs to no process because the table of processes is full: see [`Of`] |
 //!
 //! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
 //! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
@@ -42,7 +43,8 @@ const WAITS: usize = ZONES + ZONE_LOCKS;
 const OTHERS: usize = WAITS + 2 * Path::ALL.len();
 const PASSES: usize = OTHERS + OTHER_LOCKS;
 const TIMES: usize = PASSES + OTHER_LOCKS;
-const _: () = assert!(TIMES + Path::ALL.len() * BUCKETS == WORDS);
+pub(super) const LOST: usize = TIMES + Path::ALL.len() * BUCKETS;
+const _: () = assert!(LOST + OF_PROCESS == WORDS);
 
 /// The numbers of remembered locks, powers of two: zone locks of a node, and as many other locks as fit.
 const ZONE_LOCKS: usize = 4;
@@ -95,6 +97,31 @@ impl Path {
     }
 }
 
+/// The words of a process in the table of processes, and after [`LOST`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// Pages taken from the free lists, of cached orders.
+    RefillPages,
+    /// Pages drained.
+    DrainPages,
+    /// Duration of waits for zone locks. Unit: nanoseconds.
+    WaitNs,
+}
+
+/// The number of words of a process.
+pub(super) const OF_PROCESS: usize = 3;
+/// The number of words of a process's key: its number, and the name of the thread in two words.
+pub(super) const PROCESS_KEY: usize = 3;
+
+/// The maps that programs add to.
+#[derive(Clone, Copy)]
+pub(super) struct Maps {
+    /// The elements of the CPUs.
+    pub(super) cpus: i32,
+    /// The table of processes, if the kernel has one.
+    pub(super) processes: Option<i32>,
+}
+
 /// The flag of `contention_begin` for spinning; a plain spin lock sets only this flag. Source: the event's format.
 const SPIN: i32 = 1;
 /// The number of call chain entries that are read: the slow path of the lock, the function that took it, and the
@@ -103,6 +130,13 @@ const FRAMES: i16 = 8;
 /// Offsets on the stack.
 const CPU: i16 = -8;
 const STACK: i16 = CPU - 8 * FRAMES;
+/// In programs that do not read a call chain.
+const KEY: i16 = CPU - 8 * PROCESS_KEY as i16;
+const VALUE: i16 = KEY - 8 * OF_PROCESS as i16;
+/// `BPF_NOEXIST`: adds an element only if the key has none.
+const ONLY_NEW: i32 = 1;
+/// The size of a thread's name with its zero byte.
+const NAME: i32 = 16;
 
 const R0: R = R(0);
 const R1: R = R(1);
@@ -128,12 +162,51 @@ impl Code {
     }
 }
 
-/// Counts a page event by its second argument, the order, in the words from `first`.
-pub(super) fn by_order(map: i32, first: usize) -> Vec<Insn> {
+impl Code {
+    /// Adds R7 to a word of the current process in the table. R8 is this CPU's element. Jumps to `out` in the end, or
+    /// falls through.
+    ///
+    /// The current process is the one that the CPU runs. In an interrupt, that is the interrupted process.
+    fn add_to_process(&mut self, table: i32, of: Of, out: Label) -> &mut Self {
+        let [found, full] = [(); 2].map(|()| self.label());
+        let word = offset(of as usize);
+        self.call(Helper::GetCurrentPidTgid).shift_right(R0, 32).store(END, KEY, R0);
+        self.copy(R1, END).add_number(R1, (KEY + 8).into()).set(R2, NAME).call(Helper::GetCurrentComm);
+        self.process(table).jump_if(R0, When::NotEqual, 0, found);
+        self.set(R1, 0);
+        for place in 0..OF_PROCESS {
+            self.store(END, VALUE + offset(place), R1);
+        }
+        self.store(END, VALUE + word, R7).set_map(R1, table).copy(R2, END).add_number(R2, KEY.into());
+        self.copy(R3, END).add_number(R3, VALUE.into()).set(R4, ONLY_NEW).call(Helper::MapUpdateElem);
+        self.jump_if(R0, When::Equal, 0, out);
+        // Another CPU may have added the process meanwhile.
+        self.process(table).jump_if(R0, When::Equal, 0, full);
+        self.here(found).add_atomic(R0, word, R7).jump(out);
+        self.here(full).add_atomic(R8, offset(LOST) + word, R7)
+    }
+
+    /// Sets R0 to the words of the process whose key is on the stack, or to 0.
+    fn process(&mut self, table: i32) -> &mut Self {
+        self.set_map(R1, table).copy(R2, END).add_number(R2, KEY.into()).call(Helper::MapLookupElem)
+    }
+}
+
+/// Counts a page event by its second argument, the order, in the words from `first`, and its pages in a word of the
+/// current process.
+pub(super) fn by_order(maps: Maps, first: usize, of: Of) -> Vec<Insn> {
     let mut code = Code::default();
     let out = code.label();
     code.load(R6, R1, offset(1)).narrow(R6).jump_if(R6, When::Greater, ORDERS as i32 - 1, out);
-    code.element(map, out).shift_left(R6, 3).add(R0, R6).count(first);
+    code.element(maps.cpus, out).copy(R8, R0).copy(R1, R6).shift_left(R1, 3).add(R0, R1).count(first);
+    if let Some(table) = maps.processes {
+        let cached = code.label();
+        for order in crate::live::ORDERS {
+            code.jump_if(R6, When::Equal, order as i32, cached);
+        }
+        code.jump(out).here(cached).set(R7, 1).shift_left_by(R7, R6);
+        code.add_to_process(table, of, out);
+    }
     code.here(out).exit();
     code.done()
 }
@@ -212,11 +285,11 @@ impl Code {
     }
 }
 
-/// Adds a finished wait to its path.
-pub(super) fn wait_ends(map: i32) -> Vec<Insn> {
+/// Adds a finished wait to its path and to the current process.
+pub(super) fn wait_ends(maps: Maps) -> Vec<Insn> {
     let mut code = Code::default();
     let out = code.label();
-    code.load(R7, R1, offset(0)).element(map, out).copy(R8, R0);
+    code.load(R7, R1, offset(0)).element(maps.cpus, out).copy(R8, R0);
     code.load(R1, R8, offset(LOCK)).jump_if(R1, When::NotEqual, R7, out);
     code.set(R1, 0).store(R8, offset(LOCK), R1).call(Helper::KtimeGetNs);
     // R9 = the duration, R0 = the element plus the offset of the path's words.
@@ -227,7 +300,11 @@ pub(super) fn wait_ends(map: i32) -> Vec<Insn> {
     // R0 = the element plus the offset of the bucket.
     code.load(R1, R8, offset(PATH)).mask(R1, Path::ALL.len() as i32 - 1);
     code.shift_left(R1, 3 + BUCKETS.ilog2() as i32).shift_left(R3, 3).copy(R0, R8).add(R0, R1).add(R0, R3);
-    code.count(TIMES).here(out).exit();
+    code.count(TIMES);
+    if let Some(table) = maps.processes {
+        code.copy(R7, R9).add_to_process(table, Of::WaitNs, out);
+    }
+    code.here(out).exit();
     code.done()
 }
 
@@ -257,5 +334,16 @@ mod tests {
         assert_eq!(waits, [(40, 41), (42, 43), (44, 45), (46, 47)]);
         let times = Path::ALL.map(|path| (path.times(&words)[0], path.times(&words).len()));
         assert_eq!(times, [(64, 64), (128, 64), (192, 64), (256, 64)]);
+        assert_eq!((LOST, Of::WaitNs as usize), (320, 2));
+    }
+
+    /// What counting by process costs in instructions, at the most. A process that is in the table takes fewer.
+    #[test]
+    fn only_programs_with_a_table_count_processes() {
+        let maps = |processes| Maps { cpus: 3, processes };
+        let length = |processes| by_order(maps(processes), REFILLS, Of::RefillPages).len();
+        assert_eq!((length(None), length(Some(4))), (20, 64));
+        let length = |processes| wait_ends(maps(processes)).len();
+        assert_eq!(length(Some(4)) - length(None), 37);
     }
 }
