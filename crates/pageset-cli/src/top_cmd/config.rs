@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::history::Measure;
-use super::state::Sort;
+use super::order::{List, Sort};
 use super::unusual::Limits;
 use crate::error::{Exit, Failure};
 
@@ -22,6 +22,8 @@ pub(super) struct Config {
     /// Seconds between looks.
     pub(super) interval: Option<f64>,
     pub(super) sort: Option<Sort>,
+    /// What the list shows.
+    pub(super) list: Option<List>,
     /// What the map of CPUs shows.
     map: Option<MapOf>,
     /// The chosen zone: `0 Normal`.
@@ -133,10 +135,11 @@ mod tests {
 
     #[test]
     fn keys_have_their_effect() {
-        let text = "# mine\ninterval = 2\nsort = \"refills\"\nmap = \"waits\"\nzone = \"0 DMA\"\ncolour = false\nmouse = false\n\
+        let text = "# mine\ninterval = 2\nsort = \"refills\"\nlist = \"processes\"\nmap = \"waits\"\nzone = \"0 DMA\"\ncolour = false\nmouse = false\n\
                     wait_percent = 1.5\nrate_factor = 3\nrate_least = 100\n";
         let config = Config::parse(text).unwrap();
         assert_eq!((config.interval, config.sort, config.map()), (Some(2.0), Some(Sort::Refills), Measure::Waits));
+        assert_eq!(config.list, Some(List::Processes));
         assert_eq!((config.zone.as_deref(), config.colour(), config.mouse()), (Some("0 DMA"), false, false));
         assert_eq!(config.limits(), Limits { wait_percent: 1.5, rate_factor: 3.0, rate_least: 100.0 });
         let none = Config::parse("").unwrap();
@@ -148,6 +151,7 @@ mod tests {
         for (text, line, part) in [
             ("interval = 1\ninterwal = 2\n", 2, "interwal"),
             ("\n\nsort = \"colour\"\n", 3, "colour"),
+            ("list = \"sites\"", 1, "expected `cpus` or `processes`"),
             ("map = \"high\"", 1, "expected one of"),
             ("mouse = 1\n", 1, ""),
             ("interval = \n", 1, ""),
