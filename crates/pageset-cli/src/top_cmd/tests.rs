@@ -265,16 +265,6 @@ fn no_waits_differ_from_unmeasured_waits() {
     }
 }
 
-/// The CPUs with the longest waits come first.
-#[test]
-fn sorted_by_waits() {
-    let view = view(60);
-    let mut state = State::new();
-    press(&mut state, &view, "ssss");
-    let order: Vec<u32> = state.ordered(&Shown::new(view).scene()).iter().take(3).map(|set| set.cpu).collect();
-    assert_eq!(order, [49, 48, 47]);
-}
-
 #[test]
 fn the_kernel_determines_the_rules() {
     let tuned = |change: &dyn Fn(&mut Look)| {
