@@ -6,6 +6,8 @@ pub const PROCESSES_MAX: u32 = 8192;
 
 /// What the threads of one name moved in one process, between two reads.
 ///
+/// A CPU adds pages in batches: of the last pages that a CPU moved, up to 63 in and 63 out count at a later read.
+///
 /// The process is the one that the CPU ran. An interrupt works for others, but its pages belong to the process that it
 /// interrupts, and on an idle CPU to process 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

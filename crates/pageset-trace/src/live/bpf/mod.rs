@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | `sys` | the system call |
 //! | `code` | instructions, and an assembler of programs |
+//! | `by_process` | the part of the programs that adds to the current process |
 //! | `programs` | the program of each tracepoint |
 //!
 //! The kernel keeps programs and counters only while this process has them open.
 
+mod by_process;
 mod code;
 mod programs;
 #[allow(unsafe_code, reason = "the lowest module, with numbered reasons at each block")]
@@ -16,7 +18,8 @@ mod sys;
 use std::fs;
 use std::io;
 
-use self::programs::{DRAINS, FALLBACKS, LOST, Maps, OF_PROCESS, Of, PROCESS_KEY, Path, REFILLS};
+use self::by_process::{OF_PROCESS, Of, PROCESS_KEY};
+use self::programs::{DRAINS, FALLBACKS, LOST, Maps, Path, REFILLS};
 use self::sys::{Attached, Map, Table, attach};
 use super::kallsyms::Symbols;
 use super::processes::{PROCESSES_MAX, Process, Processes};

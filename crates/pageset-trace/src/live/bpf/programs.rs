@@ -12,7 +12,7 @@
 //! | 40 to 47 | for each [`Path`], the number and the duration of waits for zone locks |
 //! | 48 to 63 | recent other locks, and the remaining skips of each |
 //! | 64 to 319 | for each [`Path`], the number of waits in each of [`BUCKETS`] classes of duration |
-//! | 320 to 322 | what belongs to no process because the table of processes is full: see [`Of`] |
+//! | 320 to 328 | see `by_process` |
 //!
 //! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
 //! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
@@ -24,6 +24,7 @@
 
 use std::ops::Range;
 
+use super::by_process::{self, Of};
 use super::code::{Code, Helper, Insn, Label, R, When};
 use super::sys::{WORDS, Words};
 use crate::live::Wait;
@@ -44,7 +45,7 @@ const OTHERS: usize = WAITS + 2 * Path::ALL.len();
 const PASSES: usize = OTHERS + OTHER_LOCKS;
 const TIMES: usize = PASSES + OTHER_LOCKS;
 pub(super) const LOST: usize = TIMES + Path::ALL.len() * BUCKETS;
-const _: () = assert!(LOST + OF_PROCESS == WORDS);
+const _: () = assert!(LOST + by_process::WORDS == WORDS);
 
 /// The numbers of remembered locks, powers of two: zone locks of a node, and as many other locks as fit.
 const ZONE_LOCKS: usize = 4;
@@ -56,7 +57,7 @@ const SKIPS: i32 = 100;
 const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The offset of a word in bytes.
-const fn offset(word: usize) -> i16 {
+pub(super) const fn offset(word: usize) -> i16 {
     (word * 8) as i16
 }
 
@@ -97,22 +98,6 @@ impl Path {
     }
 }
 
-/// The words of a process in the table of processes, and after [`LOST`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
-    /// Pages taken from the free lists, of cached orders.
-    RefillPages,
-    /// Pages drained.
-    DrainPages,
-    /// Duration of waits for zone locks. Unit: nanoseconds.
-    WaitNs,
-}
-
-/// The number of words of a process.
-pub(super) const OF_PROCESS: usize = 3;
-/// The number of words of a process's key: its number, and the name of the thread in two words.
-pub(super) const PROCESS_KEY: usize = 3;
-
 /// The maps that programs add to.
 #[derive(Clone, Copy)]
 pub(super) struct Maps {
@@ -128,26 +113,19 @@ const SPIN: i32 = 1;
 /// functions of tracing above.
 const FRAMES: i16 = 8;
 /// Offsets on the stack.
-const CPU: i16 = -8;
+pub(super) const CPU: i16 = -8;
 const STACK: i16 = CPU - 8 * FRAMES;
-/// In programs that do not read a call chain.
-const KEY: i16 = CPU - 8 * PROCESS_KEY as i16;
-const VALUE: i16 = KEY - 8 * OF_PROCESS as i16;
-/// `BPF_NOEXIST`: adds an element only if the key has none.
-const ONLY_NEW: i32 = 1;
-/// The size of a thread's name with its zero byte.
-const NAME: i32 = 16;
 
-const R0: R = R(0);
-const R1: R = R(1);
-const R2: R = R(2);
-const R3: R = R(3);
-const R4: R = R(4);
-const R6: R = R(6);
-const R7: R = R(7);
-const R8: R = R(8);
-const R9: R = R(9);
-const END: R = R(10);
+pub(super) const R0: R = R(0);
+pub(super) const R1: R = R(1);
+pub(super) const R2: R = R(2);
+pub(super) const R3: R = R(3);
+pub(super) const R4: R = R(4);
+pub(super) const R6: R = R(6);
+pub(super) const R7: R = R(7);
+pub(super) const R8: R = R(8);
+pub(super) const R9: R = R(9);
+pub(super) const END: R = R(10);
 
 impl Code {
     /// Sets R0 to the element of this CPU; jumps to `none` if there is none.
@@ -159,36 +137,6 @@ impl Code {
     /// Increments word `word` of R0. Clobbers R1.
     fn count(&mut self, word: usize) -> &mut Self {
         self.load(R1, R0, offset(word)).add_number(R1, 1).store(R0, offset(word), R1)
-    }
-}
-
-impl Code {
-    /// Adds R7 to a word of the current process in the table. R8 is this CPU's element. Jumps to `out` in the end, or
-    /// falls through.
-    ///
-    /// The current process is the one that the CPU runs. In an interrupt, that is the interrupted process.
-    fn add_to_process(&mut self, table: i32, of: Of, out: Label) -> &mut Self {
-        let [found, full] = [(); 2].map(|()| self.label());
-        let word = offset(of as usize);
-        self.call(Helper::GetCurrentPidTgid).shift_right(R0, 32).store(END, KEY, R0);
-        self.copy(R1, END).add_number(R1, (KEY + 8).into()).set(R2, NAME).call(Helper::GetCurrentComm);
-        self.process(table).jump_if(R0, When::NotEqual, 0, found);
-        self.set(R1, 0);
-        for place in 0..OF_PROCESS {
-            self.store(END, VALUE + offset(place), R1);
-        }
-        self.store(END, VALUE + word, R7).set_map(R1, table).copy(R2, END).add_number(R2, KEY.into());
-        self.copy(R3, END).add_number(R3, VALUE.into()).set(R4, ONLY_NEW).call(Helper::MapUpdateElem);
-        self.jump_if(R0, When::Equal, 0, out);
-        // Another CPU may have added the process meanwhile.
-        self.process(table).jump_if(R0, When::Equal, 0, full);
-        self.here(found).add_atomic(R0, word, R7).jump(out);
-        self.here(full).add_atomic(R8, offset(LOST) + word, R7)
-    }
-
-    /// Sets R0 to the words of the process whose key is on the stack, or to 0.
-    fn process(&mut self, table: i32) -> &mut Self {
-        self.set_map(R1, table).copy(R2, END).add_number(R2, KEY.into()).call(Helper::MapLookupElem)
     }
 }
 
@@ -334,16 +282,6 @@ mod tests {
         assert_eq!(waits, [(40, 41), (42, 43), (44, 45), (46, 47)]);
         let times = Path::ALL.map(|path| (path.times(&words)[0], path.times(&words).len()));
         assert_eq!(times, [(64, 64), (128, 64), (192, 64), (256, 64)]);
-        assert_eq!((LOST, Of::WaitNs as usize), (320, 2));
-    }
-
-    /// What counting by process costs in instructions, at the most. A process that is in the table takes fewer.
-    #[test]
-    fn only_programs_with_a_table_count_processes() {
-        let maps = |processes| Maps { cpus: 3, processes };
-        let length = |processes| by_order(maps(processes), REFILLS, Of::RefillPages).len();
-        assert_eq!((length(None), length(Some(4))), (20, 64));
-        let length = |processes| wait_ends(maps(processes)).len();
-        assert_eq!(length(Some(4)) - length(None), 37);
+        assert_eq!(LOST, 320);
     }
 }
