@@ -81,8 +81,8 @@ mod tests {
             sums.insert("drains by CPU", grown(|t| t.drain_pages));
         }
         println!("{first:?}\n{sums:?}: {mine} of {touched}");
-        // Page tables and what the thread itself needs.
-        assert!((50_000..=touched + touched / 50).contains(&mine), "{mine} of {touched} pages");
+        // Page tables, what the thread itself needs, and interrupts.
+        assert!((50_000..=touched + touched / 20).contains(&mine), "{mine} of {touched} pages");
         // The CPUs are read before the processes.
         for (by_process, by_cpu) in [("refills", "refills by CPU"), ("drains", "drains by CPU")] {
             let (by_process, by_cpu) = (sums[by_process], sums[by_cpu]);

@@ -10,9 +10,13 @@
 //! | 0 to 2 | what belongs to no process because the table of processes is full: see [`Of`] |
 //! | 3 to 5 | the key of the process that moved the CPU's last pages |
 //! | 6 to 8 | what that process moved and is not yet in the table: see [`Of`] |
+//! | 9 | the process and thread of the last pages plus one; 0 before the first page |
+//!
+//! A thread whose name changes, as at the start of another program, has its old name for at most the next
+//! [`PENDING_PAGES`].
 
 use super::code::{Code, Helper, Label, When};
-use super::programs::{CPU, END, LOST, R0, R1, R2, R3, R4, R7, R8, offset};
+use super::programs::{LOST, R0, R1, R2, R3, R4, R7, R8, R9, offset};
 
 /// The words of a process, and their order wherever such words are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,40 +39,37 @@ pub(super) const PROCESS_KEY: usize = 3;
 pub(super) const PENDING_PAGES: i32 = 64;
 
 /// The words of an element from [`LOST`] on.
-pub(super) const WORDS: usize = 2 * OF_PROCESS + PROCESS_KEY;
+pub(super) const WORDS: usize = 2 * OF_PROCESS + PROCESS_KEY + 1;
 const OWNER: usize = LOST + OF_PROCESS;
 const PENDING: usize = OWNER + PROCESS_KEY;
+const THREAD: usize = PENDING + OF_PROCESS;
 
-/// The offset on the stack of programs that do not read a call chain.
-const KEY: i16 = CPU - 8 * PROCESS_KEY as i16;
 /// `BPF_NOEXIST`: adds an element only if the key has none.
 const ONLY_NEW: i32 = 1;
 /// The size of a thread's name with its zero byte.
 const NAME: i32 = 16;
 
 impl Code {
-    /// Adds R7 to a word of the current process. R8 is this CPU's element. Jumps to `out` if the process's words stay
+    /// Adds R7 to a word of the current process. R8 is this CPU's element. Clobbers R9. Jumps to `out` if the process's words stay
     /// in the element.
     ///
     /// The current process is the one that the CPU runs. In an interrupt, that is the interrupted process.
     pub(super) fn add_to_process(&mut self, table: i32, of: Of, out: Label) -> &mut Self {
-        let [add, other] = [(); 2].map(|()| self.label());
+        let add = self.label();
         let pending = offset(PENDING + of as usize);
-        self.call(Helper::GetCurrentPidTgid).shift_right(R0, 32).store(END, KEY, R0);
-        self.copy(R1, END).add_number(R1, (KEY + 8).into()).set(R2, NAME).call(Helper::GetCurrentComm);
-        for word in 0..PROCESS_KEY {
-            self.load(R1, END, KEY + offset(word)).load(R2, R8, offset(OWNER + word));
-            self.jump_if(R1, When::NotEqual, R2, other);
-        }
-        self.jump(add).here(other).flush(table);
-        for word in 0..PROCESS_KEY {
-            self.load(R1, END, KEY + offset(word)).store(R8, offset(OWNER + word), R1);
-        }
+        self.call(Helper::GetCurrentPidTgid).add_number(R0, 1).copy(R9, R0);
+        self.load(R1, R8, offset(THREAD)).jump_if(R1, When::Equal, R9, add).flush(table);
+        self.store(R8, offset(THREAD), R9).shift_right(R9, 32).store(R8, offset(OWNER), R9).name();
         self.here(add).load(R1, R8, pending).add(R1, R7).store(R8, pending, R1);
         if of != Of::WaitNs {
             self.jump_if(R1, When::Less, PENDING_PAGES, out);
         }
-        self.flush(table)
+        self.flush(table).name()
+    }
+
+    /// Sets the name of the element's owner to that of the current thread.
+    fn name(&mut self) -> &mut Self {
+        self.copy(R1, R8).add_number(R1, offset(OWNER + 1).into()).set(R2, NAME).call(Helper::GetCurrentComm)
     }
 
     /// Adds the element's pending words to its owner in the table, and clears them.
@@ -114,14 +115,14 @@ mod tests {
     fn only_programs_with_a_table_count_processes() {
         let maps = |processes| Maps { cpus: 3, processes };
         let length = |processes| by_order(maps(processes), REFILLS, Of::RefillPages).len();
-        assert_eq!((length(None), length(Some(4))), (20, 155));
+        assert_eq!((length(None), length(Some(4))), (20, 148));
         let length = |processes| wait_ends(maps(processes)).len();
-        assert_eq!(length(Some(4)) - length(None), 127);
+        assert_eq!(length(Some(4)) - length(None), 120);
     }
 
     #[test]
     fn words_of_processes_have_their_places() {
         assert_eq!([Of::RefillPages, Of::DrainPages, Of::WaitNs].map(|of| of as usize), [0, 1, 2]);
-        assert_eq!((LOST, OWNER, PENDING), (320, 323, 326));
+        assert_eq!((LOST, OWNER, PENDING, THREAD), (320, 323, 326, 329));
     }
 }

@@ -12,7 +12,7 @@
 //! | 40 to 47 | for each [`Path`], the number and the duration of waits for zone locks |
 //! | 48 to 63 | recent other locks, and the remaining skips of each |
 //! | 64 to 319 | for each [`Path`], the number of waits in each of [`BUCKETS`] classes of duration |
-//! | 320 to 328 | see `by_process` |
+//! | 320 to 329 | see `by_process` |
 //!
 //! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
 //! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
@@ -113,7 +113,7 @@ const SPIN: i32 = 1;
 /// functions of tracing above.
 const FRAMES: i16 = 8;
 /// Offsets on the stack.
-pub(super) const CPU: i16 = -8;
+const CPU: i16 = -8;
 const STACK: i16 = CPU - 8 * FRAMES;
 
 pub(super) const R0: R = R(0);
@@ -125,7 +125,7 @@ pub(super) const R6: R = R(6);
 pub(super) const R7: R = R(7);
 pub(super) const R8: R = R(8);
 pub(super) const R9: R = R(9);
-pub(super) const END: R = R(10);
+const END: R = R(10);
 
 impl Code {
     /// Sets R0 to the element of this CPU; jumps to `none` if there is none.
