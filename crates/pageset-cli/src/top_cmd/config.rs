@@ -9,7 +9,7 @@ use serde::Deserialize;
 use toml::de::DeTable;
 
 use super::history::Measure;
-use super::state::Sort;
+use super::order::{List, Sort};
 use super::unusual::Limits;
 use crate::error::{Exit, Failure};
 use crate::rules::closest;
@@ -24,6 +24,8 @@ pub(super) struct Config {
     /// Seconds between looks.
     pub(super) interval: Option<f64>,
     pub(super) sort: Option<Sort>,
+    /// What the list shows.
+    pub(super) list: Option<List>,
     /// What the map of CPUs shows.
     map: Option<MapOf>,
     /// The chosen zone: `0 Normal`.
@@ -37,9 +39,10 @@ pub(super) struct Config {
 }
 
 /// The keys and the allowed values of each.
-const KEYS: [(&str, &str); 9] = [
+const KEYS: [(&str, &str); 10] = [
     ("interval", "0.1 to 86400"),
     ("sort", "\"cpu\", \"count\", \"change\", \"refills\", \"waits\""),
+    ("list", "\"cpus\", \"processes\""),
     ("map", "\"held\", \"refills\", \"drains\", \"waits\""),
     ("zone", "a node and a zone, such as \"0 Normal\""),
     ("colour", "true, false"),
@@ -159,10 +162,11 @@ mod tests {
 
     #[test]
     fn keys_have_their_effect() {
-        let text = "# mine\ninterval = 2\nsort = \"refills\"\nmap = \"waits\"\nzone = \"0 DMA\"\ncolour = false\nmouse = false\n\
+        let text = "# mine\ninterval = 2\nsort = \"refills\"\nlist = \"processes\"\nmap = \"waits\"\nzone = \"0 DMA\"\ncolour = false\nmouse = false\n\
                     wait_percent = 1.5\nrate_factor = 3\nrate_least = 100\n";
         let config = Config::parse(text).unwrap();
         assert_eq!((config.interval, config.sort, config.map()), (Some(2.0), Some(Sort::Refills), Measure::Waits));
+        assert_eq!(config.list, Some(List::Processes));
         assert_eq!((config.zone.as_deref(), config.colour(), config.mouse()), (Some("0 DMA"), false, false));
         assert_eq!(config.limits(), Limits { wait_percent: 1.5, rate_factor: 3.0, rate_least: 100.0 });
         let none = Config::parse("").unwrap();
@@ -187,11 +191,12 @@ mod tests {
             (
                 "interval = 1\ninterwal = 2\n",
                 2,
-                "unknown key `interwal`; allowed: interval, map, rate_least, sort, zone, colour, mouse, \
+                "unknown key `interwal`; allowed: interval, map, rate_least, sort, list, zone, colour, mouse, \
                  wait_percent, rate_factor",
             ),
             ("[screen]\nsort = \"cpu\"", 1, "unknown key `screen`; allowed: "),
             ("\n\nsort = \"colour\"\n", 3, "sort = \"colour\"; allowed: \"cpu\", "),
+            ("list = \"sites\"", 1, "list = \"sites\"; allowed: \"cpus\", \"processes\""),
             ("map = \"high\"", 1, "map = \"high\"; allowed: \"held\", "),
             ("mouse = 1\n", 1, "mouse = 1; allowed: true, false"),
             ("interval = \n", 1, ""),

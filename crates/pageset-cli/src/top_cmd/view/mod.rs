@@ -4,9 +4,11 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `kernel` | the rules in force |
+//! | `processes` | what processes move |
 //! | `traffic` | what CPUs move, and how long they wait |
 
 mod kernel;
+mod processes;
 mod traffic;
 
 use std::collections::BTreeMap;
@@ -19,6 +21,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 pub(super) use self::kernel::AutoTuning;
 pub(super) use self::kernel::Kernel;
+pub(super) use self::processes::{By, ProcessTraffic, sort};
 pub(super) use self::traffic::{CpuTraffic, CpuWaits, PATHS, PathTimes, PathWait, percentiles};
 use self::traffic::{per_s, traffic, wait_times};
 use super::look::Look;
@@ -45,6 +48,9 @@ pub(super) struct View {
     /// The durations of waits for zone locks on all CPUs, by path; null if waits are not measured.
     #[serde(default)]
     pub(super) zone_lock_wait_times: Option<Vec<PathTimes>>,
+    /// What processes moved since the previous look, the most pages first; null if it is not counted.
+    #[serde(default)]
+    pub(super) processes: Option<Vec<ProcessTraffic>>,
     /// The memory node of each CPU, by CPU number; empty if unknown.
     #[serde(default)]
     pub(super) cpu_nodes: Vec<u32>,
@@ -157,6 +163,7 @@ impl View {
             counted_by: look.counted_by.map(|way| Way::name(way).to_owned()),
             traffic: traffic(look, before, seconds),
             zone_lock_wait_times: look.wait_times.as_ref().map(wait_times),
+            processes: look.processes.as_ref().map(|now| processes::processes(now, &mut missing)),
             cpu_nodes: look.cpu_nodes.clone(),
             vmstat: vmstat(look, before, seconds),
             news: before.map(|before| news(look, before)).unwrap_or_default(),
