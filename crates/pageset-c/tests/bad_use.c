@@ -188,7 +188,7 @@ int main(void) {
     wrong.rules = "linux-6.18x";
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"linux-6.18x\": unknown rules linux-6.18x; the closest are linux-6.18, ");
     wrong.rules = "linux-6.18 bath=31";
-    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "bath=31: unknown rule bath; the closest are batch, ");
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "bath=31: unknown rule `bath`; the closest are batch, ");
     wrong.rules = "linux-6.18 batch=0";
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "batch=0: allowed: 1 to 65536 pages");
     wrong.rules = "linux-6.18 high_fraction=8";

@@ -87,7 +87,7 @@ fn peers() -> Option<PathBuf> {
 /// once.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let (json, csv) = (args.json.clone(), args.csv.clone());
-    let forms = Forms::new(&json, &csv);
+    let forms = Forms::new(&json, &csv)?;
     if !args.nodes.is_empty() {
         return run_nodes(&args);
     }
@@ -118,6 +118,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 
 /// Runs `pageset bench --nodes`.
 fn run_nodes(args: &Args) -> Result<Exit, Failure> {
+    let forms = Forms::new(&args.json, &args.csv)?;
     let (interrupt, progress) = (Interrupt::install()?, Progress::new());
     let window = Duration::from_millis(args.window_ms);
     let report =
@@ -134,7 +135,6 @@ fn run_nodes(args: &Args) -> Result<Exit, Failure> {
             );
         }
     }
-    let forms = Forms::new(&args.json, &args.csv);
     if forms.text() {
         io::stdout().write_all(nodes_table(&report).as_bytes())?;
     }

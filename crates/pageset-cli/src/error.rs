@@ -90,6 +90,11 @@ impl Failure {
         self
     }
 
+    /// The text of a failure that the command can go on after.
+    pub(crate) fn as_warning(&self) -> String {
+        format!("warning: {}{}", self.message, self.help)
+    }
+
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         self.exit

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         let message = format!("cannot identify {}: events were lost while recording", trace.name());
         return Err(Failure::new(Exit::Damaged, message).help("record with a larger --buffer"));
     }
-    let json = args.json.json.as_deref();
+    let json = args.json.path()?;
     let json_only = json.is_some_and(is_standard);
     let mut results = Vec::new();
     for (i, trace) in traces.iter().enumerate() {

@@ -21,6 +21,16 @@ pub(crate) struct JsonOption {
     pub(crate) json: Option<PathBuf>,
 }
 
+impl JsonOption {
+    /// The file or `-`; `None` without the option. Call it before long work: see [`check`].
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn path(&self) -> io::Result<Option<&Path>> {
+        self.json.as_deref().map(|path| check(path).map(|()| path)).transpose()
+    }
+}
+
 /// The option `--csv`, the same in every command.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct CsvOption {
@@ -51,6 +61,28 @@ pub(crate) fn json(mut out: impl Write, value: &impl Serialize) -> io::Result<()
     out.write_all(b"\n")
 }
 
+/// Checks that [`Output::create`] can open `path`, so that long work does not begin for a file that cannot be written. The
+/// file stays unchanged; a pipe or a device is not opened.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn check(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() && !found.is_dir() && !is_standard(path) => {
+            rustix::fs::access(path, rustix::fs::Access::WRITE_OK).map_err(|error| unwritten(path, error.into()))
+        }
+        _ => Output::create(path).map(drop),
+    }
+}
+
+/// The error for a file that cannot be opened for writing.
+fn unwritten(path: &Path, error: io::Error) -> io::Error {
+    let text = error.to_string();
+    // The name of a temporary file does not help the user.
+    let why = text.split_once(" at path \"").map_or(text.as_str(), |(why, _)| why);
+    io::Error::new(error.kind(), format!("cannot write {}: {why}", path.display()))
+}
+
 /// The destination of a result; `-` is standard output.
 pub(crate) enum Output {
     Stdout(io::Stdout),
@@ -66,12 +98,7 @@ impl Output {
         if is_standard(path) {
             return Ok(Output::Stdout(io::stdout()));
         }
-        let named = |e: io::Error| {
-            let text = e.to_string();
-            // The name of a temporary file does not help the user.
-            let why = text.split_once(" at path \"").map_or(text.as_str(), |(why, _)| why);
-            io::Error::new(e.kind(), format!("cannot write {}: {why}", path.display()))
-        };
+        let named = |error| unwritten(path, error);
         match fs::metadata(path) {
             Ok(found) if !found.is_file() => {
                 Ok(Output::Direct(OpenOptions::new().write(true).open(path).map_err(named)?))
@@ -126,8 +153,13 @@ pub(crate) struct Forms<'o> {
 }
 
 impl<'o> Forms<'o> {
-    pub(crate) fn new(json: &'o JsonOption, csv: &'o CsvOption) -> Self {
-        Forms { json: json.json.as_deref(), csv: csv.csv.as_deref() }
+    /// The forms that the options request. Call it before long work: see [`check`].
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn new(json: &'o JsonOption, csv: &'o CsvOption) -> io::Result<Self> {
+        csv.csv.as_deref().map_or(Ok(()), check)?;
+        Ok(Forms { json: json.path()?, csv: csv.csv.as_deref() })
     }
 
     /// Whether there is a form besides text.

@@ -136,6 +136,75 @@ fn rare_locks_give_high_confidence() {
     assert!(why.starts_with("in the replay each CPU takes a zone lock "), "{why}");
 }
 
+/// The knobs of an advice by name.
+fn knob<'a>(advice: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::Value> {
+    advice["knobs"].as_array().unwrap().iter().find(|knob| knob["knob"] == name)
+}
+
+/// A stream that pagesets serve badly: other watermarks do not help, one CPU for both ends does.
+#[test]
+fn other_knobs_are_replayed() {
+    let small = Small::new();
+    let file = small.at("advice.json");
+    let (text, _) = ends(0, &[&"advise", &small.events(), &"--json", &file]);
+    let advice = json(&fs::read_to_string(&file).unwrap());
+    let number = |row: &serde_json::Value, name: &str| row[name].as_u64().unwrap();
+    let locks = |row: &serde_json::Value| number(row, "zone_lock_acquisitions");
+    let scales = knob(&advice, "watermark-scale-factor").unwrap();
+    let rows = scales["settings"].as_array().unwrap();
+    let values: Vec<u64> = rows.iter().map(|row| number(row, "watermark_scale_factor")).collect();
+    assert_eq!(values, [10, 50, 200, 1000]);
+    assert!(rows.iter().all(|row| row["high_fraction"].is_null()), "{rows:?}");
+    assert!(rows.is_sorted_by_key(|row| number(row, "low_watermark_pages")), "{rows:?}");
+    // The row in force is that of the other sysctl. Larger watermarks let pagesets hold more.
+    let now = &advice["settings"][0];
+    assert_eq!((&rows[0]["in_force"], locks(&rows[0])), (&true.into(), locks(now)));
+    assert!(number(&rows[3], "held_pages_max") > number(&rows[0], "held_pages_max"), "{rows:?}");
+    let affinity = knob(&advice, "affinity").unwrap()["settings"].as_array().unwrap();
+    assert_eq!((affinity.len(), locks(&affinity[0])), (2, locks(now)));
+    assert!(10 * locks(&affinity[1]) < locks(now), "{affinity:?}");
+    assert!(text.lines().any(|line| line.starts_with(" affinity  ")), "{text}");
+    assert!(text.contains("a replay does not tell when kswapd wakes"), "{text}");
+    assert_eq!((&advice["verdict"]["basis"], knob(&advice, "huge-pages")), (&"no-gain".into(), None));
+}
+
+/// What a replay cannot tell is marked, with the reason.
+#[test]
+fn knobs_that_cannot_be_replayed_are_marked() {
+    let of = |name: &str| {
+        let (text, _) = ends(0, &[&"advise", &support::trace(&format!("lab/{name}.pstrace")), &"--json=-"]);
+        let advice = json(&text);
+        let (shown, _) = ends(0, &[&"advise", &support::trace(&format!("lab/{name}.pstrace"))]);
+        (shown, advice)
+    };
+    // A machine with little free memory, and requests for huge pages.
+    let (text, advice) = of("6.18-amd64.4cpu-full.press");
+    let scales = knob(&advice, "watermark-scale-factor").unwrap();
+    // 50 gives the watermarks of 10.
+    let rows = scales["settings"].as_array().unwrap().iter().map(|row| row["setting"].as_str().unwrap());
+    assert_eq!(
+        (rows.collect::<Vec<_>>(), &scales["not_replayable"][0]["setting"]),
+        (vec!["10", "200"], &"1000".into())
+    );
+    assert!(text.contains(" 1000 not replayable: zone DMA32 of node 0 would have less free memory"), "{text}");
+    let huge = &knob(&advice, "huge-pages").unwrap()["not_replayable"][0];
+    assert!(huge["setting"].is_null() && huge["why"].as_str().unwrap().contains("pageset diff"), "{huge}");
+    assert!(text.contains("\n not replayable: a recording fixes the orders of requests"), "{text}");
+    assert_eq!(knob(&advice, "affinity"), None);
+    for (name, why) in [
+        ("5.10-amd64.4cpu.unix1", "before 5.14, pagesets do not depend on watermarks"),
+        (
+            "6.18-amd64.4cpu.hf100",
+            "vm.percpu_pagelist_high_fraction sets the size of pagesets, whatever the watermarks are",
+        ),
+    ] {
+        let (text, advice) = of(name);
+        let scales = knob(&advice, "watermark-scale-factor").unwrap();
+        assert_eq!((&scales["settings"], &scales["not_replayable"][0]["why"]), (&json("[]"), &why.into()), "{name}");
+        assert!(text.contains(&format!("\n not replayable: {why}\n")), "{text}");
+    }
+}
+
 #[test]
 fn inputs_that_are_not_recordings_are_refused() {
     let small = Small::new();

@@ -142,7 +142,25 @@ fn what_cannot_be_compared_is_an_error() {
     assert!(error.contains("1 inputs given; allowed: two"), "{error}");
     simulate("pageset", "1", &small.at("run.json"));
     let (_, error) = ends(2, &[&"diff", &small.events(), &small.at("run.json")]);
-    assert!(error.contains("A and B have nothing in common"), "{error}");
+    let [trace, run] = [small.events(), small.at("run.json")].map(|path| path.display().to_string());
+    let message = format!(
+        "error: cannot compare inputs of different kinds: in A, {trace} is a recording; in B, {run} is a result of run, sweep or \
+         study\nhelp: compare recordings with recordings, "
+    );
+    assert!(error.starts_with(&message), "{error}");
+    for (tasks, file) in [("1,2", "few.json"), ("3", "many.json")] {
+        let words =
+            ["run", "page_fault1", "--machine", "vm-8", "--duration", "1ms", "--warm-up", "1ms", "--tasks", tasks];
+        let mut words: Vec<String> = words.map(str::to_owned).to_vec();
+        words.push(format!("--json={}", small.at(file).display()));
+        ends(0, &words.iter().map(|word| word as &dyn AsRef<Path>).collect::<Vec<_>>());
+    }
+    let (_, error) = ends(2, &[&"diff", &small.at("few.json"), &small.at("many.json")]);
+    let cases =
+        |tasks: &str| format!("workload page_fault1, machine vm-8, rules pageset, era linux-6.10, tasks {tasks}, ");
+    for part in ["A and B have nothing in common; A has ", &cases("1"), " and 1 more; B has ", &cases("3")] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
     let (_, error) = ends(2, &[&"diff", &small.events(), &small.events(), &"--fail-above", &"much"]);
     assert!(error.contains("allowed: a percentage, such as 5%"), "{error}");
 }

@@ -113,6 +113,58 @@ fn the_same_fault_has_the_same_exit_code() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A result that cannot be written is reported before the work, not after it: nothing else is printed.
+#[test]
+fn an_output_that_cannot_be_written_is_refused_before_the_work() {
+    let small = Small::new();
+    let good = small.events().into_os_string().into_string().unwrap();
+    let nowhere = small.at("no-folder/out").into_os_string().into_string().unwrap();
+    let a_folder = small.0.path().to_str().unwrap();
+    let run = "page_fault1 --machine vm-8 --tasks 1 --duration 1ms --warm-up 1ms --seeds 1";
+    let lines = [
+        format!("run {run} --json=FILE"),
+        format!("run {run} --csv=FILE"),
+        format!("run {run} --timeline FILE"),
+        format!("sweep {run} --batch 31 --json=FILE"),
+        "compare page_fault1-batch-sweep.csv --json=FILE".to_owned(),
+        "compare --all-tables --csv=FILE".to_owned(),
+        "machine calibrate lkp-skl-4sp1 --json=FILE".to_owned(),
+        "machine share --json=FILE".to_owned(),
+        "bench --json=FILE".to_owned(),
+        "bench --nodes 1 --csv=FILE".to_owned(),
+        format!("replay {good} --json=FILE"),
+        format!("replay {good} --csv=FILE"),
+        format!("replay {good} --timeline FILE"),
+        format!("identify {good} --json=FILE"),
+        format!("trace info {good} --json=FILE"),
+        format!("diff {good} {good} --json=FILE"),
+        format!("report {good} -o FILE"),
+    ];
+    for (line, file) in lines.iter().flat_map(|line| [(line, nowhere.as_str()), (line, a_folder)]) {
+        let words: Vec<String> = line.split(' ').map(|word| word.replace("FILE", file)).collect();
+        let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
+        let (out, error) = ends(6, &words);
+        assert_eq!(out, "", "{line}");
+        let lines: Vec<&str> = error.lines().filter(|line| !line.starts_with("note: external allocators")).collect();
+        assert!(lines.len() == 1 && lines[0].starts_with(&format!("error: cannot write {file}: ")), "{line}: {error}");
+    }
+}
+
+/// The check before the work leaves a file as it is, and nothing beside it.
+#[test]
+fn work_that_fails_leaves_the_output_as_it_was() {
+    let small = Small::new();
+    let (kept, damaged) = (small.at("kept.json"), small.at("damaged"));
+    fs::write(&kept, "kept").unwrap();
+    fs::write(&damaged, "neither a recording nor a table\n").unwrap();
+    let files = || fs::read_dir(small.0.path()).unwrap().count();
+    let before = files();
+    for file in [&kept, &small.at("new.json")] {
+        ends(4, &[&"diff", &damaged, &damaged, &format!("--json={}", file.display())]);
+    }
+    assert_eq!((fs::read_to_string(&kept).unwrap().as_str(), files()), ("kept", before));
+}
+
 /// Standard output on a full device: one exit code for all commands, and no panic.
 #[test]
 fn a_full_device_has_its_exit_code() {

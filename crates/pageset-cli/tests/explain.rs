@@ -4,6 +4,8 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::{Small, ends, json};
@@ -102,7 +104,8 @@ fn the_fit_of_a_machine_matches_its_schema() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
     assert_eq!(
         list,
-        "status\nreplay\nidentify\nadvise\ntrace info\ndiff\nrun\nsweep\ncompare\ncompare --all-tables\ncalibrate\nshare\nbench\n"
+        "status\nreplay\nidentify\nadvise\ntrace info\ndiff\nrun\nsweep\ncompare\ncompare --all-tables\ncalibrate\nshare\nbench\n\
+         machine measure\ntop\n"
     );
     let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/2"]).0);
     let fit = ["machine", "calibrate", "lkp-sb02", "--seconds", "0.004", "--warm-up", "0.002", "--json"];
@@ -133,7 +136,7 @@ fn the_fit_of_a_machine_matches_its_schema() {
         ends(0, &[&"explain", &name]);
     }
     let (_, error) = ends(2, &[&"explain", &"--schema", &"replays"]);
-    assert!(error.contains("unknown result `replays`; allowed: status, replay, identify, advise, trace info, diff, run, sweep, compare, compare --all-tables, calibrate, share, bench"), "{error}");
+    assert!(error.contains("unknown result `replays`; allowed: status, replay, identify, advise, trace info, diff, run, sweep, compare, compare --all-tables, calibrate, share, bench, machine measure, top"), "{error}");
 }
 
 /// Each member of the JSON of a replay, a check, a look and an advice has an entry.
@@ -164,6 +167,82 @@ fn an_unknown_name_is_an_error_with_a_suggestion() {
     assert!(error.contains("unknown name `most hled`; the closest are most held, "), "{error}");
 }
 
+/// Looks match their schema: without and with a previous look.
+#[test]
+fn looks_match_their_schema() {
+    let (text, _) = ends(0, &[&"explain", &"--schema", &"top"]);
+    assert_eq!(text, ends(0, &[&"explain", &"--schema", &"pageset.top/1"]).0);
+    let schema = jsonschema::validator_for(&json(&text)).unwrap();
+    let (looks, _) = ends(0, &[&"top", &"--made-up", &"8x2", &"--json", &"-n", &"3"]);
+    let (live, _) = ends(0, &[&"top", &"--json", &"-n", &"2", &"-i", &"0.1"]);
+    for look in looks.lines().chain(live.lines()).map(json) {
+        let errors: Vec<String> = schema.iter_errors(&look).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+        for member in ["schema", "kernel", "zones", "missing"] {
+            let mut without = look.clone();
+            without.as_object_mut().unwrap().remove(member);
+            assert!(!schema.is_valid(&without), "without {member}");
+        }
+    }
+}
+
+/// What a shell offers for the last word.
+fn offered(shell: &str, script: &Path, folder: &Path, words: &[&str]) -> Option<Vec<String>> {
+    let script = script.display();
+    let line = words.join(" ");
+    let mut command = Command::new(shell);
+    match shell {
+        "bash" => command.args(["--norc", "-c"]).arg(format!(
+            "source {script}; COMP_WORDS=({line} ''); COMP_CWORD={}; _pageset pageset '' {}; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            words.len(),
+            words[words.len() - 1]
+        )),
+        _ => command.args(["--no-config", "-c"]).arg(format!("source {script}; complete -C '{line} '")),
+    };
+    // fish completes commands that exist only.
+    let own = Path::new(env!("CARGO_BIN_EXE_pageset")).parent().unwrap().display();
+    command.env("PATH", format!("{own}:{}", std::env::var("PATH").unwrap_or_default()));
+    let output = match command.current_dir(folder).stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(error) => {
+            println!("SKIPPED offered: {shell}: {error}");
+            return None;
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+}
+
+/// Where a .toml file is allowed, shells offer the names and such files.
+#[test]
+fn completions_offer_names_and_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["mine.toml", "other.json"] {
+        fs::write(folder.path().join(file), "").unwrap();
+    }
+    for shell in ["bash", "fish"] {
+        let script = folder.path().join(shell);
+        fs::write(&script, ends(0, &[&"generate", &"completions", &shell]).0).unwrap();
+        for (words, name, has_files) in [
+            (&["pageset", "replay", "--rules"][..], "linux-6.18", true),
+            (&["pageset", "run", "--rules"], "kernel", true),
+            (&["pageset", "run", "--machine"], "vm-8", true),
+            (&["pageset", "compare", "--machine"], "vm-8", false),
+        ] {
+            let Some(words_offered) = offered(shell, &script, folder.path(), words) else { continue };
+            let has = |word: &str| words_offered.iter().any(|offered| offered == word);
+            assert!(has(name), "{shell}: {words:?}: {words_offered:?}");
+            assert_eq!(has("mine.toml"), has_files, "{shell}: {words:?}: {words_offered:?}");
+            // fish offers other files after those with the ending.
+            assert!(!has("other.json") || shell == "fish" && has_files, "{shell}: {words:?}: {words_offered:?}");
+        }
+    }
+    let (script, _) = ends(0, &[&"generate", &"completions", &"zsh"]);
+    let machine = script.lines().find(|line| line.contains("--machine=[The machine by name")).unwrap();
+    assert!(machine.ends_with(")\" \"files\\:file\\:_files -g \\*.toml\"}' \\"), "{machine}");
+    assert!(machine.contains(":NAME:{_alternative \"names\\:name\\:("), "{machine}");
+}
+
 #[test]
 fn man_pages_and_completions_know_every_subcommand() {
     let (help, _) = ends(0, &[&"-h"]);
@@ -186,6 +265,10 @@ fn man_pages_and_completions_know_every_subcommand() {
     for shell in ["bash", "zsh", "fish"] {
         let (script, _) = ends(0, &[&"generate", &"completions", &shell]);
         assert!(commands.iter().all(|name| script.contains(name)), "{shell}");
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (script, _) = ends(0, &[&"generate", &"completions", &shell]);
+        assert!(!script.contains("@toml@"), "{shell}: a place for files is left");
     }
     let (_, error) = ends(6, &[&"generate", &"man", &folder.path().join("none")]);
     assert!(error.contains("none"), "{error}");

@@ -106,7 +106,7 @@ fn settings_are_read_and_wrong_ones_are_refused() {
     assert!(shown.contains("\u{1b}[38;5;6"), "a line has no colour: {shown}");
     let (code, shown) = with_settings("# mine\nsort = \"wait\"\n", "").unwrap();
     assert_eq!(code, 4, "{shown}");
-    assert!(shown.contains("pageset/top.toml: line 2: ") && shown.contains("`wait`"), "{shown}");
+    assert!(shown.contains("pageset/top.toml: line 2: sort = \"wait\"; allowed: \"cpu\", "), "{shown}");
     let (code, shown) = with_settings("nothing = 1\n", "--config /dev/null").unwrap();
     assert_eq!(code, 0, "--config names another file: {shown}");
     let (code, shown) = with_settings("", "--config /no/such/file").unwrap();
@@ -116,12 +116,33 @@ fn settings_are_read_and_wrong_ones_are_refused() {
     assert!(code == 0 && !shown.contains("[38;5;"), "{shown}");
 }
 
-/// Settings belong to the screen: text for programs does not depend on them.
+/// Settings belong to the screen: text for programs does not depend on them. A fault in the user's file is a warning, in a
+/// file that the command line names an error.
 #[test]
 fn text_does_not_depend_on_settings() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("pageset")).unwrap();
-    fs::write(folder.path().join("pageset/top.toml"), "wrong").unwrap();
-    let mut top = support::command(&[&"top", &"--made-up", &"2", &"--json", &"-n", &"1"]);
-    assert!(top.env("XDG_CONFIG_HOME", folder.path()).output().unwrap().status.success());
+    let file = folder.path().join("pageset/top.toml");
+    let top = |form: &str, more: &[&str]| {
+        let mut top = support::command(&[&"top", &"--made-up", &"2", &form]);
+        let output = top.args(more).env("XDG_CONFIG_HOME", folder.path()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    for form in ["--json", "--plain"] {
+        fs::write(&file, "sort = \"waits\"\n").unwrap();
+        let (code, good, error) = top(form, &["-n", "1"]);
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{form}");
+        fs::write(&file, "# mine\nsrot = \"waits\"\n").unwrap();
+        let message = format!(": {}: line 2: unknown key `srot`; allowed: sort, ", file.display());
+        let (code, text, warning) = top(form, &["-n", "1"]);
+        assert_eq!(code, Some(0), "{form}");
+        assert!(warning.starts_with(&format!("warning{message}")), "{form}: {warning}");
+        assert_eq!(text.lines().count(), good.lines().count(), "{form}: {text}");
+        let (code, text, error) = top(form, &["-n", "1", "--config", file.to_str().unwrap()]);
+        assert_eq!((code, text.as_str()), (Some(4), ""), "{form}");
+        assert!(error.starts_with(&format!("error{message}")), "{form}: {error}");
+    }
+    let (code, ..) = top("--json", &["-n", "1", "--config", "/no/such/file"]);
+    assert_eq!(code, Some(5));
 }

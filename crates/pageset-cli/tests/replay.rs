@@ -174,9 +174,9 @@ fn wrong_usage_ends_with_exit_code_2() {
     let small = Small::new();
     let file = small.events();
     for (arguments, part) in [
-        (&["--rules", "none-such"][..], "unknown rules none-such; the closest are "),
-        (&["--rules", "linux6.18"], "unknown rules linux6.18; the closest are linux-6.18, "),
-        (&["--set", "bath=3"], "unknown rule bath; the closest are batch, "),
+        (&["--rules", "none-such"][..], "unknown rules `none-such`; the closest are "),
+        (&["--rules", "linux6.18"], "unknown rules `linux6.18`; the closest are linux-6.18, "),
+        (&["--set", "bath=3"], "unknown rule `bath`; the closest are batch, "),
         (&["--set", "batch=0"], "--set batch=0: allowed: 1 to 65536 pages"),
         (&["--set", "high_fraction=3"], "--set high_fraction=3: allowed: 0 for none, or 8 to"),
         (&["--set", "alloc_factor=off"], "linux-6.18 alloc_factor=off: the rule auto_high needs alloc_factor"),

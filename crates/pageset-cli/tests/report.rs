@@ -97,12 +97,24 @@ fn every_kind_of_input() {
     let advice = small.at("advice.json");
     ends(0, &[&"advise", &small.events(), &"--json", &advice]);
     assert!(page(&advice).contains("<p class=\"verdict\">Change nothing</p>"));
+    let set = small.at("set.json");
+    let json = format!("--json={}", set.display());
+    ends(0, &[&"advise", &small.events(), &small.events(), &json]);
+    let several = page(&set);
+    assert!(several.contains("<h1>Advice on 2 recordings</h1>"), "{several}");
+    assert_eq!(several.matches("<p class=\"verdict\">Change nothing</p>").count(), 3, "of both, and of each");
+    assert!(several.contains("<span class=\"number\">2</span> <span class=\"unit\">recordings</span>"), "{several}");
     let looks = small.at("looks.json");
     let (text, _) = ends(0, &[&"top", &"--json", &"-n", &"3", &"-i", &"0.1"]);
     fs::write(&looks, text).unwrap();
     assert!(page(&looks).contains("Pagesets over 3 looks"));
     let (markdown, _) = ends(0, &[&"report", &"--markdown", &advice, &"-o", &"-"]);
     assert!(markdown.contains("\n| --- | ---: | ---: |\n"), "{markdown}");
+    assert_eq!(markdown.matches("Advice on ").count(), 1, "the title once: {markdown}");
+    assert!(markdown.starts_with("# Advice on "), "{markdown}");
+    let (markdown, _) = ends(0, &[&"report", &"--markdown", &advice, &looks, &"-o", &"-"]);
+    let heads: Vec<&str> = markdown.lines().filter(|line| line.starts_with("# ") || line.contains("## ")).collect();
+    assert!(heads[0] == "# Report on 2 inputs" && heads[1].starts_with("## Advice on "), "{heads:?}");
 }
 
 /// An SVG file as parsed: bars as (title, length), whiskers as (begin, end) along the bars.

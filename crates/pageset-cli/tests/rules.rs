@@ -65,7 +65,11 @@ fn errors_of_a_rule_file_are_reported_first() {
     write("torn.toml", b"batch = \n");
     fs::create_dir(small.at("folder.toml")).unwrap();
     for (exit, name, message) in [
-        (2, "key.toml", ":3:3: prev_high_ordr = true: unknown rule prev_high_ordr; the closest are prev_high_order, "),
+        (
+            2,
+            "key.toml",
+            ":3:3: prev_high_ordr = true: unknown rule `prev_high_ordr`; the closest are prev_high_order, ",
+        ),
         (2, "latin.toml", ":2:12: the text is not UTF-8"),
         (2, "large.toml", ": the file is too large; allowed: 131072 bytes"),
         (2, "torn.toml", ":1:"),

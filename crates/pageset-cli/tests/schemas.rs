@@ -25,7 +25,8 @@ fn valid<T: DeserializeOwned + Serialize>(text: &str) {
         let mut without = result.clone();
         without.as_object_mut().unwrap().remove(member);
         let nullable = schema.is_valid(&without);
-        let optional = ["only", "check", "kernel_release", "by_release", "gain", "price"].contains(&member.as_str());
+        let optional =
+            ["only", "check", "kernel_release", "by_release", "gain", "price", "knobs"].contains(&member.as_str());
         assert_eq!(nullable, optional, "{name} without {member}");
     }
     let mut other = result.clone();
@@ -53,4 +54,26 @@ fn results_match_their_schemas() {
     valid::<Identification>(&ends(0, &[&"identify", &small.events(), &"--json", &"-"]).0);
     valid::<Advice>(&ends(0, &[&"advise", &small.events(), &"--json", &"-"]).0);
     valid::<Info>(&ends(0, &[&"trace", &"info", &small.events(), &"--json"]).0);
+}
+
+/// Results of versions without other knobs can still be read.
+#[test]
+fn members_of_other_knobs_are_optional() {
+    fn remove(value: &mut Value) {
+        match value {
+            Value::Object(object) => {
+                object.retain(|name, _| !NEW.contains(&name.as_str()));
+                object.values_mut().for_each(remove);
+            }
+            Value::Array(all) => all.iter_mut().for_each(remove),
+            _ => {}
+        }
+    }
+    const NEW: [&str; 4] = ["knobs", "watermark_scale_factor", "low_watermark_pages", "huge_page_allocs"];
+    let mut result = json(&ends(0, &[&"advise", &Small::new().events(), &"--json", &"-"]).0);
+    remove(&mut result);
+    let (_, schema) = pageset_trace::schemas().into_iter().find(|(of, _)| *of == "pageset.advise/1").unwrap();
+    jsonschema::validate(schema.as_value(), &result).unwrap();
+    let advice: Advice = serde_json::from_value(result).unwrap();
+    assert!(advice.scales().is_empty() && advice.affinity_gain().is_none());
 }

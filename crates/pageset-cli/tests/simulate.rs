@@ -173,7 +173,7 @@ fn an_impossible_run_is_a_usage_error() {
     for (more, message) in [
         (&["--tasks", "5"][..], "--tasks 5: 5 tasks on 4 CPUs; allowed: 1 to 4"),
         (&["--tasks", "0"], "--tasks 0: 0 tasks on 4 CPUs; allowed: 1 to 4"),
-        (&["--rules", "linux-1"], "unknown rules linux-1"),
+        (&["--rules", "linux-1"], "unknown rules `linux-1`"),
         (&["--set", "batch=0"], "batch"),
         (&["--seeds", "0"], "--seeds"),
     ] {
@@ -516,6 +516,8 @@ fn this_machine_is_measured_and_predicted() {
 
     let result: Value = serde_json::from_str(&fs::read_to_string(&json).expect("a file")).expect("JSON");
     assert_eq!((&result["schema"], &result["interrupted"]), (&json!("pageset.machine-measure/1"), &json!(false)));
+    let schema: Value = serde_json::from_str(&ends(0, &["explain", "--schema", "machine", "measure"]).0).expect("JSON");
+    jsonschema::validate(&schema, &result).expect("valid");
     let of = |quantity: &str| {
         let all = result["quantities"].as_array().expect("quantities");
         all.iter().find(|it| it["quantity"] == quantity).expect("the quantity").clone()

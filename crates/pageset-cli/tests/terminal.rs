@@ -5,13 +5,14 @@ mod support;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use support::command;
+use support::{command, ends, trace};
 
 /// A terminal: its end for the user, and its end for programs.
 fn pty() -> (OwnedFd, File) {
@@ -39,6 +40,126 @@ fn on_terminal(mut command: Command) -> (Child, File) {
         shown.extend_from_slice(&part[..length]);
     }
     (child, user)
+}
+
+/// All that a command shows on a terminal.
+fn shown(mut command: Command) -> String {
+    let (user, terminal) = pty();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    drop((command, terminal));
+    let mut shown = Vec::new();
+    // The end of the last program on the terminal is an error of input and output.
+    let _ = File::from(user).read_to_end(&mut shown);
+    ended(&mut child);
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+/// Whether a text sets a colour. Bold, underlined and reversed text, and the terminal's own colours, are none.
+fn is_coloured(text: &str) -> bool {
+    let set = |sequence: &str| {
+        let end = sequence.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(sequence.len());
+        let numbers = sequence[..end].split(';').filter_map(|number| number.parse().ok());
+        let mut colours = numbers.filter(|n: &u32| matches!(n, 30..=38 | 40..=48 | 90..=97 | 100..=107));
+        sequence[end..].starts_with('m') && colours.next().is_some()
+    };
+    text.split("\u{1b}[").skip(1).any(set)
+}
+
+/// <https://no-color.org>: a value that is not empty disables all colours.
+#[test]
+fn no_color_disables_all_colours() {
+    assert!(
+        is_coloured("\u{1b}[1;31mx")
+            && is_coloured("\u{1b}[38;5;6m")
+            && !is_coloured("\u{1b}[39m\u{1b}[1m\u{1b}[31;5H")
+    );
+    let top: &[&str] = &["top", "--config", "/dev/null", "--made-up", "4", "-n", "1", "-i", "0.1"];
+    let run: &[&str] = &["run", "page_fault1", "--machine", "vm-8", "--duration", "1ms", "--warm-up", "1ms"];
+    for (words, has_colours) in [
+        (top, true),
+        (&["run", "--no-such-option"], true),
+        (&["replay", "--help"], false),
+        (&["machine", "list"], false),
+        (run, false),
+    ] {
+        let with = |value: Option<&str>| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_pageset"));
+            command.args(words).env("TERM", "xterm-256color").env_remove("NO_COLOR").env_remove("CLICOLOR");
+            command.env_remove("CLICOLOR_FORCE");
+            shown(match value {
+                Some(value) => {
+                    command.env("NO_COLOR", value);
+                    command
+                }
+                None => command,
+            })
+        };
+        for (value, coloured) in [(None, has_colours), (Some(""), has_colours), (Some("1"), false), (Some("0"), false)]
+        {
+            let text = with(value);
+            assert!(!text.is_empty());
+            assert_eq!(is_coloured(&text), coloured, "{words:?}, NO_COLOR = {value:?}: {text:?}");
+        }
+    }
+}
+
+/// On a terminal of 80 characters the tables of published and simulated rows fit, and a line names what they lack.
+#[test]
+fn wide_tables_fit_the_terminal() {
+    let effort = "--seeds 1 --duration 4ms --warm-up 2ms";
+    for (line, column) in [
+        ("compare page_fault1-batch-sweep.csv --machine lkp-sb02", "spread %"),
+        ("machine share --machine lkp-sb02,lkp-skl-d01", "costs of others"),
+    ] {
+        let on_terminal = |more: &str| {
+            let line = format!("{line} {effort} {more}");
+            let words: Vec<&str> = line.split_whitespace().collect();
+            shown(command(&words.iter().map(|word| word as &dyn AsRef<Path>).collect::<Vec<_>>()))
+        };
+        let (narrow, wide) = (on_terminal(""), on_terminal("--wide"));
+        let left = |text: &str| text.lines().find_map(|line| Some(line.split_once("not shown: ")?.1.to_owned()));
+        assert!(left(&narrow).is_some_and(|left| left.contains(column)), "{line}: {narrow}");
+        assert_eq!(left(&wide), None, "{line}: {wide}");
+        let head = |text: &str| {
+            text.lines().find(|line| line.trim_start().starts_with("machine ")).unwrap().trim_end().to_owned()
+        };
+        assert!(head(&narrow).chars().count() <= 80 && head(&wide).contains(column), "{line}: {wide}");
+    }
+}
+
+/// Reading recordings for more than a second shows how far it is, on a terminal only.
+#[test]
+fn long_reading_shows_its_progress_on_a_terminal() {
+    let file = trace("pf1-q1.events.zst").display().to_string();
+    let many = |files: usize| vec![file.as_str(); files].join(",");
+    let (user, terminal) = pty();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let mut diff = command(&[&"diff", &many(1000), &file]);
+    let mut child = diff.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    drop((diff, terminal));
+    let (mut user, mut shown) = (File::from(user), Vec::new());
+    let is_shown = |shown: &[u8]| {
+        let shown = String::from_utf8_lossy(shown);
+        shown.contains("pf1-q1.events.zst")
+            && (shown.contains(" % ") || shown.contains(" %,") || shown.contains(" events read"))
+    };
+    while !is_shown(&shown) {
+        let mut part = [0; 4096];
+        let length = user.read(&mut part).unwrap_or(0);
+        assert!(length > 0, "the command ended without progress: {}", String::from_utf8_lossy(&shown));
+        shown.extend_from_slice(&part[..length]);
+    }
+    child.kill().unwrap();
+    ended(&mut child);
+    let begin = Instant::now();
+    let mut files = 8;
+    // Twice as many, until it is long.
+    while begin.elapsed() < Duration::from_millis(1500) {
+        let (_, error) = ends(0, &[&"diff", &many(files), &file]);
+        assert_eq!(error, "", "a pipe shows no progress");
+        files *= 2;
+    }
 }
 
 /// Waits for the end of a process, at most a minute.

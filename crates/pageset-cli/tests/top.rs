@@ -141,6 +141,8 @@ fn count_by_selects_the_way_of_counting() {
         let view = json(&String::from_utf8(output.stdout).unwrap());
         let missing = view["missing"].to_string();
         assert_eq!(view["counted_by"], way);
+        let counted = way == "bpf" && !missing.contains("processes are not counted");
+        assert_eq!(view["processes"].is_array(), counted, "{missing}");
         for cpu in view["traffic"].as_array().unwrap() {
             assert_eq!(
                 cpu["zone_lock_waits"].is_null(),

@@ -38,8 +38,16 @@ pub enum DiffError {
     /// A table of a study cannot be read.
     #[error(transparent)]
     Table(#[from] StoreError),
+    /// The sides have no kind of input in common.
+    #[error("cannot compare inputs of different kinds: in A, {a}; in B, {b}")]
+    OtherKinds {
+        /// For each kind of A, its first file and what that is.
+        a: String,
+        /// For each kind of B, its first file and what that is.
+        b: String,
+    },
     /// The sides have no case in common.
-    #[error("cannot compare: A and B have nothing in common; A has {a}, B has {b}")]
+    #[error("cannot compare: A and B have nothing in common; A has {a}; B has {b}")]
     NothingInCommon {
         /// The first case of A, and how many more there are.
         a: String,
@@ -56,6 +64,10 @@ impl DiffError {
             Self::Damaged { .. } | Self::Empty { .. } => {
                 Some("use recordings, tables of `pageset study`, or the JSON of replay, run, sweep or bench")
             }
+            Self::OtherKinds { .. } => Some(
+                "compare recordings with recordings, results of replay with results of replay, results of run, sweep and \
+                 study with each other, or results of bench with results of bench",
+            ),
             Self::NothingInCommon { .. } => Some("compare results of the same command on the same load"),
             _ => None,
         }

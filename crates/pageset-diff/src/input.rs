@@ -31,18 +31,32 @@ pub struct Side {
     pub measured: Vec<Vec<Measured>>,
 }
 
+/// The progress of reading the files of a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A file is read next.
+    File(&'a Path),
+    /// Events of the file, a recording, have been read.
+    Events {
+        /// The number of events so far. Each event is read twice.
+        read: u64,
+        /// The number at the end, if the recording says how many events it has.
+        of: Option<u64>,
+    },
+}
+
 impl Side {
     /// Reads the files of a side. A folder stands for its recordings and results, by name. `progress` receives each file
-    /// before it is read.
+    /// before it is read, and each event of a recording.
     ///
     /// # Errors
     /// A file cannot be read or has no content that can be compared, or a folder has no such file.
-    pub fn read(paths: &[PathBuf], progress: &mut dyn FnMut(&Path)) -> Result<Side, DiffError> {
+    pub fn read(paths: &[PathBuf], progress: &mut dyn FnMut(Step<'_>)) -> Result<Side, DiffError> {
         let mut side = Side::default();
         for path in paths {
             for file in files(path)? {
-                progress(&file);
-                side.measured.push(measured(&file)?);
+                progress(Step::File(&file));
+                side.measured.push(measured(&file, progress)?);
                 side.files.push(file);
             }
         }
@@ -69,7 +83,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, DiffError> {
 }
 
 /// What a file measures.
-fn measured(path: &Path) -> Result<Vec<Measured>, DiffError> {
+fn measured(path: &Path, progress: &mut dyn FnMut(Step<'_>)) -> Result<Vec<Measured>, DiffError> {
     let unreadable = |source| DiffError::Unreadable { path: path.to_owned(), source };
     let damaged = |what: String| DiffError::Damaged { path: path.to_owned(), what };
     let mut begin = Vec::new();
@@ -79,7 +93,8 @@ fn measured(path: &Path) -> Result<Vec<Measured>, DiffError> {
     }
     if !matches!(begin.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'[')) {
         let trace = Trace::open(path)?;
-        let replay = Replay::prepare(&trace, &mut |_| {})?;
+        let of = trace.totals().map(|totals| 2 * totals.events);
+        let replay = Replay::prepare(&trace, &mut |read| progress(Step::Events { read, of }))?;
         return Ok(measure::of_recording(&replay, &trace.facts().command));
     }
     let mut text = Vec::new();

@@ -19,5 +19,5 @@ pub mod noise;
 mod pair;
 
 pub use error::DiffError;
-pub use input::Side;
+pub use input::{Side, Step};
 pub use model::{Diff, SCHEMA};

@@ -54,6 +54,21 @@ pub enum Kind {
     Bench,
 }
 
+impl Kind {
+    /// All kinds.
+    pub(crate) const ALL: [Kind; 4] = [Kind::Recording, Kind::Replay, Kind::Run, Kind::Bench];
+
+    /// What a file of this kind is, with its article.
+    pub(crate) const fn about(self) -> &'static str {
+        match self {
+            Kind::Recording => "a recording",
+            Kind::Replay => "a result of replay",
+            Kind::Run => "a result of run, sweep or study",
+            Kind::Bench => "a result of bench",
+        }
+    }
+}
+
 /// One metric of one case in one file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {

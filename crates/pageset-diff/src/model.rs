@@ -8,7 +8,7 @@ use crate::error::DiffError;
 use crate::input::Side;
 use crate::measure::{Better, Change, Kind};
 use crate::noise::{Samples, interval};
-use crate::pair::{Pair, Pairs, named, pairs};
+use crate::pair::{Pair, Pairs, Properties, named, pairs};
 
 /// The schema of [`Diff`].
 pub const SCHEMA: &str = "pageset.diff/1";
@@ -139,22 +139,18 @@ impl Diff {
     /// share) and the change is more than noise, or its noise is unknown.
     ///
     /// # Errors
-    /// The sides have no case in common.
+    /// The sides have no kind or no case in common.
     pub fn of(a: &Side, b: &Side, fail_above: Option<f64>) -> Result<Diff, DiffError> {
         let Pairs { pairs, differs, only_a, only_b } = pairs(a, b);
         if pairs.is_empty() {
-            let shown = |cases: &[String]| match cases {
-                [] => "none".to_owned(),
-                [one] => one.clone(),
-                [first, more @ ..] => format!("{first} and {} more", more.len()),
-            };
-            return Err(DiffError::NothingInCommon { a: shown(&only_a), b: shown(&only_b) });
+            return Err(apart(a, b, &only_a, &only_b));
         }
         let known = pairs.iter().filter(|pair| pair.a.deviation.is_some() && pair.b.deviation.is_some()).count();
         // Bonferroni: with one chance in twenty for each of a hundred rows, five rows would differ by chance.
         let confidence = 1.0 - (1.0 - CONFIDENCE) / known.max(1) as f64;
         let common = common(&pairs);
         let rows: Vec<Row> = pairs.iter().map(|pair| row(pair, &common, confidence, fail_above)).collect();
+        let cases = |cases: &[Properties]| cases.iter().map(|case| named(case)).collect();
         let files = |side: &Side| side.files.iter().map(|file| file.display().to_string()).collect();
         Ok(Diff {
             schema: SCHEMA.to_owned(),
@@ -166,11 +162,38 @@ impl Diff {
             failed: rows.iter().any(|row| row.fails),
             common: common.into_iter().map(|(name, value)| Property { name: name.to_owned(), value }).collect(),
             rows,
-            only_a,
-            only_b,
+            only_a: cases(&only_a),
+            only_b: cases(&only_b),
             fail_above,
         })
     }
+}
+
+/// Why two sides have no pair.
+fn apart(a: &Side, b: &Side, only_a: &[Properties], only_b: &[Properties]) -> DiffError {
+    let has = |side: &Side, kind: Kind| side.measured.iter().flatten().any(|measured| measured.kind == kind);
+    if Kind::ALL.into_iter().any(|kind| has(a, kind) && has(b, kind)) {
+        let shown = |cases: &[Properties]| {
+            let text = |case: &Properties| {
+                case.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+            };
+            match cases {
+                [] => "none".to_owned(),
+                [one] => text(one),
+                [first, more @ ..] => format!("{} and {} more", text(first), more.len()),
+            }
+        };
+        return DiffError::NothingInCommon { a: shown(only_a), b: shown(only_b) };
+    }
+    let kinds = |side: &Side| {
+        let first = |kind: Kind| {
+            let of = side.measured.iter().position(|file| file.iter().any(|measured| measured.kind == kind))?;
+            let about = kind.about().to_owned();
+            Some(side.files.get(of).map_or(about, |file| format!("{} is {}", file.display(), kind.about())))
+        };
+        Kind::ALL.into_iter().filter_map(first).collect::<Vec<_>>().join(", ")
+    };
+    DiffError::OtherKinds { a: kinds(a), b: kinds(b) }
 }
 
 /// The properties that all pairs share.

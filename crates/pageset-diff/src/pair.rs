@@ -6,8 +6,11 @@ use crate::input::Side;
 use crate::measure::{Kind, Measured, Metric};
 use crate::noise::Samples;
 
+/// What distinguishes a case from others of its kind: name and value.
+pub(crate) type Properties = Vec<(&'static str, String)>;
+
 /// A case: its kind, and what distinguishes it.
-type Case = (Kind, Vec<(&'static str, String)>);
+type Case = (Kind, Properties);
 
 /// The files of a metric, each with its samples.
 type Files = Vec<Vec<(Option<u64>, f64)>>;
@@ -15,7 +18,7 @@ type Files = Vec<Vec<(Option<u64>, f64)>>;
 /// A metric of a case, on both sides.
 pub(crate) struct Pair {
     pub(crate) kind: Kind,
-    pub(crate) case: Vec<(&'static str, String)>,
+    pub(crate) case: Properties,
     pub(crate) metric: Metric,
     pub(crate) a: Samples,
     pub(crate) b: Samples,
@@ -29,8 +32,8 @@ pub(crate) struct Pairs {
     pub(crate) pairs: Vec<Pair>,
     /// Name, value of A, value of B.
     pub(crate) differs: Vec<(&'static str, String, String)>,
-    pub(crate) only_a: Vec<String>,
-    pub(crate) only_b: Vec<String>,
+    pub(crate) only_a: Vec<Properties>,
+    pub(crate) only_b: Vec<Properties>,
 }
 
 /// A case for people.
@@ -42,7 +45,7 @@ pub(crate) fn named(case: &[(&'static str, String)]) -> String {
 /// property is the subject of the comparison, and does not distinguish cases.
 pub(crate) fn pairs(a: &Side, b: &Side) -> Pairs {
     let mut result = Pairs::default();
-    for kind in [Kind::Recording, Kind::Replay, Kind::Run, Kind::Bench] {
+    for kind in Kind::ALL {
         let values = |side: &Side| {
             let mut values: IndexMap<&'static str, IndexSet<String>> = IndexMap::new();
             for (name, value) in side.measured.iter().flatten().filter(|m| m.kind == kind).flat_map(|m| &m.case) {
@@ -62,8 +65,8 @@ pub(crate) fn pairs(a: &Side, b: &Side) -> Pairs {
             }
         }
         let (in_a, in_b) = (cases(a, kind, &subject), cases(b, kind, &subject));
-        let missing = |these: &IndexMap<Case, _>, those: &IndexMap<Case, _>| -> Vec<String> {
-            these.keys().filter(|case| !those.contains_key(*case)).map(|case| named(&case.1)).collect()
+        let missing = |these: &IndexMap<Case, _>, those: &IndexMap<Case, _>| -> Vec<Properties> {
+            these.keys().filter(|case| !those.contains_key(*case)).map(|case| case.1.clone()).collect()
         };
         result.only_a.extend(missing(&in_a, &in_b));
         result.only_b.extend(missing(&in_b, &in_a));

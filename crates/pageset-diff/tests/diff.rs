@@ -103,10 +103,12 @@ fn cases_meet_without_the_subject() {
     let c = side(vec![of("new", "2"), of("other", "2")]);
     let error = Diff::of(&a, &c, None).unwrap_err();
     assert!(matches!(error, DiffError::NothingInCommon { .. }), "{error}");
-    assert!(error.to_string().contains("old, 1, m and 2 more"), "{error}");
+    assert!(error.to_string().contains("A has rules old, tasks 1, machine m and 2 more; "), "{error}");
     // Another kind is another case.
     let bench = side(vec![file(Kind::Bench, &[("rules", "old")], TIME, &[1.0])]);
-    assert!(Diff::of(&a, &bench, None).is_err());
+    let error = Diff::of(&a, &bench, None).unwrap_err();
+    assert!(matches!(error, DiffError::OtherKinds { .. }), "{error}");
+    assert!(error.to_string().ends_with("in A, a result of run, sweep or study; in B, a result of bench"), "{error}");
 }
 
 /// A seed that ran twice is one sample; benchmarks of several processes are a sample each.

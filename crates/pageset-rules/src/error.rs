@@ -23,7 +23,7 @@ pub enum RulesError {
         what: String,
     },
     /// No set has this name.
-    #[error("unknown rules {name}{meant}")]
+    #[error("unknown rules `{name}`{meant}")]
     Unknown {
         /// The name.
         name: String,

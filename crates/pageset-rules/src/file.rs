@@ -227,8 +227,8 @@ mod tests {
     fn errors_name_their_place() {
         for (text, message) in [
             // The place is the key's; the column counts characters.
-            ("# é\n  bath = 3", "mine.toml:2:3: bath = 3: unknown rule bath; the closest are batch, "),
-            ("name = 'é' \nzzz = 3", "mine.toml:2:1: zzz = 3: unknown rule zzz; the closest are "),
+            ("# é\n  bath = 3", "mine.toml:2:3: bath = 3: unknown rule `bath`; the closest are batch, "),
+            ("name = 'é' \nzzz = 3", "mine.toml:2:1: zzz = 3: unknown rule `zzz`; the closest are "),
             ("batch = 0", "mine.toml:1:1: batch = 0: allowed: 1 to 65536 pages"),
             ("batch = -5", "batch = -5: allowed: 1 to 65536 pages"),
             ("batch = 99999999999999999999999", "batch = 99999999999999999999999: allowed: 1 to 65536 pages"),

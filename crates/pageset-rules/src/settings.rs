@@ -57,7 +57,7 @@ impl Settings {
     pub(crate) fn add(&mut self, name: &str, value: Option<Value>, origin: String) -> Result<(), RulesError> {
         let Some(key) = Key::find(name) else {
             let meant = suggestion(name, key_names());
-            let what = format!("unknown rule {name}{meant}; `pageset replay --list-rules` lists all");
+            let what = format!("unknown rule `{name}`{meant}; `pageset replay --list-rules` lists all");
             return Err(RulesError::invalid(origin, what));
         };
         let mut scratch = RuleSet::new("", pageset::Tuning::default());
@@ -186,8 +186,8 @@ mod tests {
     fn errors_name_the_allowed_values() {
         for (texts, part) in [
             (&["batch"][..], "--set batch: no `=`; allowed: KEY=VALUE, where KEY is batch, batch_cap_kib,"),
-            (&["bath=1"], "--set bath=1: unknown rule bath; the closest are batch, "),
-            (&["zzz=1"], "unknown rule zzz; the closest are "),
+            (&["bath=1"], "--set bath=1: unknown rule `bath`; the closest are batch, "),
+            (&["zzz=1"], "unknown rule `zzz`; the closest are "),
             (&["batch=x"], "--set batch=x: allowed: 1 to 65536 pages"),
             (&["batch=on"], "--set batch=on: allowed: 1 to 65536 pages"),
             (&["batch=0"], "--set batch=0: allowed: 1 to 65536 pages"),

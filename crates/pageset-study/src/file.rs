@@ -6,7 +6,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use pageset_rules::{Chosen, RuleSet, suggestion};
+use pageset_rules::{Chosen, KERNEL, RuleSet, suggestion};
 use pageset_sim::era::Era;
 use pageset_sim::machine::{self, Machine};
 use pageset_sim::time::Time;
@@ -217,6 +217,13 @@ impl Source<'_> {
         for name in names {
             let mut words = name.get_ref().split_whitespace();
             let set = words.next().unwrap_or_default();
+            if set == KERNEL {
+                let what = format!(
+                    "cannot use the rules `{KERNEL}` in a study: a study has no recording, and its workers may run under other \
+                     kernels; write the name of a preset, such as linux-6.18 (`pageset` names that of this machine's kernel)"
+                );
+                return Err(self.wrong(name.span(), what));
+            }
             let set = if set.ends_with(".toml") { self.beside(set) } else { set.to_owned() };
             let own: Vec<String> = words.map(str::to_owned).collect();
             for values in &combinations {
@@ -359,9 +366,14 @@ mod tests {
             ),
             ("seconds = -1.0", "s.toml, line 3: seconds = -1; allowed: 0.000001 to 100000 virtual seconds"),
             ("era = 'x'", "s.toml, line 3: unknown era `x`; allowed: linux-4.16"),
-            ("rules = ['linux-4.17', 'linx']", "s.toml, line 3: unknown rules linx; the closest are "),
+            ("rules = ['linux-4.17', 'linx']", "s.toml, line 3: unknown rules `linx`; the closest are "),
+            (
+                "rules = ['linux-4.17', 'kernel batch=31']",
+                "s.toml, line 3: cannot use the rules `kernel` in a study: a study has no recording, and its workers may run under \
+                 other kernels; write the name of a preset, such as linux-6.18",
+            ),
             ("rules = ['mine.toml']", "s.toml, line 3: mine.toml: No such file"),
-            ("[set]\nbatch = [31]\nbath = [3]", "s.toml, line 5: bath=3: unknown rule bath; the closest are batch, "),
+            ("[set]\nbatch = [31]\nbath = [3]", "s.toml, line 5: bath=3: unknown rule `bath`; the closest are batch, "),
             ("[set]\nbatch = [31, 0]", "s.toml, line 4: batch=0: allowed: 1 to 65536 pages"),
             ("[set]\nbatch = []", "s.toml, line 4: `batch` is empty"),
             ("[set]\nbatch = 31", "s.toml, line 4: invalid type: integer"),

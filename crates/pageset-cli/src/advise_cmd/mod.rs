@@ -20,8 +20,9 @@ use crate::replay_cmd::progress::{Progress, style};
 /// Say whether another setting of the recorded kernel serves a load better, with its gain and its cost
 ///
 /// Replays the recording under vm.percpu_pagelist_high_fraction = 0, 8, 12, 16, 25, 50, 100 and the value in force, as
-/// far as its kernel offers them. For comparison, also replays the recording under the rules of other kernels. The
-/// verdict is often to change nothing. The command does not change any setting.
+/// far as its kernel offers them. Also replays it under values of vm.watermark_scale_factor, and with all frees on the
+/// allocating CPU if another CPU frees many pages. For comparison, also replays it under the rules of other kernels.
+/// The verdict is often to change nothing. The command does not change any setting.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The recordings, in any form that `pageset replay` reads; several recordings of one machine get one verdict
@@ -64,7 +65,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::at_once()?;
     // A file that cannot be opened is reported before minutes are spent on another file.
     let traces = paths.iter().map(|path| Trace::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let (json, fit) = (args.json.json.as_deref(), Fit::new(&args.wide));
+    let (json, fit) = (args.json.path()?, Fit::new(&args.wide));
     let text = !json.is_some_and(is_standard);
     let mut recordings = Vec::new();
     for trace in &traces {

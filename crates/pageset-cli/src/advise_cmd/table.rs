@@ -1,7 +1,7 @@
 //! The advice as text: the verdict first, then its reasons.
 
 use comfy_table::{Table, presets};
-use pageset_trace::advise::{Advice, AdviceSet, Basis, HUGE_PAGES, Setting, Verdict};
+use pageset_trace::advise::{Advice, AdviceSet, Basis, HUGE_PAGES, Knob, KnobName, Setting, Verdict};
 
 use crate::columns::{Fit, grouped, numbers, trimmed};
 
@@ -23,6 +23,7 @@ pub(super) fn text(advice: &Advice, fit: Fit) -> String {
     };
     text += &fit.table(table(&advice.settings, advice), &RANKS);
     text += &huge_pages_off(advice.high_orders.replay_end_pages, advice.high_orders.kernel_end_pages);
+    advice.knobs.iter().for_each(|knob| text += &of_knob(knob, advice, fit));
     if !advice.other_kernels.is_empty() {
         text += "\nRules of other kernels\n";
         text += &fit.table(table(&advice.other_kernels, advice), &RANKS);
@@ -34,6 +35,25 @@ pub(super) fn text(advice: &Advice, fit: Fit) -> String {
         }
     }
     text + "\n`pageset explain NAME` describes each column and pattern.\n"
+}
+
+/// The replays of a knob, and what a replay cannot tell of it.
+fn of_knob(knob: &Knob, advice: &Advice, fit: Fit) -> String {
+    let mut text = match knob.knob {
+        KnobName::WatermarkScaleFactor => "\nValues of vm.watermark_scale_factor; * gives the watermarks in force\n",
+        KnobName::Affinity => "\nPages freed on the CPU that allocated them\n",
+        KnobName::HugePages => "\nHuge pages: transparent_hugepage/enabled and defrag, vm.nr_hugepages\n",
+    }
+    .to_owned();
+    if !knob.settings.is_empty() {
+        text += &fit.table(table(&knob.settings, advice), &RANKS);
+    }
+    for cannot in &knob.not_replayable {
+        let setting = cannot.setting.as_ref().map(|setting| format!("{setting} ")).unwrap_or_default();
+        text += &format!(" {setting}not replayable: {}\n", cannot.why);
+    }
+    knob.notes.iter().for_each(|note| text += &format!(" {note}\n"));
+    text
 }
 
 fn head(advice: &Advice) -> Table {
@@ -61,6 +81,9 @@ fn head(advice: &Advice) -> Table {
             line(name, said.clone());
         }
     }
+    if let Some(said) = advice.affinity_gain() {
+        line("affinity", said);
+    }
     let mut reasons = advice.sure.reasons.iter();
     line("sure", format!("{}: {}", advice.sure.trust.name(), reasons.next().map_or("", String::as_str)));
     reasons.for_each(|reason| line("", reason.clone()));
@@ -69,10 +92,10 @@ fn head(advice: &Advice) -> Table {
 
 /// What to set.
 fn advised(verdict: &Verdict) -> String {
-    match (verdict.basis, verdict.high_fraction) {
+    match (verdict.basis, verdict.sysctl()) {
         (Basis::ControlFailed | Basis::Mixed, _) => "none".to_owned(),
         (_, None) => "change nothing".to_owned(),
-        (_, Some(fraction)) => format!("sysctl {SYSCTL}={fraction}"),
+        (_, Some((name, value))) => format!("sysctl {name}={value}"),
     }
 }
 

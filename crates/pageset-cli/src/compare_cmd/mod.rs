@@ -88,7 +88,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let outcomes = batch.run(&runs);
     let mut result = table.compare(&runs, outcomes, beside.effort.of_each().seeds);
     result.notes.extend(notes);
-    batch.give(&result, |result, _| table::text(result), result.rows.iter().map(|row| (Vec::new(), row)))
+    batch.give(&result, table::text, result.rows.iter().map(|row| (Vec::new(), row)))
 }
 
 /// Gives each machine the shared costs of the other machines, and the pace that its score has then. Returns a note for each

@@ -12,15 +12,15 @@ use pageset_sim::run::SteadinessOf;
 use pageset_sim::time::Time;
 use pageset_sim::workload::Length;
 
-use crate::columns::{grouped, numbers, spread_pct, trimmed};
+use crate::columns::{Fit, grouped, numbers, spread_pct, trimmed};
 use crate::sim::options::{described, unsettled};
 
-/// The whole text.
-pub(super) fn text(result: &CompareResult) -> String {
+/// The whole text. Of the table of rows, the columns that do not fit leave.
+pub(super) fn text(result: &CompareResult, fit: Fit) -> String {
     let body = match result.layout {
-        Layout::BatchSweep => batch_sweep(result),
-        Layout::Tasks => tasks(result),
-        Layout::Effects => effects(result),
+        Layout::BatchSweep => batch_sweep(result, fit),
+        Layout::Tasks => tasks(result, fit),
+        Layout::Effects => effects(result, fit),
     };
     let mut text = head(result) + &body;
     text += &unsettled_rows(result);
@@ -67,7 +67,7 @@ fn head(result: &CompareResult) -> String {
 }
 
 /// Each row with its columns side by side, and the mean errors.
-fn batch_sweep(result: &CompareResult) -> String {
+fn batch_sweep(result: &CompareResult, fit: Fit) -> String {
     let mut text =
         "p published, s simulated; change of the score from batch 31 and contention in percent\n\n".to_owned();
     let heads = [
@@ -91,7 +91,7 @@ fn batch_sweep(result: &CompareResult) -> String {
         }
         table.add_row(cells);
     }
-    text += &trimmed(&table);
+    text += &fit.table(table, &[0, 0, 6, 5, 7, 0, 0, 2, 1, 4, 3]);
     if !result.mean_absolute_errors.is_empty() {
         text += "\nMean absolute error over all rows but the base, in percentage points: simulated, doing nothing, line in \
                  1/batch\n\n";
@@ -125,7 +125,7 @@ fn mean_errors(result: &CompareResult) -> Table {
 }
 
 /// A line for each value of the table, sorted by column, and the mean errors of each column.
-fn tasks(result: &CompareResult) -> String {
+fn tasks(result: &CompareResult, fit: Fit) -> String {
     let machine = result.simulations().next().map_or("", |simulation| simulation.machine.as_str());
     let mut text = format!(
         "on {machine}; errors in percent: simulated, doing nothing (repeats the row of fewest tasks), Amdahl's law\n\n"
@@ -163,12 +163,12 @@ fn tasks(result: &CompareResult) -> String {
             mean(2)
         );
     }
-    text += &trimmed(&table);
+    text += &fit.table(table, &[0, 0, 0, 2, 0, 4, 0, 3, 1]);
     text + "\n" + &summary
 }
 
 /// A line for each value of the table, and how many verdicts hold.
-fn effects(result: &CompareResult) -> String {
+fn effects(result: &CompareResult, fit: Fit) -> String {
     let mut text =
         "p published, s simulated; change from the base in percent, for shares in percentage points\n\n".to_owned();
     let keys: Vec<&str> =
@@ -188,7 +188,8 @@ fn effects(result: &CompareResult) -> String {
     let count = |share: bool, verdict: Verdict| verdicts.iter().filter(|counted| **counted == (share, verdict)).count();
     let (signs, wrong) = (count(false, Verdict::Holds), count(false, Verdict::Misses));
     let (near, far) = (count(true, Verdict::Holds), count(true, Verdict::Misses));
-    text += &trimmed(&table);
+    let ranks = [vec![0; keys.len()], vec![0, 0, 0, 5, 3, 4, 2, 1, 0]].concat();
+    text += &fit.table(table, &ranks);
     text + &format!(
         "\nchanges above {SMALL_CHANGE_PCT} %: {signs} of {} with the right sign\n\
          shares: {near} of {} within {NEAR_POINTS} points\n",

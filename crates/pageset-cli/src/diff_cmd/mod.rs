@@ -67,7 +67,7 @@ impl From<DiffError> for Failure {
             DiffError::Trace(error) => return error.into(),
             DiffError::Unreadable { .. } => Exit::Unreadable,
             DiffError::Table(pageset_study::error::StoreError::Io { .. }) => Exit::Unreadable,
-            DiffError::NothingInCommon { .. } => Exit::Usage,
+            DiffError::OtherKinds { .. } | DiffError::NothingInCommon { .. } => Exit::Usage,
             _ => Exit::Damaged,
         };
         let failure = Failure::new(exit, error);
@@ -89,14 +89,14 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Runs `pageset diff`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::at_once()?;
+    let forms = Forms::new(&args.json, &args.csv)?;
     let (a, b) = sides(&args.sides, &args.b)?;
     let mut progress = Files::new();
-    let mut read = |paths: &[PathBuf]| Side::read(paths, &mut |file| progress.file(file));
+    let mut read = |paths: &[PathBuf]| Side::read(paths, &mut |step| progress.step(step));
     let (mut a, mut b) = (read(&a)?, read(&b)?);
     progress.clear();
     keep(&mut a, &mut b, &args.metric)?;
     let diff = Diff::of(&a, &b, args.fail_above)?;
-    let forms = Forms::new(&args.json, &args.csv);
     if forms.text() {
         io::stdout().write_all(table::text(&diff, &Fit::new(&args.wide)).as_bytes())?;
     }

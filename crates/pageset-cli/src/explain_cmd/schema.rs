@@ -8,10 +8,12 @@ use pageset_sim::compare::{self, CompareResult};
 use pageset_sim::run::{self, RunResult};
 use schemars::{Schema, schema_for};
 
+use crate::machine_cmd::measure;
 use crate::status_cmd::{self, Status};
+use crate::top_cmd;
 
 /// The names of the results that have a schema.
-pub(super) const NAMES: [&str; 13] = [
+pub(super) const NAMES: [&str; 15] = [
     "status",
     "replay",
     "identify",
@@ -25,6 +27,8 @@ pub(super) const NAMES: [&str; 13] = [
     "calibrate",
     "share",
     "bench",
+    "machine measure",
+    "top",
 ];
 
 /// The schema of a result, by the command's name or by the value of the result's member `schema`.
@@ -38,12 +42,15 @@ pub(super) fn of(name: &str) -> Option<Schema> {
         "calibrate" | calibrate::SCHEMA => schema_for!(Calibration),
         "share" | calibrate::SHARED_SCHEMA => schema_for!(SharedFit),
         "bench" | report::SCHEMA => schema_for!(Report),
+        "machine measure" => measure::schema().1,
+        "top" => top_cmd::schema().1,
         _ => {
             let asked = name.replace(' ', "-");
             let is_asked = |of: &str| {
                 of == name || of.strip_prefix("pageset.").and_then(|of| of.split('/').next()) == Some(&asked)
             };
-            pageset_trace::schemas().into_iter().find(|(of, _)| is_asked(of))?.1
+            let own = [measure::schema(), top_cmd::schema()];
+            pageset_trace::schemas().into_iter().chain(own).find(|(of, _)| is_asked(of))?.1
         }
     })
 }

@@ -90,7 +90,7 @@ pub(super) const TERMS: &[Term] = &[
     column("precision_pct", "A measurement ended when nothing drifted and `interval` was below this; 0 if the whole time was measured. Unit: percent, for contention percentage points.", "", ""),
     column("length_ns", "The longest simulated time to measure; null for a workload that ends by itself. Unit: nanoseconds.", "", ""),
     column("simulations", "The simulations of a row: machine, workload, tasks, seeds, and the measured time of each seed.", "", ""),
-    column("notes", "The parts of a table that were simulated differently from the table, or not at all, each with the reason.", "", ""),
+    column("notes", "Of a knob of `advise`: what a replay cannot tell. Of a comparison: the parts of a table that were simulated differently from the table, or not at all, each with the reason.", "", ""),
     column("one_node_for_all", "Whether one node was simulated and stands for all nodes, which are identical and share nothing.", "", "`--whole` simulates all nodes."),
     column("table", "The published table.", "", ""),
     column("column", "The column of the table, or its metric.", "", ""),

@@ -1,6 +1,6 @@
 //! `pageset machine`: the simulated machines, a description of this host, and the fits of a machine's pace and of the shared costs.
 
-mod measure;
+pub(crate) mod measure;
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ use pageset_sim::run::RunError;
 use pageset_sim::time::Time;
 use pageset_sim::workload::{Length, Workload};
 
-use crate::columns::{grouped, numbers, trimmed};
+use crate::columns::{self, grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::output::Output;
 use crate::sim::batch::Batch;
@@ -172,7 +172,7 @@ fn share(names: &[String], beside: &Beside) -> Result<Exit, Failure> {
     let Some((first, goal)) = machines.first().zip(goals.first()) else { return Ok(Exit::Done) };
     let run = beside.run(workload, first, goal.tuning, goal.era);
     let result = SharedFit::new(&run, &machines, &goals, &sharing, effort.seeds);
-    batch.give(&result, |result, _| shared_text(result), result.machines.iter().map(|row| (Vec::new(), row)))
+    batch.give(&result, shared_text, result.machines.iter().map(|row| (Vec::new(), row)))
 }
 
 /// The machines of the batch sweep and their rows of batch 31: all of them, or those with these names.
@@ -227,7 +227,7 @@ fn text(fit: &Calibration) -> String {
 }
 
 /// The shared costs, and a row for each machine: with the costs of all machines, and with those of the others.
-fn shared_text(fit: &SharedFit) -> String {
+fn shared_text(fit: &SharedFit, width: columns::Fit) -> String {
     let heads =
         ["machine", "score", "zone lock %", "LRU lock %", "of others", "zone lock %", "LRU lock %", "costs of others"];
     let mut table = numbers(heads.into_iter(), 0..1);
@@ -251,7 +251,7 @@ fn shared_text(fit: &SharedFit) -> String {
         ]);
     }
     let mut text = format!("Rows of batch 31 at pace 1, {}. Contention: published / simulated.\n", how(&fit.how));
-    text += &trimmed(&table);
+    text += &width.table(table, &[0, 3, 4, 5, 0, 1, 2, 6]);
     text += "\nCosts of all machines together: fault_cycles / lru_page_cycles / transfer_load\n";
     let mut kinds: Vec<String> = fit.machines.iter().map(|machine| costs(&machine.shared)).collect();
     kinds.sort();

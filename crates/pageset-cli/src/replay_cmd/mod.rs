@@ -23,7 +23,7 @@ use self::table::Parts;
 use crate::columns::Fit;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{CsvOption, Forms, JsonOption, Output, WideOption};
+use crate::output::{self, CsvOption, Forms, JsonOption, Output, WideOption};
 use crate::rules::{self, Chosen};
 
 /// Replay a recording under any rules, and compare with what the kernel did
@@ -159,7 +159,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::at_once()?;
     // A file that cannot be opened is reported before minutes are spent on another file.
     let traces = args.files.iter().map(|file| open(file, &args)).collect::<Result<Vec<_>, _>>()?;
-    let (forms, fit) = (Forms::new(&args.json, &args.csv), Fit::new(&args.wide));
+    let (forms, fit) = (Forms::new(&args.json, &args.csv)?, Fit::new(&args.wide));
+    args.timeline.as_deref().map_or(Ok(()), output::check)?;
     let (mut passed, mut results, mut timeline) = (true, Vec::new(), None);
     for (i, trace) in traces.iter().enumerate() {
         let mut progress = Progress::new(trace);

@@ -92,28 +92,58 @@ impl<'t> Progress<'t> {
     }
 }
 
-/// Shows which file is read, once that has taken a second. Hidden if standard error is not a terminal.
+/// Shows which file is read and how far, once the work has taken a second. Hidden if standard error is not a terminal.
 pub(crate) struct Files {
     bar: ProgressBar,
     begin: Instant,
+    terminal: bool,
     shown: bool,
 }
 
 impl Files {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        bar.set_style(style("reading {msg}"));
-        Files { bar, begin: Instant::now(), shown: false }
+        Files { bar, begin: Instant::now(), terminal: io::stderr().is_terminal(), shown: false }
     }
 
-    /// A file is read next.
-    pub(crate) fn file(&mut self, path: &Path) {
+    /// Shows a step of the work on the files.
+    #[inline]
+    pub(crate) fn step(&mut self, step: pageset_diff::Step<'_>) {
+        match step {
+            pageset_diff::Step::File(path) => self.file(path),
+            pageset_diff::Step::Events { read, of } => {
+                if self.terminal && read.is_multiple_of(STEP) {
+                    self.tell(read, of);
+                }
+            }
+        }
+    }
+
+    fn file(&mut self, path: &Path) {
+        self.bar.set_style(style("reading {msg}"));
         self.bar.set_message(path.display().to_string());
-        if !self.shown && self.begin.elapsed() >= PATIENCE && io::stderr().is_terminal() {
+        self.show();
+        self.bar.tick();
+    }
+
+    #[cold]
+    fn tell(&mut self, read: u64, of: Option<u64>) {
+        match of {
+            Some(of) => {
+                self.bar.set_style(style("reading {msg}  [{bar:30}] {percent} %, {eta} left"));
+                self.bar.set_length(of);
+            }
+            None => self.bar.set_style(style("reading {msg}  {human_pos} events read")),
+        }
+        self.show();
+        self.bar.set_position(read);
+    }
+
+    fn show(&mut self) {
+        if self.terminal && !self.shown && self.begin.elapsed() >= PATIENCE {
             self.shown = true;
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        self.bar.tick();
     }
 
     /// Removes the line from the terminal.

@@ -20,6 +20,7 @@ pub(super) fn report(values: &[Value]) -> Result<Report, String> {
     match schema {
         "pageset.replay/1" => each(values, |value| Ok(results::replay(&typed(value)?))),
         "pageset.advise/1" => each(values, |value| Ok(results::advise(&typed(value)?))),
+        "pageset.advise-set/1" => each(values, |value| results::advise_set(&typed(value)?)),
         "pageset.run/1" => each(values, |value| simulated::run(typed(value)?)),
         "pageset.compare/1" => each(values, |value| simulated::compare(typed(value)?)),
         "pageset.bench/1" => each(values, |value| bench::report(typed(value)?)),
@@ -43,7 +44,16 @@ pub(super) fn joined_all<T>(
     all: impl IntoIterator<Item = T>,
     of: fn(T) -> Result<Report, String>,
 ) -> Result<Report, String> {
-    all.into_iter().map(of).reduce(joined).unwrap_or_else(|| Err("the input is empty".to_owned()))
+    let mut more = 0;
+    let joined = all.into_iter().map(of).reduce(|one, other| {
+        more += 1;
+        joined(one, other)
+    });
+    let mut report = joined.unwrap_or_else(|| Err("the input is empty".to_owned()))?;
+    if more > 0 {
+        report.title += &format!(" and {more} more");
+    }
+    Ok(report)
 }
 
 fn joined(one: Result<Report, String>, other: Result<Report, String>) -> Result<Report, String> {

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use self::card::Card;
 use self::draw::Chart;
 use crate::error::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// Write a page about a result or a recording: one self-contained HTML file
 ///
@@ -78,13 +78,18 @@ struct Section {
 
 /// Runs `pageset report`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let default = if args.markdown { "pageset.md" } else { "pageset.html" };
+    let output = args.output.as_deref().unwrap_or(Path::new(default));
+    output::check(output)?;
     let mut report = Report { title: String::new(), cards: Vec::new(), facts: Vec::new(), sections: Vec::new() };
     for input in &args.inputs {
         let part = input::read(input)?;
-        if report.title.is_empty() {
-            report.title = part.title.clone();
-        } else {
-            report.facts.push(part.title.clone());
+        match args.inputs.len() {
+            1 => report.title = part.title,
+            inputs => {
+                report.title = format!("Report on {inputs} inputs");
+                report.facts.push(part.title);
+            }
         }
         report.cards.extend(part.cards);
         report.facts.extend(part.facts);
@@ -100,8 +105,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             write(&folder.join(name), &svg)?;
         }
     }
-    let default = if args.markdown { "pageset.md" } else { "pageset.html" };
-    write(args.output.as_deref().unwrap_or(Path::new(default)), &page)?;
+    write(output, &page)?;
     Ok(Exit::Done)
 }
 

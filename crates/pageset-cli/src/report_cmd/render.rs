@@ -189,10 +189,10 @@ fn listed(head: &str, lines: &[String]) -> String {
     if lines.is_empty() { lines } else { format!("\n{head}\n\n{lines}") }
 }
 
-/// A card as Markdown.
+/// A card as Markdown, below its heading.
 fn card(card: &Card, row: &dyn Fn(&[String]) -> String) -> String {
     let why = if card.verdict.why.is_empty() { String::new() } else { format!(" {}.", card.verdict.why) };
-    let mut text = format!("\n## {}\n\n**{}.**{why}\n\n", card.about, card.verdict.text);
+    let mut text = format!("\n**{}.**{why}\n\n", card.verdict.text);
     text += &row(&["number", "value", "unit", "compared with"].map(str::to_owned));
     text += &row(&["---", "---:", "---", "---"].map(str::to_owned));
     for figure in &card.figures {
@@ -208,8 +208,14 @@ pub(super) fn markdown(report: &Report) -> String {
     let escaped = |text: &str| text.replace('|', "\\|").replace('\n', " ");
     let row =
         |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| escaped(cell)).collect::<Vec<_>>().join(" | "));
-    let mut text = format!("# {}\n", report.title);
-    report.cards.iter().for_each(|shown| text += &card(shown, &row));
+    let mut text = match report.cards.as_slice() {
+        // As in HTML, the page has the heading of its only card.
+        [only] => format!("# {}\n{}", only.about, card(only, &row)),
+        _ => format!("# {}\n", report.title),
+    };
+    for shown in report.cards.iter().filter(|_| report.cards.len() > 1) {
+        text += &format!("\n## {}\n{}", shown.about, card(shown, &row));
+    }
     for fact in &report.facts {
         text += &format!("\n{fact}\n");
     }

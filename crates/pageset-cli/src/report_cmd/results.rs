@@ -1,12 +1,12 @@
 //! The sections of results of `pageset replay --json` and `pageset advise --json`.
 
-use pageset_trace::advise::{Advice, HUGE_PAGES, Setting};
+use pageset_trace::advise::{Advice, AdviceSet, HUGE_PAGES, Setting};
 use pageset_trace::measure::{ReplayResult, Replayed};
 use pageset_trace::replay::Totals;
 
 use super::draw::Bars;
 use super::sections::{BarSection, bars, strings};
-use super::{Report, Section, card};
+use super::{Report, Section, card, json};
 use crate::columns::grouped;
 
 pub(super) fn replay(result: &ReplayResult) -> Report {
@@ -133,11 +133,35 @@ pub(super) fn advise(advice: &Advice) -> Report {
             vec![Bars::new("huge pages free", huge)],
         ));
     }
+    sections.extend(advice.knobs.iter().filter(|knob| !knob.settings.is_empty()).map(|knob| {
+        let names: Vec<String> = knob.settings.iter().map(|row| label(&row)).collect();
+        let locks = knob.settings.iter().map(Setting::locks_per_1000).collect();
+        bars(BarSection {
+            question: format!("{name}: how often does each value of {} take the zone lock?", knob.knob.name()),
+            note: "Values that a replay cannot tell of have no bar.",
+            unit: "holds of zone locks per 1000 allocations and frees",
+            categories: &names,
+            series: vec![Bars::new("locks/1000 ops", locks)],
+            is_ordered: false,
+            base: knob.settings.iter().position(|row| row.in_force),
+        })
+    }));
     let mut facts = Vec::new();
-    for (head, said) in [("Gain", &advice.gain), ("Price", &advice.price)] {
+    for (head, said) in [("Gain", &advice.gain), ("Price", &advice.price), ("Affinity", &advice.affinity_gain())] {
         facts.extend(said.as_ref().map(|said| format!("{head}: {said}.")));
     }
     let pattern = |pattern: &pageset_trace::advise::Named| format!("Pattern {}: {}.", pattern.name, pattern.seen);
     facts.extend(advice.named_patterns.iter().map(pattern));
     Report { title: format!("Advice on {name}"), cards: vec![card::advise::advise(advice)], facts, sections }
+}
+
+/// The card of the verdict over all recordings, then the report of each recording.
+///
+/// # Errors
+/// The set has no recording.
+pub(super) fn advise_set(set: &AdviceSet) -> Result<Report, String> {
+    let mut report = json::joined_all(&set.recordings, |advice| Ok(advise(advice)))?;
+    report.title = format!("Advice on {} recordings", set.recordings.len());
+    report.cards.insert(0, card::advise::joint(set));
+    Ok(report)
 }

@@ -17,7 +17,7 @@ use pageset_trace::replay::RuleSet;
 
 use crate::columns::{trimmed, wrapped};
 use crate::error::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::rules::{self, suggestion};
 use crate::sim::batch::Batch;
 use crate::sim::machine;
@@ -184,6 +184,7 @@ pub(crate) fn simulate(
     };
     let runs: Vec<Run<'_>> = rows.iter().map(run_of).collect();
     let batch = Batch::begin(effort)?;
+    timeline.map_or(Ok(()), output::check)?;
     let mut result =
         RunResult::new(&effort.run(workload, &machine, Tuning::default(), Era::default()), effort.of_each().seeds);
     let mut tracks = Vec::new();

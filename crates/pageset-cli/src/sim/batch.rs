@@ -17,6 +17,7 @@ use crate::output::Forms;
 /// The runs of one command.
 pub(crate) struct Batch<'e> {
     effort: &'e Effort,
+    forms: Forms<'e>,
     interrupt: Interrupt,
 }
 
@@ -24,9 +25,10 @@ impl<'e> Batch<'e> {
     /// Installs a handler for Ctrl-C, which from now on ends the runs instead of the command.
     ///
     /// # Errors
-    /// Errors of the operating system.
+    /// A file of the result cannot be written; errors of the operating system.
     pub(crate) fn begin(effort: &'e Effort) -> Result<Self, Failure> {
-        Ok(Batch { effort, interrupt: Interrupt::install()? })
+        let forms = Forms::new(&effort.json, &effort.csv)?;
+        Ok(Batch { effort, forms, interrupt: Interrupt::install()? })
     }
 
     /// Whether the runs go on: no Ctrl-C has arrived.
@@ -50,12 +52,11 @@ impl<'e> Batch<'e> {
         text: impl FnOnce(&R, Fit) -> String,
         rows: impl Iterator<Item = Line<'r, Row>>,
     ) -> Result<Exit, Failure> {
-        let forms = Forms::new(&self.effort.json, &self.effort.csv);
-        if forms.text() {
+        if self.forms.text() {
             io::stdout().write_all(text(result, Fit::new(&self.effort.wide)).as_bytes())?;
         }
         let keep_on = self.keep_on();
-        forms.write(&[result], rows, &self.interrupt)?;
+        self.forms.write(&[result], rows, &self.interrupt)?;
         Ok(if keep_on { Exit::Done } else { Exit::Interrupted })
     }
 }

@@ -6,11 +6,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use toml::de::DeTable;
 
 use super::history::Measure;
-use super::state::Sort;
+use super::order::{List, Sort};
 use super::unusual::Limits;
 use crate::error::{Exit, Failure};
+use crate::rules::closest;
 
 /// The file, below the folder for settings.
 const FILE: &str = "pageset/top.toml";
@@ -22,6 +24,8 @@ pub(super) struct Config {
     /// Seconds between looks.
     pub(super) interval: Option<f64>,
     pub(super) sort: Option<Sort>,
+    /// What the list shows.
+    pub(super) list: Option<List>,
     /// What the map of CPUs shows.
     map: Option<MapOf>,
     /// The chosen zone: `0 Normal`.
@@ -33,6 +37,20 @@ pub(super) struct Config {
     rate_factor: Option<f64>,
     rate_least: Option<f64>,
 }
+
+/// The keys and the allowed values of each.
+const KEYS: [(&str, &str); 10] = [
+    ("interval", "0.1 to 86400"),
+    ("sort", "\"cpu\", \"count\", \"change\", \"refills\", \"waits\""),
+    ("list", "\"cpus\", \"processes\""),
+    ("map", "\"held\", \"refills\", \"drains\", \"waits\""),
+    ("zone", "a node and a zone, such as \"0 Normal\""),
+    ("colour", "true, false"),
+    ("mouse", "true, false"),
+    ("wait_percent", "0.01 to 100"),
+    ("rate_factor", "1.1 to 1000000"),
+    ("rate_least", "1 to 1000000000000"),
+];
 
 /// The values of `map`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -66,7 +84,25 @@ impl Config {
             let line = span.map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
             format!("line {line}: {}", what.replace('\n', ", "))
         };
-        let config: Config = toml::from_str(text).map_err(|error| at(error.span(), error.message()))?;
+        let table = DeTable::parse(text).map_err(|error| at(error.span(), error.message()))?;
+        let table = table.get_ref();
+        let names = || KEYS.iter().map(|(name, _)| *name);
+        if let Some(key) = table.keys().find(|key| names().all(|name| name != key.get_ref())) {
+            let near = closest(key.get_ref(), names());
+            let all: Vec<&str> = near.iter().copied().chain(names().filter(|name| !near.contains(name))).collect();
+            return Err(at(Some(key.span()), &format!("unknown key `{}`; allowed: {}", key.get_ref(), all.join(", "))));
+        }
+        // The fault of a value at a place of the text.
+        let refused = |span: Range<usize>| {
+            let of = KEYS.iter().find_map(|(name, allowed)| {
+                let value = table.get(*name)?.span();
+                (value.start <= span.start && span.start < value.end).then_some((name, allowed, value))
+            });
+            let (name, allowed, value) = of?;
+            Some(at(Some(value.clone()), &format!("{name} = {}; allowed: {allowed}", &text[value])))
+        };
+        let config: Config = toml::from_str(text)
+            .map_err(|error| error.span().and_then(&refused).unwrap_or_else(|| at(error.span(), error.message())))?;
         let ranges = [
             ("interval", config.interval, 0.1..=86_400.0),
             ("wait_percent", config.wait_percent, 0.01..=100.0),
@@ -75,15 +111,8 @@ impl Config {
         ];
         for (key, value, allowed) in ranges {
             if value.is_some_and(|value| !allowed.contains(&value)) {
-                let line = text.lines().scan(0, |start, line| {
-                    let begin = *start;
-                    *start += line.len() + 1;
-                    Some((begin, line))
-                });
-                let begin =
-                    line.into_iter().find(|(_, line)| line.trim_start().starts_with(key)).map_or(0, |(at, _)| at);
-                let what = format!("{key} is out of range; allowed: {} to {}", allowed.start(), allowed.end());
-                return Err(at(Some(begin..begin), &what));
+                let fault = table.get(key).and_then(|value| refused(value.span()));
+                return Err(fault.unwrap_or_else(|| at(None, &format!("{key} is out of range"))));
             }
         }
         Ok(config)
@@ -133,10 +162,11 @@ mod tests {
 
     #[test]
     fn keys_have_their_effect() {
-        let text = "# mine\ninterval = 2\nsort = \"refills\"\nmap = \"waits\"\nzone = \"0 DMA\"\ncolour = false\nmouse = false\n\
+        let text = "# mine\ninterval = 2\nsort = \"refills\"\nlist = \"processes\"\nmap = \"waits\"\nzone = \"0 DMA\"\ncolour = false\nmouse = false\n\
                     wait_percent = 1.5\nrate_factor = 3\nrate_least = 100\n";
         let config = Config::parse(text).unwrap();
         assert_eq!((config.interval, config.sort, config.map()), (Some(2.0), Some(Sort::Refills), Measure::Waits));
+        assert_eq!(config.list, Some(List::Processes));
         assert_eq!((config.zone.as_deref(), config.colour(), config.mouse()), (Some("0 DMA"), false, false));
         assert_eq!(config.limits(), Limits { wait_percent: 1.5, rate_factor: 3.0, rate_least: 100.0 });
         let none = Config::parse("").unwrap();
@@ -144,16 +174,35 @@ mod tests {
     }
 
     #[test]
+    fn each_key_says_what_is_allowed() {
+        for (name, allowed) in KEYS {
+            let error = Config::parse(&format!("# mine\n{name} = [1]\n")).unwrap_err();
+            assert_eq!(error, format!("line 2: {name} = [1]; allowed: {allowed}"));
+            // The values in quotes are allowed, and no other.
+            for value in allowed.split(", ").filter(|value| value.starts_with('"')) {
+                assert_eq!(Config::parse(&format!("{name} = {value}")).err(), None);
+            }
+        }
+    }
+
+    #[test]
     fn faults_have_their_line() {
         for (text, line, part) in [
-            ("interval = 1\ninterwal = 2\n", 2, "interwal"),
-            ("\n\nsort = \"colour\"\n", 3, "colour"),
-            ("map = \"high\"", 1, "expected one of"),
-            ("mouse = 1\n", 1, ""),
+            (
+                "interval = 1\ninterwal = 2\n",
+                2,
+                "unknown key `interwal`; allowed: interval, map, rate_least, sort, list, zone, colour, mouse, \
+                 wait_percent, rate_factor",
+            ),
+            ("[screen]\nsort = \"cpu\"", 1, "unknown key `screen`; allowed: "),
+            ("\n\nsort = \"colour\"\n", 3, "sort = \"colour\"; allowed: \"cpu\", "),
+            ("list = \"sites\"", 1, "list = \"sites\"; allowed: \"cpus\", \"processes\""),
+            ("map = \"high\"", 1, "map = \"high\"; allowed: \"held\", "),
+            ("mouse = 1\n", 1, "mouse = 1; allowed: true, false"),
             ("interval = \n", 1, ""),
-            ("# interval\ninterval = 0\n", 2, "allowed: 0.1 to 86400"),
-            ("sort = \"cpu\"\nwait_percent = 200.0\n", 2, "wait_percent is out of range"),
-            ("rate_factor = nan", 1, "rate_factor is out of range"),
+            ("# interval\ninterval = 0\n", 2, "interval = 0; allowed: 0.1 to 86400"),
+            ("sort = \"cpu\"\nwait_percent = 200.0\n", 2, "wait_percent = 200.0; allowed: 0.01 to 100"),
+            ("rate_factor = nan", 1, "rate_factor = nan; allowed: 1.1 to 1000000"),
         ] {
             let error = Config::parse(text).unwrap_err();
             assert!(error.starts_with(&format!("line {line}: ")), "{text}: {error}");

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use pageset_trace::live::times::bucket;
-use pageset_trace::live::{Traffic, Wait, WaitTimes, Waits, Way};
+use pageset_trace::live::{Process, Processes, Traffic, Wait, WaitTimes, Waits, Way};
 use pageset_trace::procfs::Zoneinfo;
 
 use super::look::{Look, When};
@@ -96,11 +96,29 @@ impl MadeUp {
             counted_by: Some(Way::Bpf),
             traffic: Some(self.totals.clone()),
             wait_times: Some(self.times.clone()),
+            processes: Some(self.processes(seconds)),
             cpu_nodes: (0..self.size.cpus).map(|cpu| self.node(cpu)).collect(),
             missing: Vec::new(),
         };
         self.look += 1;
         Ok(look)
+    }
+
+    /// A process on each busy CPU; the ends of a stream between CPUs have names of their own.
+    fn processes(&self, seconds: f64) -> Processes {
+        let busy = (0..self.size.cpus).filter(|cpu| !self.is_idle(*cpu));
+        let process = |cpu: u32| {
+            let name = match (self.is_stream(cpu), cpu % 2) {
+                (true, 0) => "sender",
+                (true, _) => "receiver",
+                (false, _) => ["cc1plus", "postgres", "nginx", "java", "rustc"][cpu as usize % 5],
+            };
+            let (refill_pages, drain_pages) =
+                ((self.refills(cpu) * seconds) as u64, (self.drains(cpu) * seconds) as u64);
+            let wait_ns = refill_pages.max(drain_pages) / 63 * if self.is_stream(cpu) { 40_000 } else { 130 };
+            Process { pid: 2000 + 37 * cpu, name: name.to_owned(), refill_pages, drain_pages, wait_ns: Some(wait_ns) }
+        };
+        Processes { all: busy.map(process).collect(), lost_pages: 0, lost_wait_ns: 0 }
     }
 
     fn node(&self, cpu: u32) -> u32 {

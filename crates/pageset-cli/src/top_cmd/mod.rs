@@ -12,6 +12,7 @@
 //! | `unusual` | what is unusual now |
 //! | `filter` | which CPUs to show |
 //! | `source` | one look after the other, of a machine or saved |
+//! | `order` | what the list shows, and its order |
 //! | `state`, `config` | keys, and the user's settings |
 //! | `fit` | columns and lines that fit into a width, without a cut number |
 //! | `screen` | the panels on a terminal |
@@ -27,8 +28,11 @@ mod listen;
 mod look;
 mod made_up;
 mod metrics;
+mod order;
 mod plain;
 mod playback;
+#[cfg(test)]
+mod process_tests;
 mod screen;
 mod source;
 mod state;
@@ -45,6 +49,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pageset_trace::live::Way;
+use schemars::{Schema, schema_for};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::config::Config;
@@ -117,7 +122,7 @@ pub(crate) struct Args {
 
     /// Read the screen's settings from this TOML file [default: ~/.config/pageset/top.toml, if it exists]
     ///
-    /// Keys: interval (seconds); sort ("cpu", "count", "change", "refills", "waits"); map ("held", "refills", "drains",
+    /// Keys: interval (seconds); list ("cpus", "processes"); sort ("cpu", "count", "change", "refills", "waits"); map ("held", "refills", "drains",
     /// "waits"); zone ("0 Normal"); colour, mouse (true, false); and what is unusual: wait_percent (5), rate_factor (10),
     /// rate_least (10000 pages per second). NO_COLOR also disables colours.
     #[arg(long, value_name = "FILE")]
@@ -160,7 +165,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// The column headings and the names of the metrics.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = String> {
-    let columns = plain::ZONES.into_iter().chain(plain::CPUS).chain(plain::WAITS).map(str::to_owned);
+    let columns =
+        plain::ZONES.into_iter().chain(plain::CPUS).chain(plain::WAITS).chain(plain::PROCESSES).map(str::to_owned);
     columns.chain(metrics::names()).chain(view::SHOWN.into_iter().map(|name| name.trim_end_matches('_').to_owned()))
 }
 
@@ -199,10 +205,18 @@ fn wait(until: Instant, interrupt: &Interrupt, out: Option<&Reader>) -> Option<E
     (!interrupt.keep_on()).then(|| interrupt.exit())
 }
 
+/// The value of a look's member `schema`, and the JSON schema.
+pub(crate) fn schema() -> (&'static str, Schema) {
+    (view::SCHEMA, schema_for!(View))
+}
+
 /// Runs `pageset top`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP], false)?;
     let on_screen = !args.plain && !args.json && io::stdout().is_terminal() && args.openmetrics.is_none() && !args.once;
+    if !on_screen {
+        check_settings(&args)?;
+    }
     if !args.from.is_empty() {
         let views = playback::views(&args.from, args.interval)?;
         if !on_screen {
@@ -254,8 +268,23 @@ fn begin(args: &Args) -> Result<Begin, Failure> {
     let of_config = config.interval.map(Duration::from_secs_f64);
     state.interval = args.interval.or(of_config).unwrap_or(INTERVAL);
     state.sort = config.sort.unwrap_or(state.sort);
+    state.list = config.list.unwrap_or(state.list);
     (state.map, state.zone, state.colour) = (Some(config.map()), config.zone.clone(), config.colour());
     Ok(Begin { state, limits: config.limits(), mouse: config.mouse(), count: args.count })
+}
+
+/// Checks the settings, which text does not use. A file that the command line names must be valid. A fault in the user's
+/// file is a warning: it does not stop a program that reads the text.
+fn check_settings(args: &Args) -> Result<(), Failure> {
+    match Config::read(args.config.as_deref()) {
+        Err(failure) if args.config.is_some() => Err(failure),
+        Err(failure) => {
+            // Standard error may be closed.
+            let _ = writeln!(io::stderr(), "{}", failure.as_warning());
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+    }
 }
 
 /// Looks and prints until `--once`, `--count` or a signal ends the loop.

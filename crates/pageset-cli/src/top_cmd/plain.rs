@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::view::{View, Zone};
+use super::view::{ProcessTraffic, View, Zone};
 use crate::columns::{grouped, numbers, trimmed};
 
 /// The column headings of the zones.
@@ -18,6 +18,12 @@ pub(super) const CPUS: [&str; 10] =
 /// The column headings of waits for zone locks.
 pub(super) const WAITS: [&str; 6] =
     ["CPU", "refill wait %", "drain wait %", "direct alloc wait %", "direct free wait %", "waits/s"];
+
+/// The column headings of processes.
+pub(super) const PROCESSES: [&str; 5] = ["process", "pid", "pages in/s", "pages out/s", "zone-lock wait ms/s"];
+
+/// The processes that the text shows. A guess; `--json` has all.
+const TOP: usize = 5;
 
 const NONE: &str = "-";
 
@@ -92,6 +98,7 @@ pub(super) fn text(view: &View) -> String {
     text += "\n";
     text += &cpus(view);
     text += &waits(view);
+    text += &processes(view);
     let rates: Vec<String> = view
         .vmstat
         .iter()
@@ -160,6 +167,40 @@ fn waits(view: &View) -> String {
         (false, _) => String::new(),
         (true, false) => "\nno CPU waited for a zone lock\n".to_owned(),
         (true, true) => format!("\n{}", trimmed(&table)),
+    }
+}
+
+/// A number since the previous look as a rate.
+pub(super) fn per_second(number: u64, view: &View) -> Option<f64> {
+    view.elapsed_ns.filter(|elapsed| *elapsed > 0).map(|elapsed| number as f64 * 1e9 / elapsed as f64)
+}
+
+/// A process's waits in milliseconds per second.
+pub(super) fn wait_ms(process: &ProcessTraffic, view: &View) -> Option<f64> {
+    per_second(process.zone_lock_wait_ns?, view).map(|ns| ns / 1e6)
+}
+
+/// A row for each of the processes that moved most pages. Empty if processes are not counted, and without a previous
+/// look.
+fn processes(view: &View) -> String {
+    let Some(all) = view.processes.as_ref().filter(|_| view.elapsed_ns.is_some()) else { return String::new() };
+    // Without a measured wait, the last column does not exist.
+    let shown = PROCESSES.len() - usize::from(all.iter().all(|process| process.zone_lock_wait_ns.is_none()));
+    let mut table = numbers(PROCESSES.into_iter().take(shown), 0..1);
+    for process in all.iter().take(TOP) {
+        let cells = [
+            process.name.clone(),
+            process.pid.to_string(),
+            rate(per_second(process.pages_in, view)),
+            rate(per_second(process.pages_out, view)),
+            percent(wait_ms(process, view)),
+        ];
+        table.add_row(cells.into_iter().take(shown));
+    }
+    match all.len() {
+        0 => "\nno process moved pages\n".to_owned(),
+        1..=TOP => format!("\n{}", trimmed(&table)),
+        more => format!("\n{}and {} processes with fewer pages\n", trimmed(&table), grouped((more - TOP) as u64)),
     }
 }
 

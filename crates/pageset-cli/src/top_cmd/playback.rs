@@ -115,6 +115,7 @@ fn recording(path: &Path, apart: Duration, views: &mut Vec<View>) -> Result<(), 
                     counted_by: None,
                     traffic: Some(totals.values().copied().collect()),
                     wait_times: None,
+                    processes: None,
                     cpu_nodes: facts.cpu_nodes.clone(),
                     missing: vec!["recordings have no waits for zone locks".to_owned()],
                 };

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ratatui::crossterm::event::KeyCode;
-use serde::Deserialize;
 
 use super::filter::Filter;
 use super::history::{History, Measure};
+use super::order::{List, Sort};
 use super::source::Position;
 use super::unusual::Unusual;
-use super::view::{CpuWaits, Pageset, View, Zone};
+use super::view::{By, CpuWaits, Pageset, ProcessTraffic, View, Zone, sort};
 
 /// All that the screen shows, except for the user's choices.
 #[derive(Clone, Copy)]
@@ -22,39 +22,6 @@ pub(super) struct Scene<'a> {
     pub(super) position: Option<Position>,
 }
 
-/// The sort key of the CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Sort {
-    Cpu,
-    Count,
-    Change,
-    Refills,
-    Waits,
-}
-
-impl Sort {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Sort::Cpu => "CPU",
-            Sort::Count => "count",
-            Sort::Change => "change",
-            Sort::Refills => "refills",
-            Sort::Waits => "waits",
-        }
-    }
-
-    const fn next(self) -> Sort {
-        match self {
-            Sort::Cpu => Sort::Count,
-            Sort::Count => Sort::Change,
-            Sort::Change => Sort::Refills,
-            Sort::Refills => Sort::Waits,
-            Sort::Waits => Sort::Cpu,
-        }
-    }
-}
-
 /// The intervals that `+` and `-` choose from. Unit: milliseconds.
 const INTERVALS_MS: [u64; 10] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 600_000];
 /// The speeds of a playback, in quarters: 4 is as recorded.
@@ -63,7 +30,12 @@ const SPEEDS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 /// The choices.
 #[derive(Clone, Debug)]
 pub(super) struct State {
+    pub(super) list: List,
     pub(super) sort: Sort,
+    /// The sort key of the processes.
+    pub(super) by: By,
+    /// The place of the first shown process.
+    pub(super) first_process: usize,
     /// The screen is not updated; a playback is paused.
     pub(super) frozen: bool,
     pub(super) help: bool,
@@ -136,7 +108,10 @@ fn largest(view: &View, of: impl Fn(&Zone) -> bool) -> Option<usize> {
 impl State {
     pub(super) fn new() -> State {
         State {
+            list: List::Cpus,
             sort: Sort::Cpu,
+            by: By::Pages,
+            first_process: 0,
             frozen: false,
             help: false,
             map: Some(Measure::Held),
@@ -187,13 +162,25 @@ impl State {
         sets
     }
 
+    /// The processes, sorted; `None` if they are not counted.
+    pub(super) fn processes<'a>(&self, view: &'a View) -> Option<Vec<&'a ProcessTraffic>> {
+        let mut all: Vec<&ProcessTraffic> = view.processes.as_ref()?.iter().collect();
+        sort(&mut all, self.by);
+        Some(all)
+    }
+
     /// The chosen CPU's index in `ordered`.
     pub(super) fn chosen(&self, ordered: &[Pageset]) -> usize {
         self.cpu.and_then(|cpu| ordered.iter().position(|set| set.cpu == cpu)).unwrap_or(0)
     }
 
-    /// Chooses the CPU that is some lines below or above the chosen one.
+    /// Chooses the CPU that is some lines below or above the chosen one, or scrolls the processes.
     pub(super) fn scroll(&mut self, scene: &Scene<'_>, by: isize) {
+        if self.list == List::Processes {
+            let last = scene.view.processes.as_ref().map_or(0, Vec::len).saturating_sub(1);
+            self.first_process = self.first_process.saturating_add_signed(by).min(last);
+            return;
+        }
         let ordered = self.ordered(scene);
         let last = ordered.len().saturating_sub(1);
         let place = self.chosen(&ordered).saturating_add_signed(by).min(last);
@@ -235,6 +222,13 @@ impl State {
             KeyCode::PageUp => self.scroll(scene, -10),
             KeyCode::Home => self.scroll(scene, isize::MIN),
             KeyCode::End => self.scroll(scene, isize::MAX),
+            KeyCode::Char('w') => {
+                self.list = if self.list == List::Cpus { List::Processes } else { List::Cpus };
+                self.first_process = 0;
+            }
+            KeyCode::Char('s') if self.list == List::Processes => {
+                self.by = if self.by == By::Pages { By::Waits } else { By::Pages };
+            }
             KeyCode::Char('s') => self.sort = self.sort.next(),
             KeyCode::Char(' ' | 'f') => self.frozen = !self.frozen,
             KeyCode::Char('h' | '?') => self.help = true,

@@ -1,6 +1,6 @@
 //! Keys and their effects.
 
-use super::super::tests::{Shown, view};
+use super::super::tests::{Shown, press, view};
 use super::*;
 
 #[test]
@@ -107,4 +107,14 @@ fn each_cpu_shows_its_own_node() {
     assert_eq!(state.zone, None);
     state.key(KeyCode::BackTab, &scene);
     assert_eq!(state.zone.as_deref(), Some("1 Normal"));
+}
+
+/// The CPUs with the longest waits come first.
+#[test]
+fn sorted_by_waits() {
+    let view = view(60);
+    let mut state = State::new();
+    press(&mut state, &view, "ssss");
+    let order: Vec<u32> = state.ordered(&Shown::new(view).scene()).iter().take(3).map(|set| set.cpu).collect();
+    assert_eq!(order, [49, 48, 47]);
 }

@@ -25,9 +25,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<Exit, Failure> {
+    let json = args.json.path()?;
     let trace = args.input.open(true)?;
     let info = Info::gather(&trace)?;
-    let json = args.json.json.as_deref();
     if !json.is_some_and(is_standard) {
         std::io::stdout().write_all(text(&info).as_bytes())?;
     }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Advice;
-use super::verdict::{Basis, EQUAL_FACTOR, Setting, Verdict, judge};
+use super::verdict::{Basis, EQUAL_FACTOR, Setting, Verdict, better, judge};
 
 schema!("pageset.advise-set/1");
 
@@ -34,7 +34,9 @@ impl AdviceSet {
             cpu_seconds: advice.duration_ns as f64 / 1e9 * advice.cpus as f64,
             settings: advice.settings.clone(),
         };
-        let verdict = verdict(&used.iter().map(of_load).collect::<Vec<_>>());
+        let by_fraction: Vec<Load> = used.iter().map(of_load).collect();
+        let of_scale = |advice: &&Advice| Load { settings: advice.scales().to_vec(), ..of_load(advice) };
+        let verdict = over_both(&by_fraction, &used.iter().map(of_scale).collect::<Vec<_>>());
         AdviceSet { schema: Schema::V1, verdict, left_out, recordings }
     }
 }
@@ -53,7 +55,7 @@ impl Load {
 
     /// The setting of the same value.
     fn same(&self, other: &Setting) -> Option<&Setting> {
-        self.settings.iter().find(|setting| setting.high_fraction == other.high_fraction)
+        self.settings.iter().find(|setting| setting.values() == other.values())
     }
 
     /// Whether a setting takes locks clearly more often than the one in force.
@@ -63,13 +65,19 @@ impl Load {
     }
 }
 
+/// The verdict over two sysctls: the loads with the settings of each.
+fn over_both(by_fraction: &[Load], by_scale: &[Load]) -> Verdict {
+    let [first, second] = [by_fraction, by_scale].map(verdict);
+    better(first, &sums(by_fraction), second, &sums(by_scale))
+}
+
 fn verdict(loads: &[Load]) -> Verdict {
-    let none = |basis: Basis, why: String| Verdict { basis, high_fraction: None, why };
+    let none = Verdict::none;
     let Some(now) = loads.first().and_then(Load::in_force) else {
         let why = "cannot judge: no recording has a replay that follows its kernel".to_owned();
         return none(Basis::ControlFailed, why);
     };
-    let other = loads.iter().find(|load| load.in_force().is_none_or(|of| of.high_fraction != now.high_fraction));
+    let other = loads.iter().find(|load| load.in_force().is_none_or(|of| of.values() != now.values()));
     if let Some(other) = other {
         let why = format!(
             "cannot judge: {} was recorded under another setting than {}; try recordings of one machine and setting",
@@ -77,8 +85,30 @@ fn verdict(loads: &[Load]) -> Verdict {
         );
         return none(Basis::Mixed, why);
     }
-    // The settings that were replayed for every load.
-    let sums = loads[0].settings.iter().filter_map(|setting| {
+    let (harmful, able): (Vec<Setting>, Vec<Setting>) = sums(loads)
+        .into_iter()
+        .partition(|setting| !setting.in_force && loads.iter().any(|load| load.is_worse(setting)));
+    let cpu_seconds: f64 = loads.iter().map(|load| load.cpu_seconds).sum();
+    let verdict = judge(&able, cpu_seconds, 1, None);
+    let all = [able, harmful].concat();
+    let tempting = judge(&all, cpu_seconds, 1, None);
+    if verdict.basis == Basis::NoGain
+        && let Some(tempting) = tempting.chosen(&all)
+    {
+        let of_value =
+            |load: &&Load| load.settings.iter().any(|of| of.values() == tempting.values() && load.is_worse(of));
+        let harmed = loads.iter().find(of_value).map_or("", |load| load.name.as_str());
+        let why =
+            format!("{} would help on the whole, but takes zone locks more often under {harmed}", tempting.setting);
+        return none(Basis::NoGain, why);
+    }
+    verdict
+}
+
+/// The sums of the settings that were replayed for every load.
+fn sums(loads: &[Load]) -> Vec<Setting> {
+    let Some(first) = loads.first() else { return Vec::new() };
+    let sums = first.settings.iter().filter_map(|setting| {
         let all: Vec<&Setting> = loads.iter().map(|load| load.same(setting)).collect::<Option<_>>()?;
         let sum = |of: fn(&Setting) -> u64| all.iter().map(|setting| of(setting)).sum();
         let most = |of: fn(&Setting) -> u64| all.iter().map(|setting| of(setting)).max().unwrap_or(0);
@@ -93,20 +123,7 @@ fn verdict(loads: &[Load]) -> Verdict {
             ..setting.clone()
         })
     });
-    let (harmful, able): (Vec<Setting>, Vec<Setting>) =
-        sums.partition(|setting| !setting.in_force && loads.iter().any(|load| load.is_worse(setting)));
-    let cpu_seconds: f64 = loads.iter().map(|load| load.cpu_seconds).sum();
-    let verdict = judge(&able, cpu_seconds, 1, None);
-    if verdict.basis == Basis::NoGain
-        && let Some(tempting) = judge(&[able, harmful].concat(), cpu_seconds, 1, None).high_fraction
-    {
-        let of_value =
-            |load: &&Load| load.settings.iter().any(|of| of.high_fraction == Some(tempting) && load.is_worse(of));
-        let harmed = loads.iter().find(of_value).map_or("", |load| load.name.as_str());
-        let why = format!("{tempting} would help on the whole, but takes zone locks more often under {harmed}");
-        return none(Basis::NoGain, why);
-    }
-    verdict
+    sums.collect()
 }
 
 #[cfg(test)]
@@ -124,8 +141,7 @@ mod tests {
             longest_hold_pages: 63,
             moved_pages: 0,
             held_pages_max: 10,
-            high_order_pages_min: None,
-            short: 0,
+            ..Setting::default()
         };
         Load { name: name.to_owned(), cpu_seconds: 1.0, settings: settings.iter().enumerate().map(setting).collect() }
     }
@@ -162,5 +178,23 @@ mod tests {
             assert_eq!((verdict.basis, verdict.high_fraction), (basis, fraction), "{names:?}: {verdict:?}");
             assert!(verdict.why.contains(why), "{names:?}: {verdict:?}");
         }
+    }
+
+    #[test]
+    fn the_scale_is_judged_over_all_loads() {
+        let scales = |name: &str, locks: &[(u32, u64)]| {
+            let by_fraction = load(name, locks);
+            let of = |row: Setting| Setting { watermark_scale_factor: row.high_fraction, high_fraction: None, ..row };
+            Load { settings: by_fraction.settings.into_iter().map(of).collect(), ..by_fraction }
+        };
+        let fractions = [load("a", &[(0, 50_000), (8, 40_000)]), load("b", &[(0, 50_000), (8, 40_000)])];
+        let a = || scales("a", &[(10, 50_000), (200, 2_000), (1000, 1_000)]);
+        let of = |other: Load| over_both(&fractions, &[a(), other]).sysctl();
+        assert_eq!(of(scales("b", &[(10, 50_000), (200, 40_000)])), Some(("vm.watermark_scale_factor", 200)));
+        // 200 harms the other load, was not replayed for it, or its recording has another scale.
+        assert_eq!(of(scales("b", &[(10, 50_000), (200, 60_000)])), None);
+        assert_eq!(of(scales("b", &[(10, 50_000)])), None);
+        assert_eq!(of(scales("b", &[(200, 50_000), (10, 50_000)])), None);
+        assert_eq!(of(scales("b", &[])), None);
     }
 }

@@ -4,11 +4,13 @@
 //! | --- | --- |
 //! | `patterns` | kinds of page traffic, from one pass over the recording |
 //! | `verdict` | the setting to change, or none, from the measured replays |
+//! | `knobs` | what other knobs would do, and what a replay cannot tell of them |
 //! | `trust` | the trust in the verdict, from the replay's difference to the kernel |
 //! | `price` | the setting's gain and cost |
 //! | `joint` | one verdict over several recordings |
 
 mod joint;
+mod knobs;
 mod patterns;
 mod price;
 mod trust;
@@ -20,6 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use joint::AdviceSet;
+pub use knobs::{Knob, KnobName, NotReplayable};
 pub use patterns::{Hoarder, NAMES, Named, Patterns};
 pub use price::HUGE_PAGES;
 pub use trust::{Seen, Sure, Trust, failure, judge};
@@ -27,7 +30,7 @@ pub use verdict::{Basis, Setting, Verdict, is_noticeable};
 
 use crate::facts::Facts;
 use crate::measure::disagreement;
-use crate::replay::{Level, Outcome, Replay, ReplayError, RuleSet, Step, Totals, identify};
+use crate::replay::{Level, Outcome, Replay, ReplayError, RuleSet, Step, Totals, WhatIf, identify};
 use crate::trace::Trace;
 
 /// The fractions that are replayed: none, the smallest allowed one, and commonly used ones.
@@ -66,6 +69,9 @@ pub struct Advice {
     pub high_orders: HighOrderPages,
     /// Replays under the settings of this kernel.
     pub settings: Vec<Setting>,
+    /// Other knobs: their replays, and what a replay cannot tell.
+    #[serde(default)]
+    pub knobs: Vec<Knob>,
     /// Replays under the rules of other kernels.
     pub other_kernels: Vec<Setting>,
     /// The measured patterns of page traffic.
@@ -117,35 +123,49 @@ impl Advice {
             false => vec![(in_force, RuleSet { name: "as recorded".to_owned(), ..kernel.clone() })],
         };
         let other_rules = other_rules(&kernel);
-        let (notes, count) = (*replay.notes(), (offered.len() + other_rules.len()) as u64);
+        let plans = knobs::plan(&replay, &patterns);
+        let knob_rows: usize = plans.iter().map(knobs::Plan::replays).sum();
+        let (notes, count) = (*replay.notes(), (offered.len() + knob_rows + other_rules.len()) as u64);
         let mut done = 0;
-        let mut measure = |rules: &RuleSet| -> Result<(Setting, Outcome), ReplayError> {
+        let mut measure = |rules: &RuleSet, what_if: WhatIf| -> Result<(Setting, Outcome), ReplayError> {
             progress(Step::Replay { rules: &rules.name, events: notes.events, done, of: count });
             done += 1;
-            let outcome = replay.run(rules, Level::Reconstructed, &mut |events| progress(Step::Events(events)))?;
+            let outcome =
+                replay.run_if(rules, Level::Reconstructed, what_if, &mut |events| progress(Step::Events(events)))?;
             Ok((measured(rules, &outcome), outcome))
         };
         let (mut settings, mut in_force_outcome) = (Vec::new(), None);
         for (fraction, rules) in &offered {
-            let (measured, outcome) = measure(rules)?;
+            let (measured, outcome) = measure(rules, WhatIf::AsRecorded)?;
             let now = *fraction == in_force;
             if now {
                 in_force_outcome = Some(outcome);
             }
             settings.push(Setting { high_fraction: has_fraction.then_some(*fraction), in_force: now, ..measured });
         }
-        let other_kernels =
-            other_rules.iter().map(|rules| Ok(measure(rules)?.0)).collect::<Result<_, ReplayError>>()?;
+        let now = settings.iter().find(|setting| setting.in_force).cloned().unwrap_or_default();
+        let mut of_knob = |name: &str, what_if| {
+            let rules = RuleSet { name: name.to_owned(), ..kernel.clone() };
+            Ok::<_, ReplayError>(measure(&rules, what_if)?.0)
+        };
+        let knobs = plans.into_iter().map(|plan| plan.measure(&replay, &now, &mut of_knob));
+        let knobs = knobs.collect::<Result<Vec<Knob>, ReplayError>>()?;
+        let other_kernels = other_rules
+            .iter()
+            .map(|rules| Ok(measure(rules, WhatIf::AsRecorded)?.0))
+            .collect::<Result<_, ReplayError>>()?;
         let setting = replay.setting();
         let cpus = setting.cpus.len();
         let managed_pages = setting.zones.iter().map(|zone| zone.start.managed).sum();
         let seconds = notes.duration_ns as f64 / 1e9;
         let control = in_force_outcome.as_ref();
         let control = control.and_then(|outcome| trust::failure(&replay.kernel().totals(|_| true), &totals(outcome)));
-        let verdict = verdict::judge(&settings, seconds, cpus, control.as_deref());
+        let judge = |settings: &[Setting]| verdict::judge(settings, seconds, cpus, control.as_deref());
+        let scales = knobs::scales(&knobs);
+        let verdict = verdict::better(judge(&settings), &settings, judge(scales), scales);
         let sure = sure(&replay, in_force_outcome.as_ref(), verdict.basis, facts.lost_events());
         let seen = in_force_outcome.and_then(|outcome| outcome.high_orders);
-        let chosen = price::chosen(&settings, &verdict);
+        let chosen = price::chosen([settings.as_slice(), scales], &verdict);
         Ok(Advice {
             schema: Schema::V1,
             trace: trace.name().to_owned(),
@@ -170,10 +190,25 @@ impl Advice {
                 replay_end_pages: seen.map(|seen| seen.end),
             },
             settings,
+            knobs,
             other_kernels,
             named_patterns: patterns.named(),
             patterns,
         })
+    }
+
+    /// What the zone locks would gain if pages were freed on the CPU that allocated them, in a sentence. `None` if that
+    /// gains little, or nobody would feel it. It is no part of the verdict: a replay does not tell its cost.
+    #[must_use]
+    pub fn affinity_gain(&self) -> Option<String> {
+        knobs::affinity_gain(&self.knobs)
+            .filter(|_| !matches!(self.verdict.basis, Basis::NotFelt | Basis::ControlFailed))
+    }
+
+    /// The replays under values of `vm.watermark_scale_factor`; none if it cannot be replayed.
+    #[must_use]
+    pub fn scales(&self) -> &[Setting] {
+        knobs::scales(&self.knobs)
     }
 }
 
@@ -228,8 +263,6 @@ fn measured(rules: &RuleSet, outcome: &Outcome) -> Setting {
     let moves = || outcome.moves.refills.iter().chain(&outcome.moves.drains).map(|moved| u64::from(moved.pages));
     Setting {
         setting: rules.name.clone(),
-        high_fraction: None,
-        in_force: false,
         operations: outcome.operations,
         zone_lock_acquisitions: outcome.zone_lock_acquisitions,
         longest_hold_pages: moves().max().unwrap_or(0),
@@ -237,5 +270,6 @@ fn measured(rules: &RuleSet, outcome: &Outcome) -> Setting {
         held_pages_max: outcome.held_pages_max,
         high_order_pages_min: outcome.high_orders.map(|seen| seen.least),
         short: outcome.failed + outcome.below_min,
+        ..Setting::default()
     }
 }

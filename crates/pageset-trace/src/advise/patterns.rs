@@ -16,7 +16,7 @@ use crate::trace::Trace;
 const BURST_PAGES: u64 = 2016;
 /// The smallest share of the traffic for which a pattern is named, in percent. A guess: a smaller share does not
 /// dominate a load.
-const NAMED_FROM_PCT: f64 = 20.0;
+pub(super) const NAMED_FROM_PCT: f64 = 20.0;
 /// The smallest share of all cached pages that a hoarding CPU holds, in percent. Its share of the traffic must be less
 /// than half of that. A guess.
 const HOARD_PCT: f64 = 60.0;
@@ -38,6 +38,9 @@ pub struct Patterns {
     pub high_order_pct: f64,
     /// Blocks of orders 1 to 3 that the kernel drained.
     pub high_order_drains: u64,
+    /// Allocated blocks of the order of a huge page or above.
+    #[serde(default)]
+    pub huge_page_allocs: u64,
     /// A CPU with most of the cached pages and little of the traffic.
     pub hoarder: Option<Hoarder>,
 }
@@ -85,6 +88,8 @@ struct Pass {
     travelled: u64,
     in_bursts: u64,
     high_order: u64,
+    /// The order of a huge page.
+    huge_order: u8,
     found: Patterns,
 }
 
@@ -96,6 +101,7 @@ impl Pass {
             Kind::Alloc { pfn: Some(pfn), order, .. } => {
                 self.moved(cpu, order.pages(), order.get());
                 self.allocated.insert(pfn, (cpu, self.events));
+                self.found.huge_page_allocs += u64::from(order.get() >= self.huge_order);
                 self.end_row(cpu);
             }
             Kind::Free { pfn, order } => {
@@ -167,7 +173,7 @@ impl Patterns {
     /// # Errors
     /// If the recording is damaged.
     pub(super) fn find(trace: &Trace) -> Result<Patterns, TraceError> {
-        let mut pass = Pass::default();
+        let mut pass = Pass { huge_order: trace.facts().pageblock_order, ..Pass::default() };
         for event in trace.events()? {
             pass.event(&event?);
         }
@@ -291,7 +297,7 @@ mod tests {
 
     #[test]
     fn blocks_of_high_orders() {
-        let mut pass = Pass::default();
+        let mut pass = Pass { huge_order: 9, ..Pass::default() };
         let order = |order: u8| Order::all().nth(order.into()).unwrap();
         alloc(&mut pass, 0, 1, 0, order(3));
         alloc(&mut pass, 0, 1, 8, order(0));
@@ -299,7 +305,7 @@ mod tests {
         feed(&mut pass, 0, 1, Kind::Drain { pfn: Pfn(0), order: order(3), migratetype: 1 });
         feed(&mut pass, 0, 1, Kind::Drain { pfn: Pfn(8), order: order(0), migratetype: 1 });
         let found = pass.finish(&HashMap::new());
-        assert_eq!((found.high_order_pct, found.high_order_drains), (pct(8, 521), 1));
+        assert_eq!((found.high_order_pct, found.high_order_drains, found.huge_page_allocs), (pct(8, 521), 1, 1));
     }
 
     #[test]

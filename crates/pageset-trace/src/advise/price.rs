@@ -3,11 +3,16 @@
 use super::verdict::{Setting, Verdict};
 use crate::number::grouped;
 
-/// The setting in force and the advised setting.
-pub(super) fn chosen<'a>(settings: &'a [Setting], verdict: &Verdict) -> Option<(&'a Setting, &'a Setting)> {
-    let fraction = verdict.high_fraction?;
-    let now = settings.iter().find(|setting| setting.in_force)?;
-    Some((now, settings.iter().find(|setting| setting.high_fraction == Some(fraction))?))
+/// The setting in force and the advised setting, from the settings of the sysctl that the verdict names.
+pub(super) fn chosen<'a>(
+    sysctls: impl IntoIterator<Item = &'a [Setting]>,
+    verdict: &Verdict,
+) -> Option<(&'a Setting, &'a Setting)> {
+    let found = |settings: &'a [Setting]| {
+        let now = settings.iter().find(|setting| setting.in_force)?;
+        Some((now, verdict.chosen(settings)?))
+    };
+    sysctls.into_iter().find_map(found)
 }
 
 pub(super) fn gain(now: &Setting, then: &Setting) -> String {
@@ -41,8 +46,14 @@ pub(super) fn price(now: &Setting, then: &Setting, managed: u64) -> String {
               was free (no pagetypeinfo)"
             .to_owned(),
     };
+    let reclaim = match (now.low_watermark_pages, then.low_watermark_pages) {
+        (Some(now), Some(then)) => {
+            format!("; reclaim starts below {} free pages instead of {}", grouped(then), grouped(now))
+        }
+        _ => String::new(),
+    };
     format!(
-        "pagesets hold up to {} pages instead of {}: {share:.1} % of memory; {high_orders}",
+        "pagesets hold up to {} pages instead of {}: {share:.1} % of memory; {high_orders}{reclaim}",
         grouped(then.held_pages_max),
         grouped(now.held_pages_max)
     )
@@ -63,7 +74,7 @@ mod tests {
             moved_pages: 630,
             held_pages_max: held,
             high_order_pages_min: high_orders,
-            short: 0,
+            ..Setting::default()
         }
     }
 
@@ -79,5 +90,12 @@ mod tests {
             let held = "pagesets hold up to 2,000 pages instead of 100: 2.0 % of memory; ";
             assert!(price.starts_with(&format!("{held}{expected}")), "{price}");
         }
+    }
+
+    #[test]
+    fn the_price_of_watermarks_is_early_reclaim() {
+        let of = |low: u64| Setting { low_watermark_pages: Some(low), ..measured(100, Some(4096)) };
+        let price = price(&of(21_116), &of(65_196), 100_000);
+        assert!(price.ends_with("; reclaim starts below 65,196 free pages instead of 21,116"), "{price}");
     }
 }

@@ -7,7 +7,7 @@ use crate::measure::per_1000;
 
 /// The largest remaining share of lock acquisitions for which a change is advised. A change that does not halve them is
 /// not worth a permanent setting. A guess, as in `docs/guide/tuning.md`.
-const LOCKS_LEFT_MAX: f64 = 0.5;
+pub(super) const LOCKS_LEFT_MAX: f64 = 0.5;
 /// Zone lock acquisitions per second and CPU below which no setting is noticeable. With the longest known hold, 50 us
 /// for 2016 pages, that is a twentieth of the time; with the usual hold a thousandth. A guess.
 const NOTICEABLE_PER_CPU_S: f64 = 1000.0;
@@ -16,12 +16,18 @@ const NOTICEABLE_PER_CPU_S: f64 = 1000.0;
 pub(super) const EQUAL_FACTOR: f64 = 1.1;
 
 /// The measurements of a replay under one setting.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// The sysctl's value, or the rules' name.
     pub setting: String,
     /// `vm.percpu_pagelist_high_fraction`; null for other kernels' rules, and for a kernel without this setting.
     pub high_fraction: Option<u32>,
+    /// `vm.watermark_scale_factor`; null for the values of other sysctls.
+    #[serde(default)]
+    pub watermark_scale_factor: Option<u32>,
+    /// The low watermarks of all zones together, if they are part of the setting. Unit: pages.
+    #[serde(default)]
+    pub low_watermark_pages: Option<u64>,
     /// Whether the setting was in force.
     pub in_force: bool,
     /// Allocations and frees.
@@ -46,6 +52,11 @@ impl Setting {
     #[must_use]
     pub fn locks_per_1000(&self) -> f64 {
         per_1000(self.zone_lock_acquisitions, self.operations)
+    }
+
+    /// The values of the sysctls, of which one at most is known.
+    pub(super) fn values(&self) -> (Option<u32>, Option<u32>) {
+        (self.high_fraction, self.watermark_scale_factor)
     }
 }
 
@@ -72,10 +83,33 @@ pub enum Basis {
 pub struct Verdict {
     /// The reason of the verdict.
     pub basis: Basis,
-    /// The value to set; null to change nothing.
+    /// The value of `vm.percpu_pagelist_high_fraction` to set; null to leave it.
     pub high_fraction: Option<u32>,
+    /// The value of `vm.watermark_scale_factor` to set; null to leave it.
+    #[serde(default)]
+    pub watermark_scale_factor: Option<u32>,
     /// The reason in one sentence.
     pub why: String,
+}
+
+impl Verdict {
+    pub(super) fn none(basis: Basis, why: String) -> Verdict {
+        Verdict { basis, high_fraction: None, watermark_scale_factor: None, why }
+    }
+
+    /// The sysctl to set, and its value.
+    #[must_use]
+    pub fn sysctl(&self) -> Option<(&'static str, u32)> {
+        let fraction = self.high_fraction.map(|value| ("vm.percpu_pagelist_high_fraction", value));
+        fraction.or(self.watermark_scale_factor.map(|value| ("vm.watermark_scale_factor", value)))
+    }
+
+    /// The advised one of these settings.
+    #[must_use]
+    pub fn chosen<'s>(&self, settings: impl IntoIterator<Item = &'s Setting>) -> Option<&'s Setting> {
+        let values = (self.high_fraction, self.watermark_scale_factor);
+        settings.into_iter().find(|setting| self.basis == Basis::Gain && setting.values() == values)
+    }
 }
 
 /// Decides on a verdict. `settings` are the settings of the recorded kernel, including the one in force. The recording
@@ -84,9 +118,9 @@ pub struct Verdict {
 pub(super) fn judge(settings: &[Setting], seconds: f64, cpus: usize, control_failed: Option<&str>) -> Verdict {
     if let Some(failed) = control_failed {
         let why = format!("cannot judge: {failed}; try a longer recording, made with --empty-lists");
-        return Verdict { basis: Basis::ControlFailed, high_fraction: None, why };
+        return Verdict::none(Basis::ControlFailed, why);
     }
-    let nothing = |why: String| Verdict { basis: Basis::NoGain, high_fraction: None, why };
+    let nothing = |why: String| Verdict::none(Basis::NoGain, why);
     let Some(now) = settings.iter().find(|setting| setting.in_force) else {
         return nothing("the setting in force is not among those replayed".to_owned());
     };
@@ -96,11 +130,11 @@ pub(super) fn judge(settings: &[Setting], seconds: f64, cpus: usize, control_fai
             "in the replay each CPU takes a zone lock {per_cpu_s:.0} times a second; below {NOTICEABLE_PER_CPU_S:.0} no setting \
              can be felt"
         );
-        return Verdict { basis: Basis::NotFelt, high_fraction: None, why };
+        return Verdict::none(Basis::NotFelt, why);
     }
-    if now.high_fraction.is_none() {
+    if now.values() == (None, None) {
         let why = "this kernel has no setting for pagesets; kernels from 5.14 on have one".to_owned();
-        return Verdict { basis: Basis::NoSetting, high_fraction: None, why };
+        return Verdict::none(Basis::NoSetting, why);
     }
     // A setting that lacks memory more often than the one in force is no choice.
     let able = settings.iter().filter(|setting| setting.short <= now.short);
@@ -124,7 +158,21 @@ pub(super) fn judge(settings: &[Setting], seconds: f64, cpus: usize, control_fai
         chosen.locks_per_1000(),
         now.locks_per_1000()
     );
-    Verdict { basis: Basis::Gain, high_fraction: chosen.high_fraction, why }
+    let (high_fraction, watermark_scale_factor) = chosen.values();
+    Verdict { basis: Basis::Gain, high_fraction, watermark_scale_factor, why }
+}
+
+/// The verdict over two sysctls from the verdicts on each. The second one is advised only if the first one gains
+/// nothing, or clearly less.
+pub(super) fn better(first: Verdict, of_first: &[Setting], second: Verdict, of_second: &[Setting]) -> Verdict {
+    let locks = |chosen: Option<&Setting>| chosen.map(|setting| setting.zone_lock_acquisitions as f64);
+    let (Basis::NoGain | Basis::Gain, Some(then)) = (first.basis, locks(second.chosen(of_second))) else {
+        return first;
+    };
+    match locks(first.chosen(of_first)) {
+        Some(now) if then * EQUAL_FACTOR >= now => first,
+        _ => second,
+    }
 }
 
 /// The rate per second and CPU of `times` events in `seconds` on `cpus` CPUs.
@@ -153,8 +201,8 @@ mod tests {
             longest_hold_pages: 63,
             moved_pages: 0,
             held_pages_max: *held,
-            high_order_pages_min: None,
             short: *short,
+            ..Setting::default()
         };
         let settings: Vec<Setting> = settings.iter().enumerate().map(measured).collect();
         judge(&settings, seconds, 2, None).high_fraction
@@ -171,8 +219,7 @@ mod tests {
             longest_hold_pages: 63,
             moved_pages: 0,
             held_pages_max: 10,
-            high_order_pages_min: None,
-            short: 0,
+            ..Setting::default()
         };
         // The replay of the setting in force fails, and another setting would gain much, or nothing could be felt.
         let settings = [setting(Some(0), 100_000, true), setting(Some(8), 4_000, false)];
@@ -208,6 +255,44 @@ mod tests {
             (&[], 1.0, None),
         ] {
             assert_eq!(verdict(settings, seconds), advised, "{settings:?}");
+        }
+    }
+
+    /// Lock acquisitions by value, the first in force.
+    fn rows(locks: &[(u32, u64)], is_scale: bool) -> Vec<Setting> {
+        let row = |(place, &(value, zone_lock_acquisitions)): (usize, &(u32, u64))| Setting {
+            high_fraction: (!is_scale).then_some(value),
+            watermark_scale_factor: is_scale.then_some(value),
+            in_force: place == 0,
+            operations: 1_000_000,
+            zone_lock_acquisitions,
+            ..Setting::default()
+        };
+        locks.iter().enumerate().map(row).collect()
+    }
+
+    #[test]
+    fn the_second_sysctl_must_be_clearly_better() {
+        let scale = ("vm.watermark_scale_factor", 200);
+        let fraction = ("vm.percpu_pagelist_high_fraction", 8);
+        for (fractions, scales, seconds, sysctl) in [
+            // The fraction gains nothing.
+            (&[(0, 100_000), (8, 60_000)][..], &[(10, 100_000), (200, 40_000)][..], 1.0, Some(scale)),
+            // It gains less, the same, or only a little less.
+            (&[(0, 100_000), (8, 40_000)], &[(10, 100_000), (200, 10_000)], 1.0, Some(scale)),
+            (&[(0, 100_000), (8, 40_000)], &[(10, 100_000), (200, 40_000)], 1.0, Some(fraction)),
+            (&[(0, 100_000), (8, 40_000)], &[(10, 100_000), (200, 37_000)], 1.0, Some(fraction)),
+            // Neither gains enough, the scale cannot be replayed, and nobody would notice.
+            (&[(0, 100_000), (8, 60_000)], &[(10, 100_000), (200, 60_000)], 1.0, None),
+            (&[(0, 100_000), (8, 40_000)], &[], 1.0, Some(fraction)),
+            (&[(0, 100_000), (8, 60_000)], &[(10, 100_000), (200, 40_000)], 60.0, None),
+        ] {
+            let (fractions, scales) = (rows(fractions, false), rows(scales, true));
+            let [first, second] = [&fractions, &scales].map(|rows| judge(rows, seconds, 2, None));
+            assert_eq!(better(first, &fractions, second, &scales).sysctl(), sysctl, "{fractions:?} {scales:?}");
+            // A failed control has no verdict.
+            let [first, second] = [&fractions, &scales].map(|rows| judge(rows, seconds, 2, Some("drains differ")));
+            assert_eq!(better(first, &fractions, second, &scales).basis, Basis::ControlFailed);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! | `bpf` | counts by BPF programs at the kernel's tracepoints, and times of waits for the zone lock |
 //! | `perf` | counts by `perf_event_open`, where BPF programs are not allowed |
 //! | `kallsyms` | addresses of kernel functions |
+//! | [`processes`] | pages and waits by process |
 //! | [`times`] | classes of duration, and percentiles |
 //!
 //! Neither way writes to a ring buffer or changes the machine. The kernel ends the counting when this process ends, in
@@ -13,8 +14,12 @@
 mod bpf;
 mod kallsyms;
 mod perf;
+pub mod processes;
+#[cfg(test)]
+mod tests;
 pub mod times;
 
+pub use self::processes::{Process, Processes};
 pub use self::times::WaitTimes;
 use crate::record::RecordError;
 pub use crate::record::machine::cpu_nodes;
@@ -177,167 +182,22 @@ impl Counters {
         }
     }
 
+    /// The processes that moved pages or waited for a zone lock between the last two calls of [`Self::read`]; before the
+    /// second call, since counting began. `None` if processes are not counted: counting by perf does not.
+    #[must_use]
+    pub fn processes(&self) -> Option<&Processes> {
+        match &self.kind {
+            Kind::Bpf(counters) => counters.processes(),
+            Kind::Perf(_) => None,
+        }
+    }
+
     /// The durations of all waits for zone locks until the last [`Self::read`]; `None` if waits are not measured.
     #[must_use]
     pub fn wait_times(&self) -> Option<&WaitTimes> {
         match &self.kind {
             Kind::Bpf(counters) => counters.wait_times(),
             Kind::Perf(_) => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn touch(bytes: usize) {
-        let memory = vec![1_u8; bytes];
-        assert_eq!(std::hint::black_box(&memory).len(), bytes);
-    }
-
-    #[test]
-    fn blocks_count_as_pages_of_their_order() {
-        let mut traffic = Traffic::default();
-        for order in ORDERS {
-            traffic.refilled(order, 1);
-            traffic.drained(order, 10);
-        }
-        let pages = 1 + 2 + 4 + 8 + 512;
-        assert_eq!((traffic.refill_pages, traffic.drain_pages), (pages, 10 * pages));
-        assert_eq!(traffic.high_order_drains, 30, "neither single pages nor pageblocks are of high orders");
-    }
-
-    #[test]
-    fn waits_have_the_names_of_their_paths() {
-        let wait = |times| Wait { times, ns: 0 };
-        let waits = Waits { refill: wait(1), drain: wait(2), direct_alloc: wait(3), direct_free: wait(4) };
-        let named = waits.paths().map(|(name, wait)| (name, wait.times));
-        assert_eq!(named, [("refill", 1), ("drain", 2), ("direct_alloc", 3), ("direct_free", 4)]);
-    }
-
-    /// As root: both ways count the pages that this test allocates.
-    #[test]
-    fn pages_that_come_and_go_are_counted() {
-        for way in [Way::Bpf, Way::Perf] {
-            let mut counters = match Counters::start(Some(way)) {
-                Ok(counters) => counters,
-                Err(error) => {
-                    println!("SKIPPED pages_that_come_and_go_are_counted by {}: {error}", way.name());
-                    continue;
-                }
-            };
-            assert_eq!(counters.way(), way);
-            let sum = |all: &[Traffic]| all.iter().map(|t| t.refill_pages).sum::<u64>();
-            let before = sum(&counters.read().unwrap());
-            // Pagesets may hold an eighth of the memory, and give it without a refill. So what was touched is kept.
-            let (mut kept, mut came) = (vec![], 0);
-            while came <= 10_000 && kept.len() < 16 {
-                kept.push(std::hint::black_box(vec![1_u8; 1 << 28]));
-                came = sum(&counters.read().unwrap()) - before;
-            }
-            assert!(came > 10_000, "{}: {came} pages of {} that were touched", way.name(), kept.len() << 16);
-        }
-    }
-
-    /// As root: both ways count the same events. Each read of the BPF counters is between two reads of the perf
-    /// counters, so its counts lie between theirs. The kernel does not run a program for an event that interrupts another
-    /// program on the same CPU: of 455,174 drained pages, 63 were missing on a busy machine.
-    #[test]
-    fn both_ways_agree() {
-        let (mut perf, mut bpf) = match (Counters::start(Some(Way::Perf)), Counters::start(Some(Way::Bpf))) {
-            (Ok(perf), Ok(bpf)) => (perf, bpf),
-            (Err(error), _) | (_, Err(error)) => return println!("SKIPPED both_ways_agree: {error}"),
-        };
-        type Of = (&'static str, fn(&Traffic) -> u64);
-        const OF: [Of; 3] = [
-            ("refill pages", |t| t.refill_pages),
-            ("drain pages", |t| t.drain_pages),
-            ("high-order drains", |t| t.high_order_drains),
-        ];
-        let mut looks = || [perf.read().unwrap(), bpf.read().unwrap(), perf.read().unwrap()];
-        let before = looks();
-        touch(1 << 30);
-        let after = looks();
-        for (place, cpu) in after[1].iter().map(|traffic| traffic.cpu).enumerate() {
-            for (name, of) in OF {
-                let at = |look: &[Traffic]| look.get(place).filter(|t| t.cpu == cpu).map_or(0, of);
-                let grown = at(&after[1]) - at(&before[1]);
-                let (least, most) = (at(&after[0]) - at(&before[2]), at(&after[2]) - at(&before[0]));
-                let seen = least - least / 1000;
-                assert!((seen..=most).contains(&grown), "CPU {cpu}, {name}: {grown}, by perf {least} to {most}");
-            }
-        }
-    }
-
-    /// A stream between CPUs, which refills on one and drains on the other.
-    fn stream(end: std::time::Instant) {
-        use std::io::{Read as _, Write as _};
-        let (mut to, mut from) = std::os::unix::net::UnixStream::pair().unwrap();
-        let writer = std::thread::spawn(move || {
-            let block = vec![1_u8; 1 << 16];
-            while std::time::Instant::now() < end && to.write_all(&block).is_ok() {}
-        });
-        let mut block = vec![0_u8; 1 << 16];
-        while from.read(&mut block).unwrap() > 0 {}
-        writer.join().unwrap();
-    }
-
-    /// Requests a list into a buffer of 64 KiB. The kernel allocates a block of order 4 for it and frees it at once.
-    /// Both bypass the pagesets and take the zone lock.
-    fn bypass_pagesets(end: std::time::Instant) {
-        let mut list = vec![0_u8; 1 << 16];
-        while std::time::Instant::now() < end {
-            for _ in 0..1000 {
-                // The kernel allocates the block even if the file system has no such lists.
-                let _ = rustix::fs::listxattr(".", &mut list);
-            }
-        }
-    }
-
-    /// As root, on a kernel with events of waits: CPUs that contend for zone locks wait, and not longer than the test
-    /// runs.
-    #[test]
-    fn waits_for_zone_locks_are_measured() {
-        let skipped = |why: &str| println!("SKIPPED waits_for_zone_locks_are_measured: {why}");
-        let mut counters = match Counters::start(Some(Way::Bpf)) {
-            Ok(counters) => counters,
-            Err(error) => return skipped(&error.to_string()),
-        };
-        let cpus = counters.read().unwrap();
-        if cpus.len() < 2 || cpus[0].waits.is_none() {
-            return skipped(&format!("{} CPUs, {:?}", cpus.len(), counters.missing()));
-        }
-        let begin = std::time::Instant::now();
-        let waited = |counters: &mut Counters, of: [&str; 2]| {
-            let all: Vec<_> = counters.read().unwrap().iter().flat_map(|cpu| cpu.waits.unwrap().paths()).collect();
-            let wanted = || all.iter().filter(|(name, _)| of.contains(name)).map(|(_, wait)| wait);
-            (wanted().map(|wait| wait.times).sum::<u64>(), wanted().map(|wait| wait.ns).sum::<u64>())
-        };
-        type Load = fn(std::time::Instant);
-        const LOADS: [(Load, [&str; 2]); 2] =
-            [(bypass_pagesets, ["direct_alloc", "direct_free"]), (stream, ["refill", "drain"])];
-        for (load, of) in LOADS {
-            let (mut times, mut ns, mut rounds) = (0, 0, 0);
-            while times == 0 && rounds < 30 {
-                rounds += 1;
-                let end = std::time::Instant::now() + std::time::Duration::from_secs(1);
-                let loads: Vec<_> = (0..3).map(|_| std::thread::spawn(move || load(end))).collect();
-                loads.into_iter().for_each(|load| load.join().unwrap());
-                (times, ns) = waited(&mut counters, of);
-            }
-            let most = begin.elapsed().as_nanos() as u64 * cpus.len() as u64;
-            let all: u64 =
-                counters.read().unwrap().iter().flat_map(|cpu| cpu.waits.unwrap().paths()).map(|w| w.1.times).sum();
-            let timed: u64 = counters.wait_times().unwrap().0.iter().flatten().sum();
-            assert!(timed.abs_diff(all) <= cpus.len() as u64, "{timed} waits have a duration, of {all}");
-            assert!(ns < most && (ns == 0) == (times == 0), "{of:?}: {times} waits of {ns} ns in {most}");
-            // Blocks that bypass the pagesets take the lock some hundred thousand times a second on each CPU. A stream
-            // takes it a few thousand times, which may never collide on an idle machine.
-            assert!(times > 0 || of[0] == "refill", "{of:?}: nothing waited in {rounds} s");
-            if times == 0 {
-                skipped(&format!("no stream waited for a zone lock in {rounds} s, so waits of {of:?} were not seen"));
-            }
         }
     }
 }

@@ -75,6 +75,11 @@ impl Hotplug {
         self.cpus[cpu.0 as usize].1 = online;
     }
 
+    /// Whether a CPU is on-line.
+    pub(super) fn is_online(&self, cpu: CpuId) -> bool {
+        self.cpus.get(cpu.0 as usize).is_some_and(|(_, online)| *online)
+    }
+
     /// The number of CPUs that share a zone's `high`; `None` if it has not changed since the start.
     pub(super) fn sharers(&self, zone: usize) -> Option<u32> {
         self.sharers.as_ref().map(|sharers| sharers[zone])
@@ -122,12 +127,14 @@ mod tests {
         let sharers = |hotplug: &Hotplug| [0, 1, 2].map(|zone| hotplug.sharers(zone).unwrap());
         assert!(hotplug.change(StateChange::CpuOffline(CpuId(3)), 7, None));
         assert_eq!((hotplug.emptied_by(7), hotplug.emptied_by(8)), (Some(CpuId(3)), None));
+        assert!(!hotplug.is_online(CpuId(3)) && hotplug.is_online(CpuId(2)) && !hotplug.is_online(CpuId(9)));
         // A zone of a node without CPUs shares its `high` among all CPUs.
         assert_eq!(sharers(&hotplug), [2, 1, 3]);
         assert!(hotplug.change(StateChange::CpuOffline(CpuId(9)), 7, None), "hot-plug of an unknown CPU");
         assert_eq!(hotplug.emptied_by(7), None);
         assert!(hotplug.change(StateChange::CpuOnline(CpuId(3)), 7, None));
         assert_eq!(sharers(&hotplug), [3, 2, 1]);
+        assert!(hotplug.is_online(CpuId(3)));
         assert!(hotplug.change(StateChange::PagesetsOff(Pfn(5)), 7, Some(1)));
         assert!(hotplug.is_off(1) && !hotplug.is_off(0));
         assert!(hotplug.is_offlined_by(1, 7) && !hotplug.is_offlined_by(1, 8) && !hotplug.is_offlined_by(0, 7));

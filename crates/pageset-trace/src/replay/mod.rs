@@ -23,6 +23,7 @@
 //! | `corrections` | memory that changed without an event |
 //! | `run` | one replay under one set of rules |
 //! | [`selection`] | refills and drains by CPU, process or cgroup |
+//! | [`what_if`] | a replay of a machine that differs from the recorded one |
 //! | [`agreement`] | the limits within which a replay agrees with the kernel |
 //! | [`identify`] | the kernel rules that fit a recording best |
 
@@ -48,6 +49,7 @@ pub mod setting;
 mod start_state;
 mod survey;
 mod types;
+pub mod what_if;
 mod world;
 
 use pageset::policy::Preset;
@@ -65,6 +67,7 @@ pub use setting::Setting;
 use crate::error::TraceError;
 use crate::trace::Trace;
 use survey::Survey;
+pub use what_if::WhatIf;
 
 /// The events and snapshots that a replay may use. One result never mixes levels. Specification: `trace-replay.md` 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -323,6 +326,25 @@ impl<'t> Replay<'t> {
     /// # Errors
     /// If the rules are inconsistent or the recording's file has changed since it was opened.
     pub fn run(&self, rules: &RuleSet, level: Level, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
-        plan::Plan { trace: self.trace, setting: &self.setting, survey: &self.survey, level, rules }.run(progress)
+        self.run_if(rules, level, WhatIf::AsRecorded, progress)
+    }
+
+    /// Like [`Self::run`], on a machine that differs from the recorded one.
+    ///
+    /// # Errors
+    /// The errors of [`Self::run`].
+    pub fn run_if(
+        &self,
+        rules: &RuleSet,
+        level: Level,
+        what_if: WhatIf,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Outcome, ReplayError> {
+        let rescaled = match what_if {
+            WhatIf::WatermarkScale(scale) => Some(self.setting.with_watermark_scale(scale)),
+            _ => None,
+        };
+        let setting = rescaled.as_ref().unwrap_or(&self.setting);
+        plan::Plan { trace: self.trace, setting, survey: &self.survey, level, rules, what_if }.run(progress)
     }
 }

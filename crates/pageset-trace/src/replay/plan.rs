@@ -2,13 +2,14 @@
 
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::sizes::ZoneSize;
-use pageset::policy::{Bounds, PcpState, Tuning};
+use pageset::policy::{BatchRule, Bounds, PcpState, Tuning};
 use pageset::{Allocator, CpuId, PageRange, ZoneSpec};
 
 use super::run::Run;
 use super::setting::{PagesetSnapshot, Setting, State, ZoneState};
 use super::start_state::Shown;
 use super::survey::Survey;
+use super::what_if::WhatIf;
 use super::world::{self, Plans, ReplayMachine};
 use super::{Level, Outcome, ReplayError, RuleSet, high_orders};
 use crate::trace::Trace;
@@ -20,6 +21,7 @@ pub(super) struct Plan<'r> {
     pub(super) survey: &'r Survey,
     pub(super) level: Level,
     pub(super) rules: &'r RuleSet,
+    pub(super) what_if: WhatIf,
 }
 
 impl Plan<'_> {
@@ -29,13 +31,15 @@ impl Plan<'_> {
 
     /// Whether these are the recorded kernel's rules, with the bounds in its snapshots.
     pub(super) fn is_kernel(&self) -> bool {
-        self.tuning() == self.setting.kernel_tuning() && self.rules.high_fraction.is_none()
+        self.tuning() == self.setting.kernel_tuning() && self.has_kernel_sizes()
     }
 
     /// Whether batch and `high` depend on a zone's size as in the recorded kernel.
     fn has_kernel_sizes(&self) -> bool {
         let sizes = |tuning: &Tuning| (tuning.batch, tuning.high, tuning.auto_high);
-        sizes(&self.tuning()) == sizes(&self.setting.kernel_tuning()) && self.rules.high_fraction.is_none()
+        sizes(&self.tuning()) == sizes(&self.setting.kernel_tuning())
+            && self.rules.high_fraction.is_none()
+            && !matches!(self.what_if, WhatIf::WatermarkScale(_))
     }
 
     /// Batch and the bounds of `high` of a zone in this state. `sharers` is the number of CPUs that share `high`, if
@@ -52,7 +56,10 @@ impl Plan<'_> {
         let cpus = sharers.unwrap_or(if local == 0 { online().count().max(1) } else { local } as u32);
         let size = ZoneSize { managed: state.managed, low: state.watermarks.low, cpus };
         let fraction = self.rules.high_fraction.unwrap_or(self.setting.high_fraction);
-        self.tuning().bounds(size, fraction)
+        // The recorded batch is exact for any size of pages. Disabled pagesets show none.
+        let is_shown = self.tuning().batch == self.setting.kernel_tuning().batch && state.bounds.high_max > 0;
+        let batch = if is_shown { BatchRule::Fixed(state.bounds.batch) } else { self.tuning().batch };
+        Tuning { batch, ..self.tuning() }.bounds(size, fraction)
     }
 
     /// The counters of a pageset at the start, and whether the kernel's first refills and drains show them.

@@ -6,7 +6,7 @@ use std::slice;
 
 use pageset::admin::stats::PagesetStats;
 use pageset::policy::{Bounds, OwnerRule, PcpState};
-use pageset::{AllocError, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request};
+use pageset::{AllocError, CpuId, Machine as _, MigrateType, NodeId, Order, PageRange, Pfn, Request};
 
 use super::blocks::{BlockMap, Freed};
 use super::corrections::{Corrections, FreeScanner};
@@ -20,6 +20,7 @@ use super::plan::Plan;
 use super::reclaim::Change;
 use super::setting::ZoneState;
 use super::types::ordinary;
+use super::what_if::WhatIf;
 use super::world::{Placed, World};
 use super::{Level, Outcome};
 use crate::event::{Event, Kind, StateChange};
@@ -54,6 +55,8 @@ pub(super) struct Run<'r, 'a> {
     place: u64,
     /// Freed blocks that a later batch event commits.
     pending: HashMap<Pfn, Order>,
+    /// The CPU that allocated each recorded block, if the blocks are freed there.
+    origins: Option<HashMap<Pfn, CpuId>>,
     corrections: Corrections,
     /// Pages in all pagesets.
     held: u64,
@@ -97,6 +100,7 @@ impl<'r, 'a> Run<'r, 'a> {
             free: plan.survey.frees.before_window(),
             place: plan.survey.frees.places_before_window(),
             pending: HashMap::new(),
+            origins: (plan.what_if == WhatIf::LocalFrees).then(HashMap::new),
             corrections: Corrections::new(spare),
             held: 0,
             in_depots: 0,
@@ -313,6 +317,9 @@ impl<'r, 'a> Run<'r, 'a> {
             self.outcome.failed += 1;
             return;
         };
+        if let Some(origins) = &mut self.origins {
+            origins.insert(recorded, self.world.machine().cpu());
+        }
         // The recorded page is allocated twice: its free was not recorded.
         if let Some((old_order, old)) = self.blocks.insert(recorded, order, replayed.0 as ReplayedPfn) {
             self.outcome.lost_frees += 1;
@@ -324,6 +331,10 @@ impl<'r, 'a> Run<'r, 'a> {
     fn release(&mut self, cpu: CpuId, pfn: Pfn, order: Order, direct: bool) {
         self.outcome.operations += 1;
         let Some(zone) = self.plan.setting.zone_of(pfn) else { return };
+        let origin = self.origins.as_mut().and_then(|origins| origins.remove(&pfn));
+        let origin = origin.filter(|origin| *origin != cpu && self.hotplug.is_online(*origin));
+        // The pageset of another CPU was not the busy one.
+        let (cpu, direct) = origin.map_or((cpu, direct), |origin| (origin, false));
         let world = self.world;
         let split = |old: ReplayedPfn, from, to| {
             let _ = world.split(Pfn(old.into()), from, to);

@@ -41,6 +41,8 @@ pub struct ZoneState {
     pub managed: u64,
     /// The watermarks, including the boost.
     pub watermarks: Watermarks,
+    /// The part of each watermark that is a temporary boost.
+    pub(super) boost: u64,
     /// Pages reserved against requests, by the request's highest zone.
     pub(super) reserve: [u64; ZoneKind::COUNT],
     /// Batch and the bounds of `high`. If the kernel prints no bounds, both are `high`.
@@ -347,6 +349,7 @@ fn start_state(section: &ZoneSection) -> ZoneState {
         free: section.free,
         managed: section.managed,
         watermarks: Watermarks { min: boosted(section.min), low: boosted(section.low), high: boosted(section.high) },
+        boost: section.boost,
         reserve,
         bounds,
         bounds_shown,

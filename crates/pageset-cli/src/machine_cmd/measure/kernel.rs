@@ -3,10 +3,11 @@
 use pageset::Tuning;
 use pageset::policy::{Preset, Release};
 use pageset_sim::era::Era;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The rules and the era that the host's kernel has.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, JsonSchema)]
 pub(super) struct Kernel {
     /// The preset's name.
     pub(super) rules: String,

@@ -26,6 +26,7 @@ use pageset_bench::hardware::{Effort, Figure, Host, Place, Quantity, memory, pag
 use pageset_bench::rounds;
 use pageset_bench::sample::allowed_cpus;
 use pageset_sim::machine;
+use schemars::{Schema, schema_for};
 
 use crate::error::{Exit, Failure};
 use crate::output::{self, JsonOption, Output, is_standard};
@@ -96,6 +97,11 @@ impl Plan {
             seconds: 0.5,
         }
     }
+}
+
+/// The value of the result's member `schema`, and the JSON schema.
+pub(crate) fn schema() -> (&'static str, Schema) {
+    (SCHEMA, schema_for!(Measured))
 }
 
 /// Runs `pageset machine measure`. The first Ctrl-C ends the measurement and keeps what was measured.

@@ -3,6 +3,7 @@
 use pageset_bench::hardware::faults::Tasks;
 use pageset_bench::hardware::{Figure, Quantity};
 use pageset_bench::report::MachineFacts;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::kernel::Kernel;
@@ -13,7 +14,7 @@ pub(super) const SCHEMA: &str = "pageset.machine-measure/1";
 const LARGE_SPREAD_PCT: f64 = 10.0;
 
 /// The result.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Measured {
     /// [`SCHEMA`].
     pub(super) schema: String,
@@ -40,7 +41,7 @@ pub(super) struct Measured {
 }
 
 /// A quantity with its samples.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Measurement {
     /// The quantity.
     pub(super) quantity: Quantity,
@@ -54,7 +55,7 @@ pub(super) struct Measurement {
 }
 
 /// Page faults of a number of tasks.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Row {
     /// What the tasks are.
     pub(super) kind: Tasks,
@@ -74,7 +75,7 @@ pub(super) struct Row {
 }
 
 /// The fitted pace.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Serialize, JsonSchema)]
 pub(super) struct Fit {
     /// Duration of everything, relative to the description's other tables.
     pub(super) pace: f64,

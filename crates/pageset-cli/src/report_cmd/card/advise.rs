@@ -1,21 +1,13 @@
-//! The card of an advice: its own verdict, trust, and the numbers of the setting.
+//! The card of an advice: its own verdict, trust, and the numbers of the setting; and that of an advice over several
+//! recordings.
 
-use pageset_trace::advise::{Advice, Basis, HUGE_PAGES, Setting};
+use pageset_trace::advise::{self, Advice, AdviceSet, Basis, HUGE_PAGES, Setting, Sure, Trust};
 
 use super::{Card, Figure, Kind, Verdict, capital};
 
 /// The card of an advice.
 pub(in super::super) fn advise(advice: &Advice) -> Card {
-    let verdict = &advice.verdict;
-    let sentence = match (verdict.basis, verdict.high_fraction) {
-        (Basis::ControlFailed, _) => Verdict::none(capital(&verdict.why)),
-        (_, Some(fraction)) => Verdict::new(
-            Kind::Differs,
-            format!("Set vm.percpu_pagelist_high_fraction = {fraction}"),
-            capital(&verdict.why),
-        ),
-        (_, None) => Verdict::new(Kind::Same, "Change nothing", capital(&verdict.why)),
-    };
+    let sentence = sentence(&advice.verdict);
     let warnings = advice.kernel.disagreement.iter().cloned();
     let unknown = (!advice.kernel.known && advice.kernel.disagreement.is_none()).then(|| {
         format!("the recording does not name its kernel; it is taken to have the rules of {}", advice.kernel.rules)
@@ -29,6 +21,43 @@ pub(in super::super) fn advise(advice: &Advice) -> Card {
     }
 }
 
+/// The card of the verdict over several recordings. Its trust is the least of the recordings that the verdict uses.
+pub(in super::super) fn joint(set: &AdviceSet) -> Card {
+    let sentence = sentence(&set.verdict);
+    let used: Vec<&Advice> = set.recordings.iter().filter(|advice| !set.left_out.contains(&advice.trace)).collect();
+    let least = used.iter().min_by_key(|advice| advice.sure.trust);
+    let sure = match least {
+        Some(least) => {
+            let reasons = least.sure.reasons.iter().map(|reason| format!("{}: {reason}", least.trace)).collect();
+            Sure { trust: least.sure.trust, reasons }
+        }
+        None => Sure { trust: Trust::Low, reasons: vec!["the replay of no recording follows its kernel".to_owned()] },
+    };
+    let left_out = set.left_out.iter().map(|name| format!("{name} is left out: the replay does not follow the kernel"));
+    let operations: u64 = used.iter().map(|advice| advice.operations).sum();
+    let seconds = used.iter().map(|advice| advice.duration_ns).sum::<u64>() as f64 / 1e9;
+    Card {
+        about: "All recordings together".to_owned(),
+        figures: [
+            Figure::new("recordings", used.len() as f64, "recordings").with_note("that the verdict uses"),
+            Figure::new("allocations and frees", operations as f64, "operations"),
+            Figure::new("recorded", seconds, "s"),
+        ],
+        verdict: sentence,
+        sure,
+        warnings: left_out.collect(),
+    }
+}
+
+/// A verdict of `advise` as that of a card.
+fn sentence(verdict: &advise::Verdict) -> Verdict {
+    match (verdict.basis, verdict.sysctl()) {
+        (Basis::ControlFailed | Basis::Mixed, _) => Verdict::none(capital(&verdict.why)),
+        (_, Some((name, value))) => Verdict::new(Kind::Differs, format!("Set {name} = {value}"), capital(&verdict.why)),
+        (_, None) => Verdict::new(Kind::Same, "Change nothing", capital(&verdict.why)),
+    }
+}
+
 fn figures(advice: &Advice, kind: Kind) -> [Figure; 3] {
     let now = advice.settings.iter().find(|setting| setting.in_force);
     let (Some(now), true) = (now, kind != Kind::None) else {
@@ -39,8 +68,7 @@ fn figures(advice: &Advice, kind: Kind) -> [Figure; 3] {
             Figure::new("CPUs", advice.cpus as f64, "CPUs"),
         ];
     };
-    let then = advice.verdict.high_fraction;
-    let then = then.and_then(|fraction| advice.settings.iter().find(|row| row.high_fraction == Some(fraction)));
+    let then = advice.verdict.chosen(advice.settings.iter().chain(advice.scales()));
     let figure = |name: &str, unit, of: fn(&Setting) -> Option<f64>| match (of(now), then.and_then(of)) {
         (Some(now), Some(then)) => Figure::against(name, then, unit, ("now", now)),
         (now, _) => Figure::new(name, now, unit).with_note("in force"),

@@ -6,7 +6,7 @@
 //! | module | the card of |
 //! | --- | --- |
 //! | `replay` | a recording, and its replays |
-//! | `advise` | an advice |
+//! | `advise` | an advice, on one recording or on several |
 //! | `simulation` | a run or a sweep, and a study |
 //! | `compare` | a comparison with published values |
 //! | `bench` | a benchmark |

@@ -17,12 +17,30 @@ pub(super) fn lines(scene: &Scene<'_>, height: u16) -> u16 {
 }
 
 /// The keys, the most important ones first.
-const KEYS: [&str; 8] =
-    [" q quit ", " h help ", " z zone ", " arrows CPU ", " s sort ", " / filter ", " space freeze ", " + - interval "];
+const KEYS: [&str; 9] = [
+    " q quit ",
+    " h help ",
+    " w processes ",
+    " z zone ",
+    " arrows CPU ",
+    " s sort ",
+    " / filter ",
+    " space freeze ",
+    " + - interval ",
+];
 
 /// The keys of a playback.
-const PLAYBACK_KEYS: [&str; 8] =
-    [" q quit ", " h help ", " space pause ", " n p step ", " + - speed ", " z zone ", " arrows CPU ", " s sort "];
+const PLAYBACK_KEYS: [&str; 9] = [
+    " q quit ",
+    " h help ",
+    " space pause ",
+    " n p step ",
+    " w processes ",
+    " + - speed ",
+    " z zone ",
+    " arrows CPU ",
+    " s sort ",
+];
 
 /// Draws the last lines.
 pub(super) fn draw(frame: &mut Frame<'_>, notes: Rect, keys: Rect, scene: &Scene<'_>, state: &State) {
@@ -46,7 +64,9 @@ q, Esc      quit
 z, Tab      next zone; Shift-Tab: previous zone
 up, down    CPU in the list (also j k, PgUp PgDn, Home End, wheel)
 left, right CPU by number, also in the map; a click chooses, too
-s           sort CPUs by number, count, change, refills, waits
+w           list processes (root), or CPUs again
+s           sort CPUs by number, count, change, refills, waits;
+            processes by pages, waits
 m           map by held, refills, drains, waits; no map
 /           filter CPUs: 0-15,32  node=1  busy  unusual
 + -         look more or less often; play faster or slower

@@ -9,6 +9,7 @@
 //! | `zones` | zones, with a gauge of free pages and the watermarks |
 //! | `waits` | waits for zone locks by path, with percentiles |
 //! | `map` | a heat map of the CPUs, by node |
+//! | `processes` | the list of processes, in place of map, list and chart |
 //! | `cpus` | the list of CPUs with sparklines |
 //! | `chart` | the chosen CPU over time, and the machine's counters |
 //! | `footer` | unavailable values, keys, the filter's prompt, and the help |
@@ -20,6 +21,7 @@ mod cpus;
 mod footer;
 mod header;
 mod map;
+mod processes;
 mod spark;
 mod style;
 mod table;
@@ -30,6 +32,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Position, Rect};
 
 use self::chart::Of;
+use super::order::List;
 use super::state::{Scene, State};
 
 /// What a click chooses.
@@ -113,7 +116,7 @@ fn first(frame: &mut Frame<'_>, mut area: Rect, scene: &Scene<'_>, state: &State
     let gap = u16::from(height >= 30);
     // The map comes if the list cannot show every CPU; then it needs the lines of some zones.
     let shown = state.ordered(scene);
-    let crowded = shown.len() > usize::from(height) && height >= 16;
+    let crowded = state.list == List::Cpus && shown.len() > usize::from(height) && height >= 16;
     let most = (usize::from(height).saturating_sub(2) / if crowded { 4 } else { 2 }).clamp(1, ZONE_LINES);
     let zones = scene.view.zones.len().min(most) as u16 + 1;
     zones::draw(frame, take(&mut area, zones), scene, state, hits);
@@ -122,13 +125,17 @@ fn first(frame: &mut Frame<'_>, mut area: Rect, scene: &Scene<'_>, state: &State
         let lines = waits::lines(scene, height);
         waits::draw(frame, take(&mut area, lines), scene, state);
         take(&mut area, if lines > 0 { gap } else { 0 });
-        if area.width >= 100 && height >= 30 {
+        if area.width >= 100 && height >= 30 && state.list == List::Cpus {
             let chart = area.height / 3;
             let chart = chart.min(CHART_LINES);
             let place = Rect { y: area.y + area.height - chart, height: chart, ..area };
             chart::draw(frame, place, scene, state, Of::Held);
             area.height -= chart + gap;
         }
+    }
+    if state.list == List::Processes {
+        processes::draw(frame, area, scene, state);
+        return;
     }
     if let Some(plan) = map::plan(scene, state, area, area.height.saturating_sub(LIST_LINES))
         .filter(|_| shown.len() + 2 > usize::from(area.height))
@@ -165,6 +172,7 @@ pub(super) fn texts(scene: &Scene<'_>, state: &State) -> Vec<String> {
     texts.extend(footer::texts());
     texts.extend(waits::texts(scene));
     texts.extend(cpus::texts(scene, state));
+    texts.extend(processes::texts(scene, state));
     texts.extend(chart::texts(scene, state));
     let area = Rect::new(0, 0, 500, 500);
     texts.extend(map::plan(scene, state, area, 500).map(|plan| map::legend(scene, &plan).concat()));

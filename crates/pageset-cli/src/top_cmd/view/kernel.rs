@@ -1,13 +1,14 @@
 //! The rules in force.
 
 use pageset_trace::replay::setting::kernel_of;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Zone;
 use crate::top_cmd::look::Look;
 
 /// The rules in force.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct Kernel {
     pub(in crate::top_cmd) release: Option<String>,
     /// The preset's name.
@@ -21,7 +22,7 @@ pub(in crate::top_cmd) struct Kernel {
 }
 
 /// Whether pagesets size themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(in crate::top_cmd) enum AutoTuning {
     On,

@@ -4,20 +4,24 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `kernel` | the rules in force |
+//! | `processes` | what processes move |
 //! | `traffic` | what CPUs move, and how long they wait |
 
 mod kernel;
+mod processes;
 mod traffic;
 
 use std::collections::BTreeMap;
 
 use pageset_trace::live::Way;
 use pageset_trace::procfs::{PagesetSection, ZoneSection};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
 pub(super) use self::kernel::AutoTuning;
 pub(super) use self::kernel::Kernel;
+pub(super) use self::processes::{By, ProcessTraffic, sort};
 pub(super) use self::traffic::{CpuTraffic, CpuWaits, PATHS, PathTimes, PathWait, percentiles};
 use self::traffic::{per_s, traffic, wait_times};
 use super::look::Look;
@@ -26,7 +30,7 @@ use super::look::Look;
 pub(super) const SCHEMA: &str = "pageset.top/1";
 
 /// All that is shown, in JSON of the schema `pageset.top/1`: pages, nanoseconds, counts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct View {
     pub(super) schema: String,
     /// `live`, or a saved file's name.
@@ -44,6 +48,9 @@ pub(super) struct View {
     /// The durations of waits for zone locks on all CPUs, by path; null if waits are not measured.
     #[serde(default)]
     pub(super) zone_lock_wait_times: Option<Vec<PathTimes>>,
+    /// What processes moved since the previous look, the most pages first; null if it is not counted.
+    #[serde(default)]
+    pub(super) processes: Option<Vec<ProcessTraffic>>,
     /// The memory node of each CPU, by CPU number; empty if unknown.
     #[serde(default)]
     pub(super) cpu_nodes: Vec<u32>,
@@ -56,7 +63,7 @@ pub(super) struct View {
 }
 
 /// A zone that has pages. Amounts in pages; changes since the previous look.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Zone {
     pub(super) node: u32,
     pub(super) zone: String,
@@ -101,7 +108,7 @@ impl Zone {
 }
 
 /// One CPU's pageset of a zone; amounts in pages.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Pageset {
     pub(super) cpu: u32,
     pub(super) count: u64,
@@ -113,7 +120,7 @@ pub(super) struct Pageset {
 }
 
 /// A counter of the whole machine.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Counter {
     pub(super) name: String,
     pub(super) value: u64,
@@ -156,6 +163,7 @@ impl View {
             counted_by: look.counted_by.map(|way| Way::name(way).to_owned()),
             traffic: traffic(look, before, seconds),
             zone_lock_wait_times: look.wait_times.as_ref().map(wait_times),
+            processes: look.processes.as_ref().map(|now| processes::processes(now, &mut missing)),
             cpu_nodes: look.cpu_nodes.clone(),
             vmstat: vmstat(look, before, seconds),
             news: before.map(|before| news(look, before)).unwrap_or_default(),

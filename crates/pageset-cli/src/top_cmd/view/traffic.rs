@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use pageset_trace::live::times::{durations, percentile};
 use pageset_trace::live::{Wait, WaitTimes, Waits};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::top_cmd::look::Look;
 
 /// What a CPU has moved since counting began, and per second since the previous look.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct CpuTraffic {
     pub(in crate::top_cmd) cpu: u32,
     pub(in crate::top_cmd) refill_pages: u64,
@@ -25,7 +26,7 @@ pub(in crate::top_cmd) struct CpuTraffic {
 }
 
 /// How long a CPU has waited for zone locks since counting began, by path.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct CpuWaits {
     pub(in crate::top_cmd) refill: PathWait,
     pub(in crate::top_cmd) drain: PathWait,
@@ -64,7 +65,7 @@ impl CpuWaits {
 }
 
 /// Waits for zone locks on one path.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct PathWait {
     pub(in crate::top_cmd) times: u64,
     pub(in crate::top_cmd) ns: u64,
@@ -77,7 +78,7 @@ pub(in crate::top_cmd) struct PathWait {
 pub(in crate::top_cmd) const PATHS: [&str; 4] = ["refill", "drain", "direct_alloc", "direct_free"];
 
 /// How many waits of all CPUs on one path took how long, since counting began.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct PathTimes {
     /// One of [`PATHS`].
     pub(in crate::top_cmd) path: String,
@@ -86,7 +87,7 @@ pub(in crate::top_cmd) struct PathTimes {
 }
 
 /// The waits of a class of duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct TimeClass {
     pub(in crate::top_cmd) from_ns: u64,
     pub(in crate::top_cmd) below_ns: u64,

@@ -52,8 +52,11 @@ pub(super) enum When {
 #[derive(Clone, Copy)]
 pub(super) enum Helper {
     MapLookupElem = 1,
+    MapUpdateElem = 2,
     KtimeGetNs = 5,
     GetSmpProcessorId = 8,
+    GetCurrentPidTgid = 14,
+    GetCurrentComm = 16,
     GetStack = 67,
 }
 
@@ -130,6 +133,11 @@ impl Code {
         self.push(0x67, to, R(0), 0, bits)
     }
 
+    /// `to <<= by`; of `by`, only the low six bits count.
+    pub(super) fn shift_left_by(&mut self, to: R, by: R) -> &mut Self {
+        self.push(0x6f, to, by, 0, 0)
+    }
+
     /// Clears the high 32 bits.
     pub(super) fn narrow(&mut self, to: R) -> &mut Self {
         self.push(0xbc, to, to, 0, 0)
@@ -148,6 +156,11 @@ impl Code {
     /// The 32-bit word at `to + offset` = `from`.
     pub(super) fn store_half(&mut self, to: R, offset: i16, from: R) -> &mut Self {
         self.push(0x63, to, from, offset, 0)
+    }
+
+    /// The 64-bit word at `to + offset` += `from`, as one atomic operation.
+    pub(super) fn add_atomic(&mut self, to: R, offset: i16, from: R) -> &mut Self {
+        self.push(0xdb, to, from, offset, 0)
     }
 
     /// Calls a kernel helper function.
@@ -225,5 +238,14 @@ mod tests {
         assert_eq!(insns[1], Insn { code: 0xad, registers: 0x32, offset: 2, imm: 0 });
         assert_eq!((insns[2].imm as u32, insns[3].imm as u32), (0x9abc_def0, 0x1234_5678));
         assert_eq!(std::mem::size_of::<Insn>(), 8);
+    }
+
+    /// RFC 9669, 4.1 and 5.3: BPF_ALU64 | BPF_LSH | BPF_X, and BPF_STX | BPF_ATOMIC | BPF_DW with BPF_ADD.
+    #[test]
+    fn adds_are_atomic_and_shifts_take_registers() {
+        let mut code = Code::default();
+        code.shift_left_by(R(7), R(6)).add_atomic(R(0), 16, R(7)).call(Helper::GetCurrentComm);
+        let insn = |code, registers, offset, imm| Insn { code, registers, offset, imm };
+        assert_eq!(code.done(), [insn(0x6f, 0x67, 0, 0), insn(0xdb, 0x70, 16, 0), insn(0x85, 0, 0, 16)]);
     }
 }

@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | `sys` | the system call |
 //! | `code` | instructions, and an assembler of programs |
+//! | `by_process` | the part of the programs that adds to the current process |
 //! | `programs` | the program of each tracepoint |
 //!
 //! The kernel keeps programs and counters only while this process has them open.
 
+mod by_process;
 mod code;
 mod programs;
 #[allow(unsafe_code, reason = "the lowest module, with numbered reasons at each block")]
@@ -16,9 +18,11 @@ mod sys;
 use std::fs;
 use std::io;
 
-use self::programs::{DRAINS, FALLBACKS, Path, REFILLS};
-use self::sys::{Attached, Map, attach};
+use self::by_process::{OF_PROCESS, Of, PROCESS_KEY};
+use self::programs::{DRAINS, FALLBACKS, LOST, Maps, Path, REFILLS};
+use self::sys::{Attached, Map, Table, attach};
 use super::kallsyms::Symbols;
+use super::processes::{PROCESSES_MAX, Process, Processes};
 use super::{ORDERS, Traffic, WaitTimes, Waits};
 use crate::record::RecordError;
 use crate::record::machine::{cpu_list, online_cpus};
@@ -32,6 +36,11 @@ pub(super) struct Counters {
     waits: bool,
     /// Of the last read.
     times: Box<WaitTimes>,
+    table: Option<Table<PROCESS_KEY, OF_PROCESS>>,
+    /// Between the last two reads; `None` if processes are not counted.
+    processes: Option<Processes>,
+    /// The words from [`LOST`] on of all CPUs, at the last read.
+    lost: [u64; OF_PROCESS],
     _programs: Vec<Attached>,
 }
 
@@ -61,19 +70,29 @@ impl Counters {
     /// If the kernel refuses the programs or has no page events.
     pub(super) fn start() -> Result<(Counters, Vec<String>), RecordError> {
         let map = Map::new(possible_cpus()).map_err(refused("counters"))?;
+        let mut missing = Vec::new();
+        let table = match table() {
+            Ok(table) => Some(table),
+            Err(error) => {
+                missing.push(format!("processes are not counted: {}", refused("a table of processes")(error)));
+                None
+            }
+        };
         let fd = map.fd();
+        let maps = Maps { cpus: fd, processes: table.as_ref().map(Table::fd) };
         let mut programs = Vec::new();
         programs.push(
-            attach(c"mm_page_alloc_zone_locked", &programs::by_order(fd, REFILLS))
+            attach(c"mm_page_alloc_zone_locked", &programs::by_order(maps, REFILLS, Of::RefillPages))
                 .map_err(refused("to count refills"))?,
         );
-        programs
-            .push(attach(c"mm_page_pcpu_drain", &programs::by_order(fd, DRAINS)).map_err(refused("to count drains"))?);
+        programs.push(
+            attach(c"mm_page_pcpu_drain", &programs::by_order(maps, DRAINS, Of::DrainPages))
+                .map_err(refused("to count drains"))?,
+        );
         programs.push(
             attach(c"mm_page_alloc_extfrag", &programs::all(fd, FALLBACKS)).map_err(refused("to count fallbacks"))?,
         );
-        let mut missing = Vec::new();
-        let waits = match time_waits(fd) {
+        let waits = match time_waits(maps) {
             Ok((timing, inlined)) => {
                 programs.extend(timing);
                 missing.extend(inlined);
@@ -84,12 +103,15 @@ impl Counters {
                 false
             }
         };
-        Ok((Counters { map, waits, times: Box::default(), _programs: programs }, missing))
+        let processes = table.as_ref().map(|_| Processes::default());
+        let (times, lost) = (Box::default(), [0; OF_PROCESS]);
+        Ok((Counters { map, waits, times, table, processes, lost, _programs: programs }, missing))
     }
 
     /// See [`super::Counters::read`].
     pub(super) fn read(&mut self) -> Result<Vec<Traffic>, RecordError> {
         let mut times: Box<WaitTimes> = Box::default();
+        let mut lost = [0; OF_PROCESS];
         let of_cpu = |cpu: u32| {
             let words = self.map.get(cpu).map_err(|source| RecordError::Io {
                 what: format!("read what CPU {cpu} counted"),
@@ -110,11 +132,37 @@ impl Counters {
             for (sum, path) in times.0.iter_mut().zip(Path::ALL) {
                 sum.iter_mut().zip(path.times(&words)).for_each(|(sum, waits)| *sum += waits);
             }
+            lost.iter_mut().zip(&words[LOST..]).for_each(|(sum, of_cpu)| *sum += of_cpu);
             Ok(traffic)
         };
         let traffic = online_cpus().into_iter().map(of_cpu).collect();
         self.times = times;
+        self.take_processes(lost)?;
         traffic
+    }
+
+    /// Takes what the processes moved since the last call. `lost` is what belongs to none of them, since counting began.
+    fn take_processes(&mut self, lost: [u64; OF_PROCESS]) -> Result<(), RecordError> {
+        let Some(table) = &mut self.table else { return Ok(()) };
+        let taken = table.take().map_err(|source| RecordError::Io {
+            what: "read what processes moved".to_owned(),
+            source,
+            help: None,
+        })?;
+        // The words of a CPU that went off-line are not read.
+        let since = |of: Of| lost[of as usize].saturating_sub(self.lost[of as usize]);
+        self.processes = Some(Processes {
+            all: taken.map(|(key, words)| process(key, words, self.waits)).collect(),
+            lost_pages: since(Of::RefillPages) + since(Of::DrainPages),
+            lost_wait_ns: since(Of::WaitNs),
+        });
+        self.lost = lost;
+        Ok(())
+    }
+
+    /// See [`super::Counters::processes`].
+    pub(super) fn processes(&self) -> Option<&Processes> {
+        self.processes.as_ref()
     }
 
     /// See [`super::Counters::wait_times`].
@@ -123,8 +171,28 @@ impl Counters {
     }
 }
 
+/// The table of processes, if the kernel can empty one.
+fn table() -> io::Result<Table<PROCESS_KEY, OF_PROCESS>> {
+    let mut table = Table::new(PROCESSES_MAX)?;
+    table.take().map(drop)?;
+    Ok(table)
+}
+
+/// A process of the table. `waits` says whether waits are measured.
+fn process(key: [u64; PROCESS_KEY], words: [u64; OF_PROCESS], waits: bool) -> Process {
+    let name: Vec<u8> = key[1..].iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0).collect();
+    Process {
+        // The key's first word is the upper half of the helper's result.
+        pid: key[0] as u32,
+        name: String::from_utf8_lossy(&name).into_owned(),
+        refill_pages: words[Of::RefillPages as usize],
+        drain_pages: words[Of::DrainPages as usize],
+        wait_ns: waits.then_some(words[Of::WaitNs as usize]),
+    }
+}
+
 /// Begins to time waits. Also returns the purposes that cannot be distinguished.
-fn time_waits(fd: i32) -> Result<(Vec<Attached>, Vec<String>), RecordError> {
+fn time_waits(maps: Maps) -> Result<(Vec<Attached>, Vec<String>), RecordError> {
     let symbols = Symbols::read()?;
     let no = |what: &str| RecordError::Unknown(format!("this kernel does not show {what}"));
     let locks = symbols.locks().ok_or_else(|| no("where its locks' code lies"))?;
@@ -144,7 +212,7 @@ fn time_waits(fd: i32) -> Result<(Vec<Attached>, Vec<String>), RecordError> {
         }
         _ => refused("to time waits")(error),
     };
-    let end = attach(c"contention_end", &programs::wait_ends(fd)).map_err(timing)?;
-    let begin = attach(c"contention_begin", &programs::wait_begins(fd, &locks, &ranges)).map_err(timing)?;
+    let end = attach(c"contention_end", &programs::wait_ends(maps)).map_err(timing)?;
+    let begin = attach(c"contention_begin", &programs::wait_begins(maps.cpus, &locks, &ranges)).map_err(timing)?;
     Ok((vec![end, begin], missing))
 }

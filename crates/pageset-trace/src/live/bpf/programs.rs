@@ -12,6 +12,7 @@
 //! | 40 to 47 | for each [`Path`], the number and the duration of waits for zone locks |
 //! | 48 to 63 | recent other locks, and the remaining skips of each |
 //! | 64 to 319 | for each [`Path`], the number of waits in each of [`BUCKETS`] classes of duration |
+//! | 320 to 329 | see `by_process` |
 //!
 //! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
 //! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
@@ -23,6 +24,7 @@
 
 use std::ops::Range;
 
+use super::by_process::{self, Of};
 use super::code::{Code, Helper, Insn, Label, R, When};
 use super::sys::{WORDS, Words};
 use crate::live::Wait;
@@ -42,7 +44,8 @@ const WAITS: usize = ZONES + ZONE_LOCKS;
 const OTHERS: usize = WAITS + 2 * Path::ALL.len();
 const PASSES: usize = OTHERS + OTHER_LOCKS;
 const TIMES: usize = PASSES + OTHER_LOCKS;
-const _: () = assert!(TIMES + Path::ALL.len() * BUCKETS == WORDS);
+pub(super) const LOST: usize = TIMES + Path::ALL.len() * BUCKETS;
+const _: () = assert!(LOST + by_process::WORDS == WORDS);
 
 /// The numbers of remembered locks, powers of two: zone locks of a node, and as many other locks as fit.
 const ZONE_LOCKS: usize = 4;
@@ -54,7 +57,7 @@ const SKIPS: i32 = 100;
 const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The offset of a word in bytes.
-const fn offset(word: usize) -> i16 {
+pub(super) const fn offset(word: usize) -> i16 {
     (word * 8) as i16
 }
 
@@ -95,6 +98,15 @@ impl Path {
     }
 }
 
+/// The maps that programs add to.
+#[derive(Clone, Copy)]
+pub(super) struct Maps {
+    /// The elements of the CPUs.
+    pub(super) cpus: i32,
+    /// The table of processes, if the kernel has one.
+    pub(super) processes: Option<i32>,
+}
+
 /// The flag of `contention_begin` for spinning; a plain spin lock sets only this flag. Source: the event's format.
 const SPIN: i32 = 1;
 /// The number of call chain entries that are read: the slow path of the lock, the function that took it, and the
@@ -104,15 +116,15 @@ const FRAMES: i16 = 8;
 const CPU: i16 = -8;
 const STACK: i16 = CPU - 8 * FRAMES;
 
-const R0: R = R(0);
-const R1: R = R(1);
-const R2: R = R(2);
-const R3: R = R(3);
-const R4: R = R(4);
-const R6: R = R(6);
-const R7: R = R(7);
-const R8: R = R(8);
-const R9: R = R(9);
+pub(super) const R0: R = R(0);
+pub(super) const R1: R = R(1);
+pub(super) const R2: R = R(2);
+pub(super) const R3: R = R(3);
+pub(super) const R4: R = R(4);
+pub(super) const R6: R = R(6);
+pub(super) const R7: R = R(7);
+pub(super) const R8: R = R(8);
+pub(super) const R9: R = R(9);
 const END: R = R(10);
 
 impl Code {
@@ -128,12 +140,21 @@ impl Code {
     }
 }
 
-/// Counts a page event by its second argument, the order, in the words from `first`.
-pub(super) fn by_order(map: i32, first: usize) -> Vec<Insn> {
+/// Counts a page event by its second argument, the order, in the words from `first`, and its pages in a word of the
+/// current process.
+pub(super) fn by_order(maps: Maps, first: usize, of: Of) -> Vec<Insn> {
     let mut code = Code::default();
     let out = code.label();
     code.load(R6, R1, offset(1)).narrow(R6).jump_if(R6, When::Greater, ORDERS as i32 - 1, out);
-    code.element(map, out).shift_left(R6, 3).add(R0, R6).count(first);
+    code.element(maps.cpus, out).copy(R8, R0).copy(R1, R6).shift_left(R1, 3).add(R0, R1).count(first);
+    if let Some(table) = maps.processes {
+        let cached = code.label();
+        for order in crate::live::ORDERS {
+            code.jump_if(R6, When::Equal, order as i32, cached);
+        }
+        code.jump(out).here(cached).set(R7, 1).shift_left_by(R7, R6);
+        code.add_to_process(table, of, out);
+    }
     code.here(out).exit();
     code.done()
 }
@@ -212,11 +233,11 @@ impl Code {
     }
 }
 
-/// Adds a finished wait to its path.
-pub(super) fn wait_ends(map: i32) -> Vec<Insn> {
+/// Adds a finished wait to its path and to the current process.
+pub(super) fn wait_ends(maps: Maps) -> Vec<Insn> {
     let mut code = Code::default();
     let out = code.label();
-    code.load(R7, R1, offset(0)).element(map, out).copy(R8, R0);
+    code.load(R7, R1, offset(0)).element(maps.cpus, out).copy(R8, R0);
     code.load(R1, R8, offset(LOCK)).jump_if(R1, When::NotEqual, R7, out);
     code.set(R1, 0).store(R8, offset(LOCK), R1).call(Helper::KtimeGetNs);
     // R9 = the duration, R0 = the element plus the offset of the path's words.
@@ -227,7 +248,11 @@ pub(super) fn wait_ends(map: i32) -> Vec<Insn> {
     // R0 = the element plus the offset of the bucket.
     code.load(R1, R8, offset(PATH)).mask(R1, Path::ALL.len() as i32 - 1);
     code.shift_left(R1, 3 + BUCKETS.ilog2() as i32).shift_left(R3, 3).copy(R0, R8).add(R0, R1).add(R0, R3);
-    code.count(TIMES).here(out).exit();
+    code.count(TIMES);
+    if let Some(table) = maps.processes {
+        code.copy(R7, R9).add_to_process(table, Of::WaitNs, out);
+    }
+    code.here(out).exit();
     code.done()
 }
 
@@ -257,5 +282,6 @@ mod tests {
         assert_eq!(waits, [(40, 41), (42, 43), (44, 45), (46, 47)]);
         let times = Path::ALL.map(|path| (path.times(&words)[0], path.times(&words).len()));
         assert_eq!(times, [(64, 64), (128, 64), (192, 64), (256, 64)]);
+        assert_eq!(LOST, 320);
     }
 }

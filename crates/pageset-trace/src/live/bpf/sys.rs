@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use super::code::Insn;
 
 /// Words of a map's element.
-pub(super) const WORDS: usize = 320;
+pub(super) const WORDS: usize = 330;
 
 /// The words of one CPU in a map.
 pub(super) type Words = [u64; WORDS];
@@ -17,6 +17,8 @@ const MAP_CREATE: u32 = 0;
 const MAP_LOOKUP_ELEM: u32 = 1;
 const PROG_LOAD: u32 = 5;
 const RAW_TRACEPOINT_OPEN: u32 = 17;
+const MAP_LOOKUP_AND_DELETE_BATCH: u32 = 25;
+const MAP_TYPE_HASH: u32 = 1;
 const MAP_TYPE_ARRAY: u32 = 2;
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 
@@ -47,6 +49,18 @@ struct Element {
 }
 
 #[repr(C)]
+struct Batch {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
+    flags: u64,
+}
+
+#[repr(C)]
 struct Load {
     prog_type: u32,
     insn_cnt: u32,
@@ -69,11 +83,11 @@ struct Attach {
 /// # Safety
 /// `attr` has the layout of `cmd`. Each address in it points to memory as large as the command expects, valid for the
 /// call: readable, and writable where the command writes.
-unsafe fn bpf<T>(cmd: u32, attr: &T) -> io::Result<i32> {
+unsafe fn bpf<T>(cmd: u32, attr: &mut T) -> io::Result<i32> {
     let size = std::mem::size_of::<T>();
-    // SAFETY: 1. `attr` is `size` bytes of plain data. 2. The caller guarantees the addresses in it. 3. The kernel does
-    // not write to `attr` itself for the commands above.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, cmd, std::ptr::from_ref(attr), size) };
+    // SAFETY: 1. `attr` is `size` bytes of plain data, of which each value is valid, and writable: some commands write
+    // to it. 2. The caller guarantees the addresses in it.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, cmd, std::ptr::from_mut(attr), size) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
@@ -93,9 +107,9 @@ pub(super) struct Map(OwnedFd);
 impl Map {
     pub(super) fn new(elements: u32) -> io::Result<Map> {
         let value_size = std::mem::size_of::<Words>() as u32;
-        let attr = MapCreate { map_type: MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries: elements };
+        let mut attr = MapCreate { map_type: MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries: elements };
         // SAFETY: 1. `attr` has the layout of the command. 2. It contains no addresses.
-        unsafe { bpf(MAP_CREATE, &attr) }.map(owned).map(Map)
+        unsafe { bpf(MAP_CREATE, &mut attr) }.map(owned).map(Map)
     }
 
     pub(super) fn fd(&self) -> RawFd {
@@ -106,11 +120,67 @@ impl Map {
     pub(super) fn get(&self, element: u32) -> io::Result<Words> {
         let mut value: Words = [0; WORDS];
         let at = std::ptr::from_mut(&mut value) as u64;
-        let attr = Element { map_fd: self.fd() as u32, padding: 0, key: address(&element), value: at, flags: 0 };
+        let mut attr = Element { map_fd: self.fd() as u32, padding: 0, key: address(&element), value: at, flags: 0 };
         // SAFETY: 1. `attr` has the layout of the command. 2. `key` is four bytes, the map's key size. 3. `value` is as
         // large as the map's elements, because only `new` creates maps, and it is writable.
-        unsafe { bpf(MAP_LOOKUP_ELEM, &attr) }?;
+        unsafe { bpf(MAP_LOOKUP_ELEM, &mut attr) }?;
         Ok(value)
+    }
+}
+
+/// A BPF hash map from keys to values of words. Programs add elements; [`Self::take`] removes them.
+pub(super) struct Table<const KEY: usize, const VALUE: usize> {
+    fd: OwnedFd,
+    keys: Vec<[u64; KEY]>,
+    values: Vec<[u64; VALUE]>,
+}
+
+impl<const KEY: usize, const VALUE: usize> Table<KEY, VALUE> {
+    /// A table of at most `elements` elements.
+    pub(super) fn new(elements: u32) -> io::Result<Self> {
+        let size = |words: usize| (words * 8) as u32;
+        let mut attr =
+            MapCreate { map_type: MAP_TYPE_HASH, key_size: size(KEY), value_size: size(VALUE), max_entries: elements };
+        // SAFETY: 1. `attr` has the layout of the command. 2. It contains no addresses.
+        let fd = unsafe { bpf(MAP_CREATE, &mut attr) }.map(owned)?;
+        let places = elements as usize;
+        Ok(Table { fd, keys: vec![[0; KEY]; places], values: vec![[0; VALUE]; places] })
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Removes all elements and returns them. A program that has found an element and has not yet added to it adds to a
+    /// removed element: at most one event of each CPU.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the kernel has no such command (before 5.6).
+    pub(super) fn take(&mut self) -> io::Result<impl Iterator<Item = ([u64; KEY], [u64; VALUE])> + '_> {
+        let mut position = [0_u64; KEY];
+        let at = position.as_mut_ptr() as u64;
+        let mut attr = Batch {
+            in_batch: 0,
+            out_batch: at,
+            keys: self.keys.as_mut_ptr() as u64,
+            values: self.values.as_mut_ptr() as u64,
+            count: self.keys.len() as u32,
+            map_fd: self.fd() as u32,
+            elem_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: 1. `attr` has the layout of the command. 2. `keys` and `values` have `count` writable places of the
+        // map's key and value size, because only `new` creates tables. 3. `out_batch` has room for a key.
+        match unsafe { bpf(MAP_LOOKUP_AND_DELETE_BATCH, &mut attr) } {
+            // The kernel found the end of the table.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+            // Programs added elements meanwhile. The next call returns them.
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {}
+            Err(error) => return Err(error),
+        }
+        let count = (attr.count as usize).min(self.keys.len());
+        Ok(self.keys[..count].iter().copied().zip(self.values[..count].iter().copied()))
     }
 }
 
@@ -126,7 +196,7 @@ pub(super) struct Attached {
 /// error has the last lines of the verifier's log.
 pub(super) fn attach(tracepoint: &CStr, program: &[Insn]) -> io::Result<Attached> {
     let load = |log: &mut [u8]| {
-        let attr = Load {
+        let mut attr = Load {
             prog_type: PROG_TYPE_RAW_TRACEPOINT,
             insn_cnt: program.len() as u32,
             insns: address(program),
@@ -137,7 +207,7 @@ pub(super) fn attach(tracepoint: &CStr, program: &[Insn]) -> io::Result<Attached
         };
         // SAFETY: 1. `attr` has the layout of the command. 2. `insns` is `insn_cnt` instructions in the kernel's
         // layout, `license` ends with a zero byte, and `log_buf` has `log_size` writable bytes.
-        unsafe { bpf(PROG_LOAD, &attr) }.map(owned)
+        unsafe { bpf(PROG_LOAD, &mut attr) }.map(owned)
     };
     let program = load(&mut []).or_else(|error| {
         if error.raw_os_error() == Some(libc::EPERM) {
@@ -153,8 +223,8 @@ pub(super) fn attach(tracepoint: &CStr, program: &[Insn]) -> io::Result<Attached
             )
         })
     })?;
-    let attr = Attach { name: tracepoint.as_ptr() as u64, prog_fd: program.as_raw_fd() as u32, padding: 0 };
+    let mut attr = Attach { name: tracepoint.as_ptr() as u64, prog_fd: program.as_raw_fd() as u32, padding: 0 };
     // SAFETY: 1. `attr` has the layout of the command. 2. `name` ends with a zero byte.
-    let link = unsafe { bpf(RAW_TRACEPOINT_OPEN, &attr) }.map(owned)?;
+    let link = unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut attr) }.map(owned)?;
     Ok(Attached { _link: link })
 }

@@ -1,0 +1,45 @@
+//! What the list shows, and the order of its CPUs.
+
+use serde::Deserialize;
+
+/// The sort key of the CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Sort {
+    Cpu,
+    Count,
+    Change,
+    Refills,
+    Waits,
+}
+
+impl Sort {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Sort::Cpu => "CPU",
+            Sort::Count => "count",
+            Sort::Change => "change",
+            Sort::Refills => "refills",
+            Sort::Waits => "waits",
+        }
+    }
+
+    /// The sort key after this one.
+    pub(super) const fn next(self) -> Sort {
+        match self {
+            Sort::Cpu => Sort::Count,
+            Sort::Count => Sort::Change,
+            Sort::Change => Sort::Refills,
+            Sort::Refills => Sort::Waits,
+            Sort::Waits => Sort::Cpu,
+        }
+    }
+}
+
+/// What the list shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum List {
+    Cpus,
+    Processes,
+}

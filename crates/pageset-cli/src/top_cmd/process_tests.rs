@@ -1,0 +1,96 @@
+//! The list of processes, and processes in text and JSON.
+
+use pageset_trace::live::{Process, Processes};
+use ratatui::crossterm::event::KeyCode;
+
+use super::order::Sort;
+use super::source::Position;
+use super::state::State;
+use super::tests::{Shown, drawn, look, press, view};
+use super::view::View;
+use super::{metrics, plain};
+
+/// Two processes more than the text shows.
+pub(super) fn processes(scale: u64) -> Processes {
+    let process = |(pid, name, in_k, out_k, ms): (u32, &str, u64, u64, u64)| Process {
+        pid,
+        name: name.to_owned(),
+        refill_pages: in_k * 1000 * scale,
+        drain_pages: out_k * 1000 * scale,
+        wait_ns: Some(ms * 1_000_000 * scale),
+    };
+    let all = [
+        (0, "swapper/1", 0, 1, 0),
+        (91, "kswapd0", 0, 7, 30),
+        (4242, "page_fault1", 900, 0, 12),
+        (1, "systemd", 1, 0, 0),
+        (777, "sender", 63, 0, 5),
+        (778, "receiver", 0, 62, 4),
+        (3_999_999, "cc1plus", 8, 4, 0),
+    ];
+    Processes { all: all.map(process).into(), lost_pages: 0, lost_wait_ns: 0 }
+}
+
+/// The list of processes on screens of every size: the most pages first, or the longest waits; scrolled to the end.
+#[test]
+fn processes_are_listed() {
+    let (view, mut state) = (view(4), State::new());
+    press(&mut state, &view, "w");
+    for (width, height) in [(40, 10), (80, 24), (120, 40), (200, 60)] {
+        let screen = drawn(width, height, &view, &state);
+        let first = screen.lines().find(|line| line.contains("page_fault1")).unwrap_or_else(|| panic!("{screen}"));
+        assert!(first.contains(if width == 40 { " 900k" } else { " 900,000" }), "{screen}");
+        assert!(first.contains(" 4242 ") && first.contains(" 12.00"), "{screen}");
+        assert_eq!(height > 10, screen.contains("3999999"), "{screen}");
+        assert_eq!(height == 10, screen.contains("of 7"), "{screen}");
+        assert!(!screen.contains("CPUs by"), "{screen}");
+    }
+    insta::assert_snapshot!(drawn(80, 24, &view, &state));
+    let names = |state: &State| state.processes(&view).unwrap().iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&state)[..3], ["page_fault1", "sender", "receiver"]);
+    press(&mut state, &view, "s");
+    assert_eq!(names(&state)[..3], ["kswapd0", "page_fault1", "sender"]);
+    assert_eq!(state.sort, Sort::Cpu, "the order of the CPUs stays");
+    state.key(KeyCode::End, &Shown::new(view.clone()).scene());
+    let end = drawn(40, 10, &view, &state);
+    assert!(end.contains("swapper/1") && end.contains("to 7 of 7") && !end.contains("kswapd0"), "{end}");
+    press(&mut state, &view, "w");
+    assert!(drawn(80, 24, &view, &state).contains("zone 0 Normal by CPU"));
+}
+
+/// Without processes, the list says why. Looks that were saved before there were processes are still read.
+#[test]
+fn processes_that_are_not_counted_have_a_reason() {
+    let mut state = State::new();
+    let mut value = serde_json::to_value(view(2)).unwrap();
+    assert_eq!(value["processes"][0]["pages_in"], 1_800_000);
+    assert_eq!(value["processes"][0]["zone_lock_wait_ns"], 24_000_000);
+    assert!(value.as_object_mut().unwrap().remove("processes").is_some());
+    let view: View = serde_json::from_value(value).unwrap();
+    assert_eq!(view.processes, None);
+    press(&mut state, &view, "w");
+    let with = |change: &dyn Fn(&mut Shown)| {
+        let mut shown = Shown::new(view.clone());
+        change(&mut shown);
+        shown.drawn(100, 24, &state)
+    };
+    let perf = with(&|shown| shown.view.counted_by = Some("perf".to_owned()));
+    assert!(perf.contains("no processes: perf does not count them; run as root"), "{perf}");
+    let none = with(&|shown| shown.view.counted_by = None);
+    assert!(none.contains("no processes: nothing is counted; run as root"), "{none}");
+    let saved = with(&|shown| shown.position = Some(Position { place: 0, looks: 1 }));
+    assert!(saved.contains("no processes: these looks were saved without"), "{saved}");
+    assert!(!plain::text(&view).contains("pages in/s"));
+}
+
+/// What belongs to no process is shown, and metrics have no process.
+#[test]
+fn lost_pages_are_shown() {
+    let mut looks = [look(2, 2), look(2, 1)];
+    let processes = looks[0].processes.as_mut().unwrap();
+    (processes.lost_pages, processes.lost_wait_ns) = (12_345, 1_500_000);
+    let view = View::new(&looks[0], Some(&looks[1]));
+    let lost = "12,345 pages and 1.500 ms of waits since the previous look belong to no shown process";
+    assert!(plain::text(&view).contains(lost) && drawn(200, 60, &view, &State::new()).contains(lost));
+    assert!(!metrics::text(&view).unwrap().contains("page_fault1"));
+}

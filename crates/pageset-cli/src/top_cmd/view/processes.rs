@@ -1,0 +1,72 @@
+//! What processes move, and how long they wait for zone locks.
+
+use pageset_trace::live::Processes;
+use pageset_trace::live::processes::PROCESSES_MAX;
+use serde::{Deserialize, Serialize};
+
+use crate::columns::grouped;
+
+/// What the threads of one name moved in one process since the previous look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::top_cmd) struct ProcessTraffic {
+    pub(in crate::top_cmd) name: String,
+    pub(in crate::top_cmd) pid: u32,
+    /// Taken from the free lists.
+    pub(in crate::top_cmd) pages_in: u64,
+    /// Returned to the free lists.
+    pub(in crate::top_cmd) pages_out: u64,
+    /// Null if waits are not measured.
+    pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
+}
+
+impl ProcessTraffic {
+    /// All moved pages.
+    pub(in crate::top_cmd) fn pages(&self) -> u64 {
+        self.pages_in.saturating_add(self.pages_out)
+    }
+}
+
+/// The sort key of the processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::top_cmd) enum By {
+    Pages,
+    Waits,
+}
+
+/// Sorts by a key, the largest first; equal ones by the other key, then by number and name.
+pub(in crate::top_cmd) fn sort(all: &mut [&ProcessTraffic], by: By) {
+    all.sort_by(|a, b| {
+        let key = |of: &ProcessTraffic| {
+            let (pages, waits) = (of.pages(), of.zone_lock_wait_ns.unwrap_or(0));
+            if by == By::Pages { (pages, waits) } else { (waits, pages) }
+        };
+        key(b).cmp(&key(a)).then_with(|| (a.pid, &a.name).cmp(&(b.pid, &b.name)))
+    });
+}
+
+/// The processes, the most pages first. Adds to `missing` what belongs to none of them.
+pub(super) fn processes(now: &Processes, missing: &mut Vec<String>) -> Vec<ProcessTraffic> {
+    if now.lost_pages > 0 || now.lost_wait_ns > 0 {
+        missing.push(format!(
+            "{} pages and {:.3} ms of waits since the previous look belong to no shown process: more than {} processes \
+             moved pages; look more often",
+            grouped(now.lost_pages),
+            now.lost_wait_ns as f64 / 1e6,
+            grouped(PROCESSES_MAX.into())
+        ));
+    }
+    let all: Vec<ProcessTraffic> = now
+        .all
+        .iter()
+        .map(|process| ProcessTraffic {
+            name: process.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+            pid: process.pid,
+            pages_in: process.refill_pages,
+            pages_out: process.drain_pages,
+            zone_lock_wait_ns: process.wait_ns,
+        })
+        .collect();
+    let mut order: Vec<&ProcessTraffic> = all.iter().collect();
+    sort(&mut order, By::Pages);
+    order.into_iter().cloned().collect()
+}

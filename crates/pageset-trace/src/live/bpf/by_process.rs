@@ -1,0 +1,128 @@
+//! The part of the programs that adds to the current process.
+//!
+//! A refill moves many pages of one process, one event each, and a lookup in the table of processes for each would cost
+//! five times as much as the rest of the program. So each CPU's element has the key and the words of the process that
+//! moved the CPU's last pages. They go to the table if another process moves pages on the CPU, and after
+//! [`PENDING_PAGES`].
+//!
+//! | words of the element from [`LOST`] on | contents |
+//! | --- | --- |
+//! | 0 to 2 | what belongs to no process because the table of processes is full: see [`Of`] |
+//! | 3 to 5 | the key of the process that moved the CPU's last pages |
+//! | 6 to 8 | what that process moved and is not yet in the table: see [`Of`] |
+//! | 9 | the process and thread of the last pages plus one; 0 before the first page |
+//!
+//! A thread whose name changes, as at the start of another program, has its old name for at most the next
+//! [`PENDING_PAGES`].
+
+use super::code::{Code, Helper, Label, When};
+use super::programs::{LOST, R0, R1, R2, R3, R4, R7, R8, R9, offset};
+
+/// The words of a process, and their order wherever such words are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// Pages taken from the free lists, of cached orders.
+    RefillPages,
+    /// Pages drained.
+    DrainPages,
+    /// Duration of waits for zone locks. Unit: nanoseconds.
+    WaitNs,
+}
+
+/// The number of words of a process.
+pub(super) const OF_PROCESS: usize = 3;
+/// The number of words of a process's key: its number, and the name of the thread in two words.
+pub(super) const PROCESS_KEY: usize = 3;
+
+/// The pages of a process, in or out, that a CPU adds to the table at once. A refill moves many pages of one process, one
+/// event each, and a lookup in the table for each would cost five times as much as the rest. A guess: a batch.
+pub(super) const PENDING_PAGES: i32 = 64;
+
+/// The words of an element from [`LOST`] on.
+pub(super) const WORDS: usize = 2 * OF_PROCESS + PROCESS_KEY + 1;
+const OWNER: usize = LOST + OF_PROCESS;
+const PENDING: usize = OWNER + PROCESS_KEY;
+const THREAD: usize = PENDING + OF_PROCESS;
+
+/// `BPF_NOEXIST`: adds an element only if the key has none.
+const ONLY_NEW: i32 = 1;
+/// The size of a thread's name with its zero byte.
+const NAME: i32 = 16;
+
+impl Code {
+    /// Adds R7 to a word of the current process. R8 is this CPU's element. Clobbers R9. Jumps to `out` if the process's words stay
+    /// in the element.
+    ///
+    /// The current process is the one that the CPU runs. In an interrupt, that is the interrupted process.
+    pub(super) fn add_to_process(&mut self, table: i32, of: Of, out: Label) -> &mut Self {
+        let add = self.label();
+        let pending = offset(PENDING + of as usize);
+        self.call(Helper::GetCurrentPidTgid).add_number(R0, 1).copy(R9, R0);
+        self.load(R1, R8, offset(THREAD)).jump_if(R1, When::Equal, R9, add).flush(table);
+        self.store(R8, offset(THREAD), R9).shift_right(R9, 32).store(R8, offset(OWNER), R9).name();
+        self.here(add).load(R1, R8, pending).add(R1, R7).store(R8, pending, R1);
+        if of != Of::WaitNs {
+            self.jump_if(R1, When::Less, PENDING_PAGES, out);
+        }
+        self.flush(table).name()
+    }
+
+    /// Sets the name of the element's owner to that of the current thread.
+    fn name(&mut self) -> &mut Self {
+        self.copy(R1, R8).add_number(R1, offset(OWNER + 1).into()).set(R2, NAME).call(Helper::GetCurrentComm)
+    }
+
+    /// Adds the element's pending words to its owner in the table, and clears them.
+    fn flush(&mut self, table: i32) -> &mut Self {
+        let [found, full, clear, done] = [(); 4].map(|()| self.label());
+        self.load(R1, R8, offset(PENDING));
+        for word in 1..OF_PROCESS {
+            self.load(R2, R8, offset(PENDING + word)).add(R1, R2);
+        }
+        self.jump_if(R1, When::Equal, 0, done).owner(table).call(Helper::MapLookupElem);
+        self.jump_if(R0, When::NotEqual, 0, found).owner(table).copy(R3, R8).add_number(R3, offset(PENDING).into());
+        self.set(R4, ONLY_NEW).call(Helper::MapUpdateElem).jump_if(R0, When::Equal, 0, clear);
+        // Another CPU may have added the process meanwhile.
+        self.owner(table).call(Helper::MapLookupElem).jump_if(R0, When::Equal, 0, full).here(found);
+        for word in 0..OF_PROCESS {
+            self.load(R1, R8, offset(PENDING + word)).add_atomic(R0, offset(word), R1);
+        }
+        self.jump(clear).here(full);
+        for word in 0..OF_PROCESS {
+            self.load(R1, R8, offset(PENDING + word)).load(R2, R8, offset(LOST + word)).add(R1, R2);
+            self.store(R8, offset(LOST + word), R1);
+        }
+        self.here(clear).set(R1, 0);
+        for word in 0..OF_PROCESS {
+            self.store(R8, offset(PENDING + word), R1);
+        }
+        self.here(done)
+    }
+
+    /// Sets R1 to the table and R2 to the key of the element's owner.
+    fn owner(&mut self, table: i32) -> &mut Self {
+        self.set_map(R1, table).copy(R2, R8).add_number(R2, offset(OWNER).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::programs::{Maps, REFILLS, by_order, wait_ends};
+    use super::*;
+
+    /// What counting by process costs in instructions, at the most.
+    #[test]
+    fn only_programs_with_a_table_count_processes() {
+        let maps = |processes| Maps { cpus: 3, processes };
+        let length = |processes| by_order(maps(processes), REFILLS, Of::RefillPages).len();
+        assert_eq!((length(None), length(Some(4))), (20, 148));
+        let length = |processes| wait_ends(maps(processes)).len();
+        assert_eq!(length(Some(4)) - length(None), 120);
+    }
+
+    #[test]
+    fn words_of_processes_have_their_places() {
+        assert_eq!([Of::RefillPages, Of::DrainPages, Of::WaitNs].map(|of| of as usize), [0, 1, 2]);
+        assert_eq!((LOST, OWNER, PENDING, THREAD), (320, 323, 326, 329));
+    }
+}
