@@ -2,12 +2,13 @@
 
 use pageset_trace::live::Processes;
 use pageset_trace::live::processes::PROCESSES_MAX;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::grouped;
 
 /// What the threads of one name moved in one process since the previous look.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct ProcessTraffic {
     pub(in crate::top_cmd) name: String,
     pub(in crate::top_cmd) pid: u32,
