@@ -104,9 +104,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 break;
             }
         }
-        let cpu = self.machine.cpu();
-        if let Some(pfn) = self.after_drains(&self.zonelist(request, cpu)?, &mut self.taking(request, cpu)) {
-            return Ok(pfn);
+        if self.tuning.drain_for_requests {
+            let cpu = self.machine.cpu();
+            if let Some(pfn) = self.after_drains(&self.zonelist(request, cpu)?, &mut self.taking(request, cpu)) {
+                return Ok(pfn);
+            }
         }
         while self.unreserve_highatomic(request, true)? {
             if let Some(pfn) = self.retry(request)? {
