@@ -1,5 +1,6 @@
 //! The sections of the JSON output of other subcommands.
 
+use pageset_trace::advise::AdviceSet;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -20,7 +21,10 @@ pub(super) fn report(values: &[Value]) -> Result<Report, String> {
     match schema {
         "pageset.replay/1" => each(values, |value| Ok(results::replay(&typed(value)?))),
         "pageset.advise/1" => each(values, |value| Ok(results::advise(&typed(value)?))),
-        "pageset.advise-set/1" => each(values, |value| results::advise_set(&typed(value)?)),
+        "pageset.advise-set/1" => each(values, |value| {
+            let set: AdviceSet = typed(value)?;
+            Ok(results::advise_set(&set, joined_all(&set.recordings, |advice| Ok(results::advise(advice)))?))
+        }),
         "pageset.run/1" => each(values, |value| simulated::run(typed(value)?)),
         "pageset.compare/1" => each(values, |value| simulated::compare(typed(value)?)),
         "pageset.bench/1" => each(values, |value| bench::report(typed(value)?)),

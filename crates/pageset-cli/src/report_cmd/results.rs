@@ -6,7 +6,7 @@ use pageset_trace::replay::Totals;
 
 use super::draw::Bars;
 use super::sections::{BarSection, bars, strings};
-use super::{Report, Section, card, json};
+use super::{Report, Section, card};
 use crate::columns::grouped;
 
 pub(super) fn replay(result: &ReplayResult) -> Report {
@@ -155,13 +155,9 @@ pub(super) fn advise(advice: &Advice) -> Report {
     Report { title: format!("Advice on {name}"), cards: vec![card::advise::advise(advice)], facts, sections }
 }
 
-/// The card of the verdict over all recordings, then the report of each recording.
-///
-/// # Errors
-/// The set has no recording.
-pub(super) fn advise_set(set: &AdviceSet) -> Result<Report, String> {
-    let mut report = json::joined_all(&set.recordings, |advice| Ok(advise(advice)))?;
-    report.title = format!("Advice on {} recordings", set.recordings.len());
-    report.cards.insert(0, card::advise::joint(set));
-    Ok(report)
+/// The reports of all recordings of a set as one, below the card of the verdict over all.
+pub(super) fn advise_set(set: &AdviceSet, mut recordings: Report) -> Report {
+    recordings.title = format!("Advice on {} recordings", set.recordings.len());
+    recordings.cards.insert(0, card::advise::joint(set));
+    recordings
 }

@@ -191,8 +191,8 @@ mod tests {
             (
                 "interval = 1\ninterwal = 2\n",
                 2,
-                "unknown key `interwal`; allowed: interval, map, rate_least, sort, list, zone, colour, mouse, \
-                 wait_percent, rate_factor",
+                "unknown key `interwal`; allowed: interval, list, map, sort, zone, colour, mouse, wait_percent, \
+                 rate_factor, rate_least",
             ),
             ("[screen]\nsort = \"cpu\"", 1, "unknown key `screen`; allowed: "),
             ("\n\nsort = \"colour\"\n", 3, "sort = \"colour\"; allowed: \"cpu\", "),

@@ -18,7 +18,7 @@
 //! | `high_orders` | free memory in large blocks |
 //! | `holds` | the work under zone locks |
 //! | `world` | an allocator with the recorded kernel's memory layout |
-//! | `plan` | the inputs of one replay, and its machine |
+//! | `plan` | the inputs of one replay |
 //! | `gfp` | zones, migratetype and urgency of a recorded request |
 //! | `corrections` | memory that changed without an event |
 //! | `run` | one replay under one set of rules |

@@ -1,17 +1,14 @@
-//! The inputs of one replay, and the machine that it runs on.
+//! The inputs of one replay: the bounds and the first counters of the pagesets under its rules.
 
-use pageset::alloc::owned::OwnedMetadata;
+use pageset::CpuId;
 use pageset::policy::sizes::ZoneSize;
 use pageset::policy::{BatchRule, Bounds, PcpState, Tuning};
-use pageset::{Allocator, CpuId, PageRange, ZoneSpec};
 
-use super::run::Run;
-use super::setting::{PagesetSnapshot, Setting, State, ZoneState};
+use super::setting::{PagesetSnapshot, Setting, ZoneState};
 use super::start_state::Shown;
 use super::survey::Survey;
 use super::what_if::WhatIf;
-use super::world::{self, Plans, ReplayMachine};
-use super::{Level, Outcome, ReplayError, RuleSet, high_orders};
+use super::{Level, RuleSet};
 use crate::trace::Trace;
 
 /// The inputs of a run.
@@ -69,69 +66,5 @@ impl Plan<'_> {
         let large_cache = self.tuning().large_cache(slice, bounds.batch);
         let shown = Shown { snapshot, bounds, large_cache };
         self.survey.histories.start(zone, CpuId(cpu as u32), &self.tuning(), shown)
-    }
-
-    /// Runs the replay. Reports the number of events read to `progress`.
-    pub(super) fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
-        let setting = self.setting;
-        let reconstructed = self.level == Level::Reconstructed;
-        let earlier = if reconstructed { &self.survey.earlier } else { &self.survey.earlier_by_input };
-        let initial = &self.survey.initial;
-        let plans = Plans::new(setting, earlier, initial);
-        let states = || {
-            std::iter::once(setting.zones.iter().map(|z| &z.start).collect::<Vec<_>>())
-                .chain(setting.later.iter().map(|(_, states)| states.iter().collect()))
-        };
-        let limits: Vec<u32> = (0..setting.zones.len())
-            .map(|zone| {
-                let fewest = self.survey.fewest_sharers[zone];
-                let cases = states().flat_map(|s| [(s[zone], None), (s[zone], fewest)]);
-                let bounds = cases.map(|(state, sharers)| self.bounds(zone, state, sharers));
-                bounds.map(|b| b.high_max.max(4 * b.batch)).max().unwrap_or(0)
-            })
-            .collect();
-        let held: u64 = initial.iter().flatten().map(world::pages_of).max().unwrap_or(0);
-        let capacity = limits.iter().copied().max().unwrap_or(0).max(u32::try_from(held).unwrap_or(0));
-
-        let ranges = plans.ranges();
-        let specs: Vec<ZoneSpec<'_>> = setting
-            .zones
-            .iter()
-            .zip(&ranges)
-            .map(|(z, (span, online))| ZoneSpec {
-                node: z.node,
-                kind: z.kind,
-                span: *span,
-                ranges: std::slice::from_ref(online),
-            })
-            .collect();
-        let config = world::config(setting, self.rules, &specs, capacity);
-        let metadata = OwnedMetadata::new(&config)?;
-        let mut zones = metadata.zones();
-        let world = Allocator::new(ReplayMachine::default(), &config, metadata.lend(&mut zones))?;
-        let is_kernel = self.is_kernel();
-        let keep: Vec<u32> = if is_kernel { vec![capacity; limits.len()] } else { limits };
-        let placed = world::apply(&world, &plans, &keep);
-
-        let spare = ranges.iter().map(|(span, online)| PageRange::new(online.end(), span.pages - online.pages));
-        let online = ranges.iter().map(|(_, online)| *online);
-        let mut run = Run::new(self, &world, placed, online, spare.collect());
-        run.begin();
-        let mut window = setting.window();
-        for (index, event) in self.trace.events()?.enumerate() {
-            let event = event?;
-            let state = window.at(&event);
-            if state == State::After {
-                break;
-            }
-            if state == State::Inside {
-                run.event(index as u64, &event);
-            }
-            if (index as u64).is_multiple_of(high_orders::SAMPLE_EVERY) {
-                run.sample_high_orders();
-            }
-            progress(index as u64);
-        }
-        Ok(run.finish())
     }
 }

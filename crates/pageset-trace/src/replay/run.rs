@@ -5,8 +5,11 @@ use std::iter::Peekable;
 use std::slice;
 
 use pageset::admin::stats::PagesetStats;
+use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, OwnerRule, PcpState};
-use pageset::{AllocError, CpuId, Machine as _, MigrateType, NodeId, Order, PageRange, Pfn, Request};
+use pageset::{
+    AllocError, Allocator, CpuId, Machine as _, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneSpec,
+};
 
 use super::blocks::{BlockMap, Freed};
 use super::corrections::{Corrections, FreeScanner};
@@ -18,17 +21,83 @@ use super::hotplug::Hotplug;
 use super::moves::Move;
 use super::plan::Plan;
 use super::reclaim::Change;
-use super::setting::ZoneState;
+use super::setting::{State, ZoneState};
 use super::types::ordinary;
 use super::what_if::WhatIf;
-use super::world::{Placed, World};
-use super::{Level, Outcome};
+use super::world::{self, Placed, Plans, ReplayMachine, World};
+use super::{Level, Outcome, ReplayError};
 use crate::event::{Event, Kind, StateChange};
+
+impl Plan<'_> {
+    /// Runs the replay. Reports the number of events read to `progress`.
+    pub(super) fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
+        let setting = self.setting;
+        let reconstructed = self.level == Level::Reconstructed;
+        let earlier = if reconstructed { &self.survey.earlier } else { &self.survey.earlier_by_input };
+        let initial = &self.survey.initial;
+        let plans = Plans::new(setting, earlier, initial);
+        let states = || {
+            std::iter::once(setting.zones.iter().map(|z| &z.start).collect::<Vec<_>>())
+                .chain(setting.later.iter().map(|(_, states)| states.iter().collect()))
+        };
+        let limits: Vec<u32> = (0..setting.zones.len())
+            .map(|zone| {
+                let fewest = self.survey.fewest_sharers[zone];
+                let cases = states().flat_map(|s| [(s[zone], None), (s[zone], fewest)]);
+                let bounds = cases.map(|(state, sharers)| self.bounds(zone, state, sharers));
+                bounds.map(|b| b.high_max.max(4 * b.batch)).max().unwrap_or(0)
+            })
+            .collect();
+        let held: u64 = initial.iter().flatten().map(world::pages_of).max().unwrap_or(0);
+        let capacity = limits.iter().copied().max().unwrap_or(0).max(u32::try_from(held).unwrap_or(0));
+
+        let ranges = plans.ranges();
+        let specs: Vec<ZoneSpec<'_>> = setting
+            .zones
+            .iter()
+            .zip(&ranges)
+            .map(|(z, (span, online))| ZoneSpec {
+                node: z.node,
+                kind: z.kind,
+                span: *span,
+                ranges: std::slice::from_ref(online),
+            })
+            .collect();
+        let config = world::config(setting, self.rules, &specs, capacity);
+        let metadata = OwnedMetadata::new(&config)?;
+        let mut zones = metadata.zones();
+        let world = Allocator::new(ReplayMachine::default(), &config, metadata.lend(&mut zones))?;
+        let is_kernel = self.is_kernel();
+        let keep: Vec<u32> = if is_kernel { vec![capacity; limits.len()] } else { limits };
+        let placed = world::apply(&world, &plans, &keep);
+
+        let spare = ranges.iter().map(|(span, online)| PageRange::new(online.end(), span.pages - online.pages));
+        let online = ranges.iter().map(|(_, online)| *online);
+        let mut run = Run::new(self, &world, placed, online, spare.collect());
+        run.begin();
+        let mut window = setting.window();
+        for (index, event) in self.trace.events()?.enumerate() {
+            let event = event?;
+            let state = window.at(&event);
+            if state == State::After {
+                break;
+            }
+            if state == State::Inside {
+                run.event(index as u64, &event);
+            }
+            if (index as u64).is_multiple_of(high_orders::SAMPLE_EVERY) {
+                run.sample_high_orders();
+            }
+            progress(index as u64);
+        }
+        Ok(run.finish())
+    }
+}
 
 /// The first page of a block of the replayed machine; replayed page numbers fit 32 bits.
 type ReplayedPfn = u32;
 
-pub(super) struct Run<'r, 'a> {
+struct Run<'r, 'a> {
     plan: &'r Plan<'r>,
     world: &'r World<'a>,
     /// The recorded blocks in use, with their first pages in the replay.
@@ -70,7 +139,7 @@ pub(super) struct Run<'r, 'a> {
 }
 
 impl<'r, 'a> Run<'r, 'a> {
-    pub(super) fn new(
+    fn new(
         plan: &'r Plan<'r>,
         world: &'r World<'a>,
         placed: Vec<Placed>,
@@ -111,7 +180,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// Sets watermarks, bounds and pagesets to their values in the first snapshot.
-    pub(super) fn begin(&mut self) {
+    fn begin(&mut self) {
         for (zone, z) in self.plan.setting.zones.iter().enumerate() {
             self.set_parameters(zone);
             for (cpu, snapshot) in z.start.pagesets.iter().enumerate() {
@@ -132,7 +201,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.outcome.high_orders = known.then(|| HighOrders::new(high_orders::of_world(self.world)));
     }
 
-    pub(super) fn sample_high_orders(&mut self) {
+    fn sample_high_orders(&mut self) {
         if let Some(high_orders) = &mut self.outcome.high_orders {
             high_orders.sample(high_orders::of_world(self.world));
         }
@@ -186,7 +255,7 @@ impl<'r, 'a> Run<'r, 'a> {
         (0..self.states.len()).for_each(|zone| self.set_parameters(zone));
     }
 
-    pub(super) fn event(&mut self, index: u64, event: &Event) {
+    fn event(&mut self, index: u64, event: &Event) {
         while let Some(change) = self.reclaim.next_if(|change| change.event <= index) {
             self.set_reclaim(change);
         }
@@ -468,7 +537,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.sample_high_orders();
     }
 
-    pub(super) fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> Outcome {
         self.sample_high_orders();
         let holds = holds::stop();
         self.outcome.zone_lock_acquisitions = self.locks() - self.own_locks;

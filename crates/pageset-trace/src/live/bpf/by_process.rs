@@ -15,8 +15,8 @@
 //! A thread whose name changes, as at the start of another program, has its old name for at most the next
 //! [`PENDING_PAGES`].
 
-use super::code::{Code, Helper, Label, When};
-use super::programs::{LOST, R0, R1, R2, R3, R4, R7, R8, R9, offset};
+use super::code::{Code, Helper, Label, R0, R1, R2, R3, R4, R7, R8, R9, When, offset};
+use super::sys;
 
 /// The words of a process, and their order wherever such words are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub(super) const PROCESS_KEY: usize = 3;
 /// event each, and a lookup in the table for each would cost five times as much as the rest. A guess: a batch.
 pub(super) const PENDING_PAGES: i32 = 64;
 
-/// The words of an element from [`LOST`] on.
-pub(super) const WORDS: usize = 2 * OF_PROCESS + PROCESS_KEY + 1;
+/// The first of these words: they are an element's last.
+pub(super) const LOST: usize = sys::WORDS - (2 * OF_PROCESS + PROCESS_KEY + 1);
 const OWNER: usize = LOST + OF_PROCESS;
 const PENDING: usize = OWNER + PROCESS_KEY;
 const THREAD: usize = PENDING + OF_PROCESS;
@@ -107,18 +107,7 @@ impl Code {
 
 #[cfg(test)]
 mod tests {
-    use super::super::programs::{Maps, REFILLS, by_order, wait_ends};
     use super::*;
-
-    /// What counting by process costs in instructions, at the most.
-    #[test]
-    fn only_programs_with_a_table_count_processes() {
-        let maps = |processes| Maps { cpus: 3, processes };
-        let length = |processes| by_order(maps(processes), REFILLS, Of::RefillPages).len();
-        assert_eq!((length(None), length(Some(4))), (20, 148));
-        let length = |processes| wait_ends(maps(processes)).len();
-        assert_eq!(length(Some(4)) - length(None), 120);
-    }
 
     #[test]
     fn words_of_processes_have_their_places() {

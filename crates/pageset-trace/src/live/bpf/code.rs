@@ -18,6 +18,21 @@ pub(super) struct Insn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct R(pub(super) u8);
 
+pub(super) const R0: R = R(0);
+pub(super) const R1: R = R(1);
+pub(super) const R2: R = R(2);
+pub(super) const R3: R = R(3);
+pub(super) const R4: R = R(4);
+pub(super) const R6: R = R(6);
+pub(super) const R7: R = R(7);
+pub(super) const R8: R = R(8);
+pub(super) const R9: R = R(9);
+
+/// The offset of a word in bytes.
+pub(super) const fn offset(word: usize) -> i16 {
+    (word * 8) as i16
+}
+
 /// The right side of a comparison.
 #[derive(Clone, Copy)]
 pub(super) enum With {

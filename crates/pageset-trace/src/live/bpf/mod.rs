@@ -18,8 +18,8 @@ mod sys;
 use std::fs;
 use std::io;
 
-use self::by_process::{OF_PROCESS, Of, PROCESS_KEY};
-use self::programs::{DRAINS, FALLBACKS, LOST, Maps, Path, REFILLS};
+use self::by_process::{LOST, OF_PROCESS, Of, PROCESS_KEY};
+use self::programs::{DRAINS, FALLBACKS, Maps, Path, REFILLS};
 use self::sys::{Attached, Map, Table, attach};
 use super::kallsyms::Symbols;
 use super::processes::{PROCESSES_MAX, Process, Processes};

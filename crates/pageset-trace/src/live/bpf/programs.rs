@@ -24,9 +24,9 @@
 
 use std::ops::Range;
 
-use super::by_process::{self, Of};
-use super::code::{Code, Helper, Insn, Label, R, When};
-use super::sys::{WORDS, Words};
+use super::by_process::{LOST, Of};
+use super::code::{Code, Helper, Insn, Label, R, R0, R1, R2, R3, R4, R6, R7, R8, R9, When, offset};
+use super::sys::Words;
 use crate::live::Wait;
 use crate::live::times::BUCKETS;
 
@@ -44,8 +44,7 @@ const WAITS: usize = ZONES + ZONE_LOCKS;
 const OTHERS: usize = WAITS + 2 * Path::ALL.len();
 const PASSES: usize = OTHERS + OTHER_LOCKS;
 const TIMES: usize = PASSES + OTHER_LOCKS;
-pub(super) const LOST: usize = TIMES + Path::ALL.len() * BUCKETS;
-const _: () = assert!(LOST + by_process::WORDS == WORDS);
+const _: () = assert!(TIMES + Path::ALL.len() * BUCKETS == LOST);
 
 /// The numbers of remembered locks, powers of two: zone locks of a node, and as many other locks as fit.
 const ZONE_LOCKS: usize = 4;
@@ -55,11 +54,6 @@ const SKIPS: i32 = 100;
 /// The multiplier that hashes lock addresses: locks of the same kind of two CPUs or zones differ only in high bits. 2
 /// to the 64th divided by the golden ratio (Knuth's multiplicative hash).
 const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The offset of a word in bytes.
-pub(super) const fn offset(word: usize) -> i16 {
-    (word * 8) as i16
-}
 
 /// The purpose of a zone lock, from the function that took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,15 +110,6 @@ const FRAMES: i16 = 8;
 const CPU: i16 = -8;
 const STACK: i16 = CPU - 8 * FRAMES;
 
-pub(super) const R0: R = R(0);
-pub(super) const R1: R = R(1);
-pub(super) const R2: R = R(2);
-pub(super) const R3: R = R(3);
-pub(super) const R4: R = R(4);
-pub(super) const R6: R = R(6);
-pub(super) const R7: R = R(7);
-pub(super) const R8: R = R(8);
-pub(super) const R9: R = R(9);
 const END: R = R(10);
 
 impl Code {
@@ -273,6 +258,16 @@ mod tests {
         ] {
             assert_eq!(path(function), expected, "{function}");
         }
+    }
+
+    /// What counting by process costs in instructions, at the most.
+    #[test]
+    fn only_programs_with_a_table_count_processes() {
+        let maps = |processes| Maps { cpus: 3, processes };
+        let length = |processes| by_order(maps(processes), REFILLS, Of::RefillPages).len();
+        assert_eq!((length(None), length(Some(4))), (20, 148));
+        let length = |processes| wait_ends(maps(processes)).len();
+        assert_eq!(length(Some(4)) - length(None), 120);
     }
 
     #[test]
