@@ -34,3 +34,5 @@ for size in 2 64x2 192x2 1024x8; do
         picture "top-${size%x*}-cpus-$screen" "${screen%x*}" "${screen#*x}" "$size"
     done
 done
+# The list of processes instead of CPUs.
+picture top-processes-80x24 80 24 2 w
