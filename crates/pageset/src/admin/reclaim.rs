@@ -3,7 +3,7 @@
 //! # Direct reclaim
 //!
 //! [`Allocator::alloc_with`] serves a request that finds no memory: it compacts, asks the [`Owner`] for pages, and drains
-//! the pagesets.
+//! the pagesets, in this order.
 //!
 //! # Background reclaim
 //!
@@ -51,8 +51,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// 5. From step 2 on while the owner frees pages, up to 16 times in all; only once for orders above 3, which single
     ///    pages seldom make.
     /// 6. Before it fails, the request drains other CPUs' pagesets, one by one, under
-    ///    [`Tuning::drain_for_requests`](crate::Tuning::drain_for_requests). [`Self::alloc`], which has no owner to ask, does so at once. Here
-    ///    it would be too early: CPUs would take pages from one another instead of reclaiming some.
+    ///    [`Tuning::drain_for_requests`](crate::Tuning::drain_for_requests), and above order 0 compacts once more. [`Self::alloc`], which has
+    ///    no owner to ask, drains at once. In this call that would be too early: CPUs would take pages from one another instead of reclaiming
+    ///    some. (Step 3 drains under any rules.)
     /// 7. Then it returns all HIGHATOMIC pageblocks, one by one.
     ///
     /// Calls the owner without a lock; the owner may allocate and free.
@@ -104,11 +105,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 break;
             }
         }
-        if self.tuning.drain_for_requests {
-            let cpu = self.machine.cpu();
-            if let Some(pfn) = self.after_drains(&self.zonelist(request, cpu)?, &mut self.taking(request, cpu)) {
-                return Ok(pfn);
-            }
+        if self.tuning.drain_for_requests
+            && let Some(pfn) = self.drain_and_retry(request, owner)?
+        {
+            return Ok(pfn);
         }
         while self.unreserve_highatomic(request, true)? {
             if let Some(pfn) = self.retry(request)? {
@@ -116,6 +116,22 @@ impl<'a, M: Machine> Allocator<'a, M> {
             }
         }
         Err(AllocError::OutOfMemory(shortage::of(&self.zonelist(request, self.machine.cpu())?)))
+    }
+
+    /// Drains what other CPUs keep and tries again. Above order 0, pages that came from there may merge, or are what a compaction lacked.
+    fn drain_and_retry(&self, request: &Request, owner: &impl Owner) -> Result<Option<Pfn>, AllocError> {
+        let cpu = self.machine.cpu();
+        let list = self.zonelist(request, cpu)?;
+        let is_kept = list.zones().any(|zone| self.possible_cpus().any(|cpu| zone.may_serve(cpu, request.order)));
+        let mut take = self.taking(request, cpu);
+        let taken = self.after_depots(&list, &mut take).or_else(|| self.after_drains(&list, &mut take));
+        if taken.is_some() || !is_kept || request.order == Order::ZERO {
+            return Ok(taken);
+        }
+        match self.retry(request)? {
+            Some(pfn) => Ok(Some(pfn)),
+            None => self.compact_and_retry(request, CompactMode::SyncLight, owner),
+        }
     }
 
     /// Compacts for a request above order 0 and tries again, or takes what the compaction captured. Specification 7.6.

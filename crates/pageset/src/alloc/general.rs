@@ -261,7 +261,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// a time: they may merge into a larger block. Single pages are taken from bitmaps as they are. `None` also if there were none, or if the
     /// request may not wait for a lock.
     #[cold]
-    fn after_depots<T>(
+    pub(crate) fn after_depots<T>(
         &self,
         list: &Zonelist<'_, 'a, M>,
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,

@@ -290,7 +290,8 @@ pub struct Tuning {
     /// `frontier.md` 5.
     pub bitmaps: bool,
     /// Whether a request drains other CPUs' pagesets before it fails, one after the other until it is served: one that may wait for memory
-    /// all of them, one that may wait for a zone's lock those whose locks are free. The kernels do that only after reclaim. The pool does not use it: it has a way of its own. Not a kernel rule; 1.7.
+    /// all of them, one that may wait for a zone's lock those whose locks are free. The kernels do that only after reclaim, and so does
+    /// [`crate::Allocator::alloc_with`], which asks its owner first. The pool does not use it: it has a way of its own. Not a kernel rule; 1.7.
     pub drain_for_requests: bool,
     /// Whether refills take whole pageblocks, then the largest blocks that there are, and allocations split the blocks of a pageset
     /// (RFC of April 2026). Gain: fewer blocks for each hold of the zone lock, split outside of it. Loss: CPUs hold more pages. If

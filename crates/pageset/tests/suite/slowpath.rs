@@ -507,6 +507,25 @@ impl Owner for MovesAll {
     fn put_back(&self, _pfn: Pfn, _order: Order) {}
 }
 
+/// All free pages are in the pageset of another CPU, too scattered to merge. The owner reclaims nothing, so they are drained; then a
+/// compaction has room.
+#[test]
+fn pages_of_other_cpus_make_room_for_a_compaction() {
+    let tuning = Tuning { depot: false, bitmaps: false, ..PAGESET };
+    one_zone(tuning, 8 * 512, 2, |world| {
+        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        let pages = exhaust(world, 0);
+        world.machine().run_on(1);
+        for &(pfn, order) in pages.iter().step_by(64) {
+            world.free(pfn, order).expect("allocated");
+        }
+        world.machine().run_on(0);
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        assert_eq!((world.pageset_state(0, CpuId(1)).count, world.zone_stats(0).nr_free_pages), (64, 0));
+        world.alloc_with(&movable(3), &MovesAll).expect("64 pages are free, and all others can move");
+    });
+}
+
 /// Half of the memory is free, page by page, and all of the rest can move. The async compaction scans only pageblocks
 /// of the request's own type. The compaction after reclaim scans all, also if reclaim freed nothing.
 #[test]
