@@ -48,6 +48,8 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Runs `pageset advise`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    // Before minutes of recording.
+    let json = args.json.path()?;
     let folder;
     let paths = match (args.trace.as_slice(), args.live) {
         ([], Some(seconds)) => {
@@ -65,7 +67,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::at_once()?;
     // A file that cannot be opened is reported before minutes are spent on another file.
     let traces = paths.iter().map(|path| Trace::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let (json, fit) = (args.json.path()?, Fit::new(&args.wide));
+    let fit = Fit::new(&args.wide);
     let text = !json.is_some_and(is_standard);
     let mut recordings = Vec::new();
     for trace in &traces {

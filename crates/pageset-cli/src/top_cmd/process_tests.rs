@@ -54,6 +54,8 @@ fn processes_are_listed() {
     state.key(KeyCode::End, &Shown::new(view.clone()).scene());
     let end = drawn(40, 10, &view, &state);
     assert!(end.contains("swapper/1") && end.contains("to 7 of 7") && !end.contains("kswapd0"), "{end}");
+    state.key(KeyCode::Up, &Shown::new(view.clone()).scene());
+    assert!(!drawn(40, 10, &view, &state).contains("to 7 of 7"), "the first press of Up after End scrolls");
     press(&mut state, &view, "w");
     assert!(drawn(80, 24, &view, &state).contains("zone 0 Normal by CPU"));
 }

@@ -1,5 +1,6 @@
 //! What the user has chosen with keys and mouse. Pure: keys in, state out.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(super) struct State {
     pub(super) by: By,
     /// The place of the first shown process.
     pub(super) first_process: usize,
+    /// The number of processes that the screen had room for when it was last drawn.
+    pub(super) process_lines: Cell<usize>,
     /// The screen is not updated; a playback is paused.
     pub(super) frozen: bool,
     pub(super) help: bool,
@@ -112,6 +115,7 @@ impl State {
             sort: Sort::Cpu,
             by: By::Pages,
             first_process: 0,
+            process_lines: Cell::new(1),
             frozen: false,
             help: false,
             map: Some(Measure::Held),
@@ -177,7 +181,8 @@ impl State {
     /// Chooses the CPU that is some lines below or above the chosen one, or scrolls the processes.
     pub(super) fn scroll(&mut self, scene: &Scene<'_>, by: isize) {
         if self.list == List::Processes {
-            let last = scene.view.processes.as_ref().map_or(0, Vec::len).saturating_sub(1);
+            let all = scene.view.processes.as_ref().map_or(0, Vec::len);
+            let last = all.saturating_sub(self.process_lines.get());
             self.first_process = self.first_process.saturating_add_signed(by).min(last);
             return;
         }

@@ -163,7 +163,7 @@ impl Advice {
         let judge = |settings: &[Setting]| verdict::judge(settings, seconds, cpus, control.as_deref());
         let scales = knobs::scales(&knobs);
         let verdict = verdict::better(judge(&settings), &settings, judge(scales), scales);
-        let sure = sure(&replay, in_force_outcome.as_ref(), verdict.basis, facts.lost_events());
+        let sure = sure(&replay, in_force_outcome.as_ref(), &verdict, facts.lost_events());
         let seen = in_force_outcome.and_then(|outcome| outcome.high_orders);
         let chosen = price::chosen([settings.as_slice(), scales], &verdict);
         Ok(Advice {
@@ -213,16 +213,17 @@ impl Advice {
 }
 
 /// The trust in a verdict. `in_force` is the outcome of the setting in force.
-fn sure(replay: &Replay<'_>, in_force: Option<&Outcome>, basis: Basis, lost_events: bool) -> Sure {
+fn sure(replay: &Replay<'_>, in_force: Option<&Outcome>, verdict: &Verdict, lost_events: bool) -> Sure {
     let Some(outcome) = in_force else { return Sure { trust: Trust::Low, reasons: Vec::new() } };
     let setting = replay.setting();
     trust::judge(&trust::Seen {
         kernel: replay.kernel().totals(|_| true),
         replay: totals(outcome),
-        basis,
+        basis: verdict.basis,
         lost_events,
         near_mark: outcome.near_mark,
         kernel_known: setting.kernel_known,
+        other_watermarks: verdict.watermark_scale_factor.is_some(),
     })
 }
 

@@ -61,6 +61,8 @@ pub struct Seen {
     pub near_mark: bool,
     /// Whether the recording names its kernel.
     pub kernel_known: bool,
+    /// Whether the verdict is another `vm.watermark_scale_factor`.
+    pub other_watermarks: bool,
 }
 
 /// How the replay of the setting in force misses the kernel, if it is of no use: its largest difference.
@@ -117,6 +119,10 @@ pub fn judge(seen: &Seen) -> Sure {
         reasons.push("the recording does not name its kernel".to_owned());
         lower_to(Trust::Fair);
     }
+    if seen.other_watermarks {
+        reasons.push("a replay does not tell when kswapd wakes, which depends on the watermarks".to_owned());
+        lower_to(Trust::Fair);
+    }
     if near {
         let but = if reasons.is_empty() { "" } else { "but " };
         reasons.push(format!("{but}under the setting in force the replay moves what the kernel moved"));
@@ -138,6 +144,7 @@ mod tests {
             lost_events: false,
             near_mark: false,
             kernel_known: true,
+            other_watermarks: false,
         }
     }
 
@@ -145,9 +152,10 @@ mod tests {
 
     #[test]
     fn each_weakness_lowers_trust_and_is_reported() {
-        let cases: [(Change, Trust, &str); 11] = [
+        let cases: [(Change, Trust, &str); 12] = [
             (|_| {}, Trust::High, "under the setting in force the replay moves what the kernel moved"),
             (|seen| seen.kernel_known = false, Trust::Fair, "the recording does not name its kernel"),
+            (|seen| seen.other_watermarks = true, Trust::Fair, "a replay does not tell when kswapd wakes"),
             (|seen| seen.near_mark = true, Trust::Fair, "a zone was at its high watermark"),
             (|seen| seen.lost_events = true, Trust::Low, "events were lost"),
             (

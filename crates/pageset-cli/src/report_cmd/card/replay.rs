@@ -123,6 +123,7 @@ fn follows(result: &ReplayResult, own: &Replayed) -> Sure {
         lost_events: result.trace.facts.lost_events(),
         near_mark,
         kernel_known: result.kernel.known,
+        other_watermarks: false,
     })
 }
 

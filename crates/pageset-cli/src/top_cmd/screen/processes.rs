@@ -70,6 +70,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: 
         return;
     };
     let lines = usize::from(area.height).saturating_sub(2);
+    state.process_lines.set(lines);
     let first = state.first_process.min(all.len().saturating_sub(lines));
     let shown = &all[first..(first + lines).min(all.len())];
     let head = heading(state, first, shown.len(), all.len());

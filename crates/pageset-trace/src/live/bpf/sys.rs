@@ -152,7 +152,7 @@ impl<const KEY: usize, const VALUE: usize> Table<KEY, VALUE> {
     }
 
     /// Removes all elements and returns them. A program that has found an element and has not yet added to it adds to a
-    /// removed element: at most one event of each CPU.
+    /// removed element: at most one batch of each CPU is lost, or counted for the process that takes the element's place.
     ///
     /// # Errors
     /// `InvalidInput` if the kernel has no such command (before 5.6).
