@@ -51,6 +51,7 @@ fn processes_are_listed() {
     press(&mut state, &view, "s");
     assert_eq!(names(&state)[..3], ["kswapd0", "page_fault1", "sender"]);
     assert_eq!(state.sort, Sort::Cpu, "the order of the CPUs stays");
+    drawn(40, 10, &view, &state);
     state.key(KeyCode::End, &Shown::new(view.clone()).scene());
     let end = drawn(40, 10, &view, &state);
     assert!(end.contains("swapper/1") && end.contains("to 7 of 7") && !end.contains("kswapd0"), "{end}");
