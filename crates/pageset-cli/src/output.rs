@@ -50,9 +50,10 @@ pub(crate) struct WideOption {
     pub(crate) wide: bool,
 }
 
-/// Whether `path` is standard input or output.
+/// Whether `path` is standard input or output. The device that stands for standard output is: behind it may be a file that another
+/// program appends to, and a result replaces a file as a whole.
 pub(crate) fn is_standard(path: &Path) -> bool {
-    path.as_os_str() == "-"
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path.as_os_str() == *name)
 }
 
 /// Writes a result as indented JSON with a final line break.

@@ -113,6 +113,19 @@ fn the_same_fault_has_the_same_exit_code() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The device of standard output is no file to replace: what was behind it stays.
+#[test]
+fn a_result_for_the_device_of_standard_output_is_appended() {
+    let small = Small::new();
+    let log = small.at("log");
+    fs::write(&log, "earlier\n").unwrap();
+    let end = OpenOptions::new().append(true).open(&log).unwrap();
+    let mut info = command(&[&"trace", &"info", &small.events(), &"--json=/dev/stdout"]);
+    assert!(info.stdout(end).status().unwrap().success());
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(text.starts_with("earlier\n") && text.contains("\"facts\""), "{text}");
+}
+
 /// A result that cannot be written is reported before the work, not after it: nothing else is printed.
 #[test]
 fn an_output_that_cannot_be_written_is_refused_before_the_work() {
@@ -138,6 +151,8 @@ fn an_output_that_cannot_be_written_is_refused_before_the_work() {
         format!("identify {good} --json=FILE"),
         format!("trace info {good} --json=FILE"),
         format!("diff {good} {good} --json=FILE"),
+        format!("advise {good} --json=FILE"),
+        "advise --live 600 --json=FILE".to_owned(),
         format!("report {good} -o FILE"),
     ];
     for (line, file) in lines.iter().flat_map(|line| [(line, nowhere.as_str()), (line, a_folder)]) {

@@ -54,7 +54,8 @@ fn refused(what: &str) -> impl Fn(io::Error) -> RecordError {
     move |error| match error.kind() {
         io::ErrorKind::PermissionDenied => RecordError::Missing {
             what: "no permission for programs in the kernel (bpf)".to_owned(),
-            help: "run as root, or with CAP_BPF and CAP_PERFMON".to_owned(),
+            help: "run as root, or with CAP_BPF and CAP_PERFMON; before Linux 5.11 also after `ulimit -l unlimited`"
+                .to_owned(),
         },
         _ => RecordError::Missing {
             what: format!("the kernel refuses {what} (bpf): {error}"),
