@@ -186,7 +186,7 @@ int main(void) {
     wrong = options, wrong.rules = "linux-4.16";
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"linux-4.16\": ");
     wrong.rules = "linux-6.18x";
-    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"linux-6.18x\": unknown rules linux-6.18x; the closest are linux-6.18, ");
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"linux-6.18x\": unknown rules `linux-6.18x`; the closest are linux-6.18, ");
     wrong.rules = "linux-6.18 bath=31";
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "bath=31: unknown rule `bath`; the closest are batch, ");
     wrong.rules = "linux-6.18 batch=0";
