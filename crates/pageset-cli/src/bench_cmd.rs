@@ -89,7 +89,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let (json, csv) = (args.json.clone(), args.csv.clone());
     let forms = Forms::new(&json, &csv)?;
     if !args.nodes.is_empty() {
-        return run_nodes(&args);
+        return run_nodes(&args, &forms);
     }
     let report = match peers().filter(|_| !args.no_peers) {
         Some(program) => match measured_by(&program)? {
@@ -117,8 +117,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 /// Runs `pageset bench --nodes`.
-fn run_nodes(args: &Args) -> Result<Exit, Failure> {
-    let forms = Forms::new(&args.json, &args.csv)?;
+fn run_nodes(args: &Args, forms: &Forms<'_>) -> Result<Exit, Failure> {
     let (interrupt, progress) = (Interrupt::install()?, Progress::new());
     let window = Duration::from_millis(args.window_ms);
     let report =

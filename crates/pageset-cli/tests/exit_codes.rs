@@ -165,7 +165,7 @@ fn an_output_that_cannot_be_written_is_refused_before_the_work() {
     }
 }
 
-/// The check before the work leaves a file as it is, and nothing beside it.
+/// The check before the work changes no file, and leaves no other file in the folder.
 #[test]
 fn work_that_fails_leaves_the_output_as_it_was() {
     let small = Small::new();

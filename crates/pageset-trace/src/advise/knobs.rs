@@ -197,7 +197,8 @@ pub(super) fn affinity_gain(knobs: &[Knob]) -> Option<String> {
     let left = then.zone_lock_acquisitions as f64 / now.zone_lock_acquisitions.max(1) as f64;
     (left <= LOCKS_LEFT_MAX && then.short <= now.short).then(|| {
         format!(
-            "if pages were freed on the CPU that allocated them, zone locks would be taken {:.1} times for 1000 allocations and frees instead of {:.1}; see below",
+            "if pages were freed on the CPU that allocated them, zone locks would be taken {:.1} times for 1000 allocations \
+             and frees instead of {:.1}; see below",
             then.locks_per_1000(),
             now.locks_per_1000()
         )

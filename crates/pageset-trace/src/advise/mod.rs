@@ -197,8 +197,8 @@ impl Advice {
         })
     }
 
-    /// What the zone locks would gain if pages were freed on the CPU that allocated them, in a sentence. `None` if that
-    /// gains little, or nobody would feel it. It is no part of the verdict: a replay does not tell its cost.
+    /// How often zone locks would be taken if pages were freed on the CPU that allocated them, in a sentence. `None` if that
+    /// is not clearly less often, or if locks are rare. Not part of the verdict: a replay does not show the cost.
     #[must_use]
     pub fn affinity_gain(&self) -> Option<String> {
         knobs::affinity_gain(&self.knobs)

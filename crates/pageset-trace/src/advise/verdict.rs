@@ -282,7 +282,7 @@ mod tests {
             (&[(0, 100_000), (8, 40_000)], &[(10, 100_000), (200, 10_000)], 1.0, Some(scale)),
             (&[(0, 100_000), (8, 40_000)], &[(10, 100_000), (200, 40_000)], 1.0, Some(fraction)),
             (&[(0, 100_000), (8, 40_000)], &[(10, 100_000), (200, 37_000)], 1.0, Some(fraction)),
-            // Neither gains enough, the scale cannot be replayed, and nobody would notice.
+            // Neither gains enough; the scale cannot be replayed; locks are rare.
             (&[(0, 100_000), (8, 60_000)], &[(10, 100_000), (200, 60_000)], 1.0, None),
             (&[(0, 100_000), (8, 40_000)], &[], 1.0, Some(fraction)),
             (&[(0, 100_000), (8, 60_000)], &[(10, 100_000), (200, 40_000)], 60.0, None),

@@ -6,7 +6,7 @@ use pageset::policy::{HighRule, Watermarks};
 use super::Replay;
 use super::setting::{Setting, ZoneSetting, ZoneState};
 
-/// `vm.watermark_scale_factor` of a kernel that nobody configured. Specification: `linux-page-allocator.md` 9.
+/// The default of `vm.watermark_scale_factor`. Specification: `linux-page-allocator.md` 9.
 pub const DEFAULT_WATERMARK_SCALE: u32 = 10;
 /// The largest `vm.watermark_scale_factor`: 30 % of memory. Source: the kernel's own documentation of its sysctls.
 pub const MAX_WATERMARK_SCALE: u32 = 3000;
@@ -68,6 +68,11 @@ impl Setting {
         std::iter::once(&self.zones[zone].start).chain(self.later.iter().map(move |(_, states)| &states[zone]))
     }
 
+    /// Whether a snapshot shows boosted watermarks.
+    fn is_boosted(&self) -> bool {
+        (0..self.zones.len()).flat_map(|zone| self.states(zone)).any(|state| state.boost > 0)
+    }
+
     /// The machine with the watermarks of another scale, in all snapshots.
     pub(super) fn with_watermark_scale(&self, scale: u32) -> Setting {
         let in_force = self.watermark_scale().unwrap_or(DEFAULT_WATERMARK_SCALE);
@@ -106,8 +111,7 @@ impl Replay<'_> {
         if self.setting.high_fraction > 0 {
             return Err("vm.percpu_pagelist_high_fraction sets the size of pagesets, whatever the watermarks are");
         }
-        let setting = &self.setting;
-        if (0..setting.zones.len()).flat_map(|zone| setting.states(zone)).any(|state| state.boost > 0) {
+        if self.setting.is_boosted() {
             return Err("a snapshot shows boosted watermarks, and `high` does not follow a boost");
         }
         self.setting.watermark_scale().ok_or("the recorded watermarks do not follow from any scale")
@@ -136,10 +140,13 @@ impl Replay<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use pageset::NodeId;
     use pageset::policy::Bounds;
 
     use super::*;
+    use crate::Trace;
 
     /// A zone with these managed pages and watermarks.
     fn zone(kind: ZoneKind, managed: u64, [min, low, high]: [u64; 3]) -> ZoneSetting {
@@ -182,5 +189,40 @@ mod tests {
         assert_eq!(lows(&zones, 1)[3..], [128 + 1748, 128 + 100]);
         assert_eq!(lows(&zones, 10)[3..], [128 + 1748, 128 + 1000]);
         assert_eq!(lows(&zones, 100)[3..], [128 + 10_000; 2]);
+    }
+    /// A recorded machine, but with one zone and its `free` pages in each snapshot.
+    fn setting(free: &[u64]) -> Setting {
+        let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/lab/6.18-amd64.4cpu.unix1.pstrace");
+        let trace = Trace::open(Path::new(recording)).unwrap();
+        let mut setting = Replay::prepare(&trace, &mut |_| {}).unwrap().setting().clone();
+        setting.zones = vec![zone(ZoneKind::Normal, 1_638_400, [11_461, 14_326, 17_191])];
+        let state = |&free: &u64| ZoneState { free, ..setting.zones[0].start.clone() };
+        let states: Vec<ZoneState> = free.iter().map(state).collect();
+        setting.zones[0].start = states[0].clone();
+        setting.later = states[1..].iter().map(|state| (String::new(), vec![state.clone()])).collect();
+        setting
+    }
+
+    /// A scale is refused if its high watermark is above the recorded one, and not below the free pages of all snapshots: also if the
+    /// recorded one was not.
+    #[test]
+    fn a_scale_above_the_free_memory_is_refused() {
+        // The high watermark with 200 is 11,461 + 2 * 32,768.
+        for (free, scale, refused) in [
+            (&[80_000, 80_000][..], 200, false),
+            (&[80_000, 76_997], 200, true),
+            (&[10_000, 80_000], 200, true),
+            (&[10_000], 17, false),
+        ] {
+            assert_eq!(setting(free).zone_below(scale).is_some(), refused, "{free:?}, {scale}");
+        }
+    }
+
+    #[test]
+    fn one_boosted_snapshot_is_seen() {
+        let mut setting = setting(&[80_000, 80_000]);
+        assert!(!setting.is_boosted());
+        setting.later[0].1[0].boost = 1;
+        assert!(setting.is_boosted());
     }
 }

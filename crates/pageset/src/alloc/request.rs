@@ -31,8 +31,8 @@ pub enum Wait {
     /// held. Under [`crate::Tuning::drain_for_requests`], before it fails, it drains the pagesets of other CPUs whose locks
     /// are free, and frees depots and bitmaps. A pageset whose lock is held at that moment keeps its pages.
     Lock,
-    /// Nothing: the caller may have interrupted a holder of any lock. The request skips locks that are held, wakes
-    /// nobody, and may not use the reserves, whatever its urgency. It takes a block from the pageset of its CPU, from a free list
+    /// Nothing: the caller may have interrupted a holder of any lock. The request skips locks that are held, does not
+    /// wake reclaim, and may not use the reserves, whatever its urgency. It takes a block from the pageset of its CPU, from a free list
     /// or a bitmap, or a block of its order and type from a depot. It drains nothing. It may fail while the pagesets of other CPUs
     /// or depots have pages, and while another CPU holds a lock.
     Nothing,

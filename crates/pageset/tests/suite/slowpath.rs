@@ -131,8 +131,8 @@ fn what_the_owner_frees_is_found() {
     });
 }
 
-/// Under the default rules, which drain other CPUs' pagesets before a request fails: the owner is asked first. Otherwise CPUs would take
-/// pages from one another as long as one has any, and nobody would reclaim.
+/// The default rules drain other CPUs' pagesets before a request fails. The owner is asked before that. Otherwise CPUs would take pages from
+/// one another while any CPU has some, and would not reclaim.
 #[test]
 fn the_owner_is_asked_before_pages_are_taken_from_other_cpus() {
     for (gives, left) in [(2000, 50), (0, 0)] {
@@ -507,8 +507,8 @@ impl Owner for MovesAll {
     fn put_back(&self, _pfn: Pfn, _order: Order) {}
 }
 
-/// All free pages are in the pageset of another CPU, too scattered to merge. The owner reclaims nothing, so they are drained; then a
-/// compaction has room.
+/// All free pages are in the pageset of another CPU, and too scattered to merge. The owner reclaims nothing, so that pageset is drained.
+/// Its pages then give a compaction room.
 #[test]
 fn pages_of_other_cpus_make_room_for_a_compaction() {
     let tuning = Tuning { depot: false, bitmaps: false, ..PAGESET };
