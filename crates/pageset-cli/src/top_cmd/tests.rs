@@ -213,6 +213,15 @@ fn help_and_a_screen_too_small() {
     }
 }
 
+/// The kernel adds the boost before it prints the watermarks.
+#[test]
+fn watermarks_are_those_that_the_kernel_prints() {
+    let text = include_str!("../../../pageset-trace/tests/zoneinfo/linux-6.1-boosted.txt");
+    let view = View::new(&Look { zoneinfo: Zoneinfo::parse(text).unwrap(), ..look(1, 1) }, None);
+    let zone = view.zones.iter().find(|zone| zone.zone == "DMA32").unwrap();
+    assert_eq!((zone.min, zone.low, zone.high), (926, 1029, 1132));
+}
+
 #[test]
 fn text_for_pipes() {
     insta::assert_snapshot!(plain::text(&view(2)));

@@ -6,6 +6,7 @@ use super::Run;
 use super::warnings::{Counted, Name, Warning};
 use crate::facts::{Facts, Loss};
 use crate::number::grouped;
+use crate::procfs::ZoneSection;
 use crate::replay::identify::Identified;
 use crate::replay::{Level, Notes, Outcome, Replay};
 use crate::trace::Trace;
@@ -175,6 +176,11 @@ fn machine(trace: &Trace, replay: &Replay<'_>, runs: &[Run]) -> Vec<Warning> {
     all
 }
 
+/// Whether a zone's free pages are at or below its high watermark, which includes a boost.
+fn is_near_high(zone: &ZoneSection) -> bool {
+    zone.managed > 0 && zone.free <= zone.high
+}
+
 /// Warnings about zones near their high watermark and zones that grew or shrank during the recording.
 fn marks(trace: &Trace) -> Vec<Warning> {
     let snapshots = trace.snapshots();
@@ -186,7 +192,7 @@ fn marks(trace: &Trace) -> Vec<Warning> {
     for section in &start.zones {
         let states = || within.iter().filter_map(|(_, info)| info.zone(section.node, &section.name));
         let name = format!("zone {} of node {}", section.name, section.node);
-        let near = states().filter(|z| z.managed > 0 && z.free <= z.high.saturating_add(z.boost)).count();
+        let near = states().filter(|z| is_near_high(z)).count();
         if near > 0 {
             all.push(Warning::new(
                 Name::NearHighMark,
@@ -313,4 +319,22 @@ pub(super) fn of_run(outcome: &Outcome, notes: &Notes) -> Vec<Counted> {
         ),
     ])
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procfs::Zoneinfo;
+
+    /// The high watermark that the kernel prints, 1132 pages, includes its boost of 512.
+    #[test]
+    fn a_boost_counts_once() {
+        let info =
+            Zoneinfo::parse(include_str!("../../tests/zoneinfo/linux-6.1-boosted.txt")).expect("a kernel's zoneinfo");
+        let zone = info.zone(0, "DMA32").expect("the zone DMA32");
+        for (free, is_near) in [(1131, true), (1132, true), (1133, false), (1132 + 512, false)] {
+            assert_eq!(is_near_high(&ZoneSection { free, ..zone.clone() }), is_near, "{free} free pages");
+        }
+        assert!(!is_near_high(&ZoneSection { free: 0, managed: 0, ..zone.clone() }), "no pages");
+    }
 }

@@ -20,13 +20,14 @@ pub struct ZoneSection {
     pub name: String,
     /// Pages on the buddy's free lists, without pages in pagesets.
     pub free: u64,
-    /// The temporary boost of the watermarks; 0 on kernels that do not print it, such as 5.10.
+    /// The temporary boost of the watermarks, which `min`, `low` and `high` include; 0 on kernels that do not print it, such as
+    /// 5.10.
     pub boost: u64,
-    /// The min watermark.
+    /// The effective min watermark.
     pub min: u64,
-    /// The low watermark.
+    /// The effective low watermark.
     pub low: u64,
-    /// The high watermark.
+    /// The effective high watermark.
     pub high: u64,
     /// The promotion watermark, if the kernel prints it.
     pub promo: Option<u64>,

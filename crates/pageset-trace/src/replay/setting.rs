@@ -326,7 +326,6 @@ fn later_state(zone: &ZoneSetting, info: &Zoneinfo) -> ZoneState {
 }
 
 fn start_state(section: &ZoneSection) -> ZoneState {
-    let boosted = |mark: u64| mark.saturating_add(section.boost);
     let small = |pages: u64| pages.min(u64::from(pageset::policy::sizes::MAX_HIGH)) as u32;
     let mut reserve = [0; ZoneKind::COUNT];
     // The kernel's zones are DMA, DMA32, Normal, Movable and Device; some kernels lack the first, some the last.
@@ -348,7 +347,7 @@ fn start_state(section: &ZoneSection) -> ZoneState {
     ZoneState {
         free: section.free,
         managed: section.managed,
-        watermarks: Watermarks { min: boosted(section.min), low: boosted(section.low), high: boosted(section.high) },
+        watermarks: Watermarks { min: section.min, low: section.low, high: section.high },
         boost: section.boost,
         reserve,
         bounds,
@@ -419,6 +418,16 @@ mod tests {
         ] {
             assert_eq!(release_of(release, version), expected, "{release}, {version}");
         }
+    }
+
+    /// The recorded kernel adds the boost before it prints the watermarks.
+    #[test]
+    fn printed_watermarks_include_the_boost() {
+        let info =
+            Zoneinfo::parse(include_str!("../../tests/zoneinfo/linux-6.1-boosted.txt")).expect("a kernel's zoneinfo");
+        let state = start_state(info.zone(0, "DMA32").expect("the zone DMA32"));
+        assert_eq!(state.boost, 512);
+        assert_eq!(state.watermarks, Watermarks { min: 414 + 512, low: 517 + 512, high: 620 + 512 });
     }
 
     #[test]

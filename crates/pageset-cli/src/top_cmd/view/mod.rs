@@ -213,16 +213,15 @@ impl Zone {
                 batch: set.batch,
             }
         };
-        let boosted = |mark: u64| mark.saturating_add(now.boost);
         Zone {
             node: now.node,
             zone: now.name.clone(),
             managed: now.managed,
             free: now.free,
             free_change: then.map(|then| change(now.free, then.free)),
-            min: boosted(now.min),
-            low: boosted(now.low),
-            high: boosted(now.high),
+            min: now.min,
+            low: now.low,
+            high: now.high,
             held: held(now),
             held_change: then.map(|then| change(held(now), held(then))),
             held_pct: 100.0 * held(now) as f64 / now.managed.max(1) as f64,
