@@ -190,6 +190,8 @@ pub(super) const TERMS: &[Term] = &[
     column("zone_lock_wait_times", "How long waits for zone locks took: a member for each path, with the waits of all CPUs in classes of duration. Null if waits are not measured.",
         "As wait %.", "As wait %."),
     column("processes", "What processes moved since the previous look, the most pages first. Null if it is not counted: only programs in the kernel (bpf) count it.", "", ""),
+    column("processes_lost", "What processes beyond the 8,192 that the kernel counts between two looks did. Null if processes are not counted.", "0 pages.", "Look more often."),
+    column("pages", "Of `processes_lost`: the pages that refills and drains moved.", "0.", "As processes_lost."),
     column("pages_in", "Pages that refills took from the zones for a process since the previous look.", "As pages in/s.", "As pages in/s."),
     column("pages_out", "Pages that drains returned to the zones while the process ran, since the previous look.", "As pages out/s.", "As pages out/s."),
     column("zone_lock_wait_ns", "The time for which a process waited for zone locks since the previous look. Unit: nanoseconds; null if waits are not measured.", "As wait %.", "As wait %."),

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 pub(super) use self::kernel::AutoTuning;
 pub(super) use self::kernel::Kernel;
-pub(super) use self::processes::{By, ProcessTraffic, sort};
+pub(super) use self::processes::{By, ProcessTraffic, ProcessesLost, sort};
 pub(super) use self::traffic::{CpuTraffic, CpuWaits, PATHS, PathTimes, PathWait, percentiles};
 use self::traffic::{per_s, traffic, wait_times};
 use super::look::Look;
@@ -51,6 +51,9 @@ pub(super) struct View {
     /// What processes moved since the previous look, the most pages first; null if it is not counted.
     #[serde(default)]
     pub(super) processes: Option<Vec<ProcessTraffic>>,
+    /// What belongs to none of `processes`; null if it is not counted.
+    #[serde(default)]
+    pub(super) processes_lost: Option<ProcessesLost>,
     /// The memory node of each CPU, by CPU number; empty if unknown.
     #[serde(default)]
     pub(super) cpu_nodes: Vec<u32>,
@@ -164,6 +167,7 @@ impl View {
             traffic: traffic(look, before, seconds),
             zone_lock_wait_times: look.wait_times.as_ref().map(wait_times),
             processes: look.processes.as_ref().map(|now| processes::processes(now, &mut missing)),
+            processes_lost: look.processes.as_ref().map(|now| ProcessesLost::new(now, look.wait_times.is_some())),
             cpu_nodes: look.cpu_nodes.clone(),
             vmstat: vmstat(look, before, seconds),
             news: before.map(|before| news(look, before)).unwrap_or_default(),
