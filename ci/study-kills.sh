@@ -31,10 +31,12 @@ finished() {
 "$pageset" study run "$dir/study.toml" --out "$dir/peace" --jobs 2
 
 began=$(date +%s.%N)
-# The kills are spread over the study: the next comes when a random number of further cells is finished.
+# The kills are spread over the study: the next comes when a random number of further cells is finished. An eighth of the cells is
+# left for after the last kill, for a study that ends before it is no test.
 for ((kill = 1; kill <= kills; kill++)); do
     before=$(finished)
-    at=$((before + 1 + RANDOM % (2 * (cells - before) / (kills + 2 - kill))))
+    left=$((cells - cells / 8 - before))
+    at=$((before + 1 + RANDOM % (1 + (left > 0 ? 2 * left / (kills + 2 - kill) : 0))))
     "$pageset" study run "$dir/study.toml" --out "$dir/killed" --jobs 2 >/dev/null 2>&1 &
     worker=$!
     while [ "$(finished)" -lt "$at" ] && kill -0 "$worker" 2>/dev/null; do sleep 0.02; done
