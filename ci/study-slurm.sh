@@ -4,7 +4,9 @@
 # waits for two before it starts the task of a lost node. Prints `SKIPPED slurm: REASON` where Slurm cannot be installed.
 #
 # The daemons get a configuration, a folder and ports of their own. All of them end with the script. PAGESET_BUILT is a folder
-# with a built `pageset`; without it, the script builds one.
+# with a built `pageset`; without it, the script builds one. STUDY_CELLS and STUDY_SECONDS (virtual, of each cell) change the
+# study, STUDY_KILLS the number of killed workers. The last line compares the time of the worker processes with that of the
+# finished cells alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -99,21 +101,30 @@ workloads = ["page_fault1", "malloc1"]
 rules = ["linux-4.17", "pageset"]
 tasks = [1, "all"]
 seeds = $((cells / 8))
-seconds = 0.3
+seconds = ${STUDY_SECONDS:-0.3}
 warm_up = 0.01
 EOF
 "$pageset" study run "$dir/study.toml" --out "$dir/local" --jobs 2
+# The processes of our jobs' workers. Only ours have this configuration in their environment.
+workers() {
+    (cd /proc && grep -lzxF "SLURM_CONF=$SLURM_CONF" [0-9]*/environ 2>/dev/null | cut -d/ -f1) | while read -r process; do
+        [ "$(cat "/proc/$process/comm" 2>/dev/null)" = pageset ] || continue
+        grep -qz "^SLURM_JOB_ID=${1:-}" "/proc/$process/environ" 2>/dev/null && echo "$process"
+    done || true
+}
+# The number of workers, once a second.
+(
+    while :; do
+        echo "$(date +%s.%N) $(workers | wc -l)"
+        sleep 1
+    done >"$dir/running"
+) 2>/dev/null &
+pids+=($!)
+disown
 submitted=$("$pageset" study run "$dir/study.toml" --out "$dir/slurm" --executor slurm --shards 4)
 echo "$submitted"
 finished() {
     find "$dir/slurm/cells" -name '*.jsonl' 2>/dev/null | wc -l || true
-}
-# The processes of a job's workers. Only ours have this configuration in their environment.
-workers_of() {
-    (cd /proc && grep -lzxF "SLURM_CONF=$SLURM_CONF" [0-9]*/environ 2>/dev/null | cut -d/ -f1) | while read -r process; do
-        grep -qzxF "SLURM_JOB_ID=$1" "/proc/$process/environ" 2>/dev/null || continue
-        [ "$(cat "/proc/$process/comm" 2>/dev/null)" = pageset ] && echo "$process"
-    done || true
 }
 # Nine workers are killed, each at a random moment, and their tasks requeued, as after a preemption. The tasks may start at once:
 # without that, Slurm waits for two minutes.
@@ -127,7 +138,7 @@ for ((kill = 1; kill <= kills; kill++)); do
     victim='' processes=''
     for _ in $(seq 200); do
         victim=$(squeue -h -t R -o %A | shuf -n 1)
-        processes=$([ -z "$victim" ] || workers_of "$victim")
+        processes=$([ -z "$victim" ] || workers "$victim$")
         [ -z "$processes" ] || break
         sleep 0.05
     done
@@ -167,7 +178,7 @@ echo "killed node 2 when $at of $cells cells were finished: processes $doomed"
 
 sleep 15 # Slurm notices, and requeues the node's task.
 start slurmd -D -N 2
-for _ in $(seq 1500); do
+for _ in $(seq $((1500 + 10 * cells))); do
     [ -z "$(squeue -h)" ] && break
     sleep 0.2
 done
@@ -175,3 +186,12 @@ done
 "$pageset" study collect "$dir/study.toml" --out "$dir/slurm"
 cmp "$dir/local/results.parquet" "$dir/slurm/results.parquet"
 echo "the table of $cells cells is the same, locally and under Slurm"
+simulated=$(find "$dir/slurm/cells" -name '*.jsonl' -exec grep -oh '"host_ns":[0-9]*' {} + | cut -d: -f2 | awk '{ sum += $1 } END { print sum / 1e9 }')
+awk -v simulated="$simulated" '
+    NR > 1 { ran += count * ($1 - then) }
+    NR == 1 { first = $1 }
+    { then = $1; count = $2; if ($2 > 0) last = $1 }
+    END {
+        printf "%.0f s from submission to the last worker; workers ran for %.0f s in total, %.1f s of it in finished cells: %.1f %% above\n",
+            last - first, ran, simulated, 100 * (ran / simulated - 1)
+    }' "$dir/running"
