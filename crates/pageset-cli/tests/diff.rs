@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use support::{Small, ends, json, trace};
+use support::{Small, ends, json, strict, trace};
 
 /// Runs a simulation into a file.
 fn simulate(rules: &str, seeds: &str, file: &Path) {
@@ -49,7 +49,7 @@ fn the_json_matches_its_schema_and_the_csv_has_its_rows() {
     let (text, _) = ends(0, &[&"diff", &at("a.json"), &at("b.json"), &out[0], &out[1]]);
     let diff = json(&fs::read_to_string(at("diff.json")).unwrap());
     let schema = json(&ends(0, &[&"explain", &"--schema", &"diff"]).0);
-    let schema = jsonschema::validator_for(&schema).unwrap();
+    let schema = strict(&schema);
     let errors: Vec<String> = schema.iter_errors(&diff).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
     let model: pageset_diff::Diff = serde_json::from_value(diff.clone()).unwrap();

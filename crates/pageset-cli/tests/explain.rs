@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{Small, ends, json};
+use support::{Small, ends, json, strict};
 
 #[test]
 fn a_printed_warning_is_explained() {
@@ -77,7 +77,7 @@ fn headings_and_members_are_explained() {
     let mut seen = BTreeSet::new();
     for command in &commands {
         let schema = json(&ends(0, &[&"explain", &"--schema", &command[0]]).0);
-        let valid = jsonschema::validator_for(&schema).unwrap();
+        let valid = strict(&schema);
         let arguments = |more: &'static [&'static str]| command.iter().chain(more).copied().collect::<Vec<_>>();
         let run = |arguments: Vec<&'static str>| {
             let arguments: Vec<&dyn AsRef<std::path::Path>> = arguments.iter().map(|word| word as _).collect();
@@ -112,7 +112,7 @@ fn the_fit_of_a_machine_matches_its_schema() {
     let fit: Vec<&dyn AsRef<std::path::Path>> = fit.iter().map(|word| word as _).collect();
     let fit = json(&ends(0, &fit).0);
     assert_eq!((&fit["schema"], &fit["seeds"]), (&"pageset.calibrate/2".into(), &serde_json::json!([1, 2, 3])));
-    jsonschema::validate(&schema, &fit).unwrap();
+    strict(&schema).validate(&fit).unwrap();
     let share = [
         "machine",
         "share",
@@ -128,7 +128,7 @@ fn the_fit_of_a_machine_matches_its_schema() {
     ];
     let share: Vec<&dyn AsRef<std::path::Path>> = share.iter().map(|word| word as _).collect();
     let share = json(&ends(0, &share).0);
-    jsonschema::validate(&json(&ends(0, &[&"explain", &"--schema", &"pageset.share/1"]).0), &share).unwrap();
+    strict(&json(&ends(0, &[&"explain", &"--schema", &"pageset.share/1"]).0)).validate(&share).unwrap();
     let mut names = Vec::new();
     members(&fit, &mut names);
     members(&share, &mut names);
@@ -172,7 +172,7 @@ fn an_unknown_name_is_an_error_with_a_suggestion() {
 fn looks_match_their_schema() {
     let (text, _) = ends(0, &[&"explain", &"--schema", &"top"]);
     assert_eq!(text, ends(0, &[&"explain", &"--schema", &"pageset.top/1"]).0);
-    let schema = jsonschema::validator_for(&json(&text)).unwrap();
+    let schema = strict(&json(&text));
     let (looks, _) = ends(0, &[&"top", &"--made-up", &"8x2", &"--json", &"-n", &"3"]);
     let (live, _) = ends(0, &[&"top", &"--json", &"-n", &"2", &"-i", &"0.1"]);
     for look in looks.lines().chain(live.lines()).map(json) {

@@ -9,14 +9,14 @@ use pageset_trace::measure::identification::Identification;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use support::{Small, ends, json};
+use support::{Small, ends, json, strict};
 
 /// Validates a result against the schema that it names, and reads it into its model and back.
 fn valid<T: DeserializeOwned + Serialize>(text: &str) {
     let result = json(text);
     let name = result["schema"].as_str().unwrap();
     let (_, schema) = pageset_trace::schemas().into_iter().find(|(of, _)| *of == name).unwrap();
-    let schema = jsonschema::validator_for(schema.as_value()).unwrap();
+    let schema = strict(schema.as_value());
     let errors: Vec<String> = schema.iter_errors(&result).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{name}: {errors:#?}");
     let model: T = serde_json::from_value(result.clone()).unwrap();

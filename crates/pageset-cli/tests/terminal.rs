@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use support::{command, ends, trace};
@@ -139,12 +140,18 @@ fn long_reading_shows_its_progress_on_a_terminal() {
     let mut child = diff.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
     drop((diff, terminal));
     let (mut user, mut shown) = (File::from(user), Vec::new());
+    let begin = Instant::now();
     let is_shown = |shown: &[u8]| {
         let shown = String::from_utf8_lossy(shown);
         shown.contains("pf1-q1.events.zst")
             && (shown.contains(" % ") || shown.contains(" %,") || shown.contains(" events read"))
     };
     while !is_shown(&shown) {
+        // Progress starts after a second of reading; all files take minutes.
+        if begin.elapsed() > PATIENCE || !is_readable(&user, PATIENCE - begin.elapsed()) {
+            child.kill().unwrap();
+            panic!("no progress within {} s: {}", PATIENCE.as_secs(), String::from_utf8_lossy(&shown));
+        }
         let mut part = [0; 4096];
         let length = user.read(&mut part).unwrap_or(0);
         assert!(length > 0, "the command ended without progress: {}", String::from_utf8_lossy(&shown));
@@ -165,14 +172,23 @@ fn long_reading_shows_its_progress_on_a_terminal() {
     }
 }
 
-/// Waits for the end of a process, at most a minute.
+/// The longest wait for a process that has to show something or to end. A guess: much longer than on a loaded host.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until a terminal has something to read, or has hung up. False if it has not within `time`.
+fn is_readable(terminal: &File, time: Duration) -> bool {
+    let mut ends = [PollFd::new(terminal, PollFlags::IN)];
+    poll(&mut ends, Some(&Timespec::try_from(time).unwrap())).unwrap() > 0
+}
+
+/// Waits for the end of a process, at most [`PATIENCE`].
 fn ended(child: &mut Child) -> ExitStatus {
     let begin = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
-        if begin.elapsed() > Duration::from_secs(60) {
+        if begin.elapsed() > PATIENCE {
             let _ = child.kill();
             panic!("the process does not end");
         }

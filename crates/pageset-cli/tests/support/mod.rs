@@ -39,6 +39,27 @@ pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
+/// A validator that refuses members that the schema does not name, so that a member missing from the schema is found.
+pub(crate) fn strict(schema: &Value) -> jsonschema::Validator {
+    fn close(schema: &mut Value) {
+        match schema {
+            Value::Object(object) => {
+                object.values_mut().for_each(close);
+                // Members of a choice are named in its alternatives.
+                let is_choice = ["allOf", "anyOf", "oneOf"].iter().any(|word| object.contains_key(*word));
+                if object.get("properties").is_some_and(Value::is_object) && !is_choice {
+                    object.entry("additionalProperties").or_insert(false.into());
+                }
+            }
+            Value::Array(all) => all.iter_mut().for_each(close),
+            _ => {}
+        }
+    }
+    let mut schema = schema.clone();
+    close(&mut schema);
+    jsonschema::validator_for(&schema).unwrap()
+}
+
 pub(crate) fn unpacked(path: &Path) -> String {
     String::from_utf8(zstd::decode_all(fs::File::open(path).unwrap()).unwrap()).unwrap()
 }
