@@ -226,7 +226,7 @@ fn several_recordings_get_one_verdict() {
     assert_eq!((last[2], last[1]), ("all recordings  2", "verdict         change nothing"), "{text}");
     let set = json(&fs::read_to_string(small.at("set.json")).unwrap());
     let (_, schema) = pageset_trace::schemas().into_iter().find(|(of, _)| *of == "pageset.advise-set/1").unwrap();
-    jsonschema::validate(schema.as_value(), &set).unwrap();
+    support::strict(schema.as_value()).validate(&set).unwrap();
     assert_eq!(set["recordings"].as_array().unwrap().len(), 2);
     // Each recording alone has the same advice as in the set.
     let alone = json(&ends(0, &[&"advise", &of("6g.unix1"), &"--json"]).0);
@@ -236,5 +236,36 @@ fn several_recordings_get_one_verdict() {
     assert!(text.contains("was recorded under another setting"), "{text}");
     for member in ["left_out", "recordings"] {
         ends(0, &[&"explain", &member]);
+    }
+}
+
+/// Recordings of one name in two folders: the verdict uses the one that is not left out, and each has its path.
+#[test]
+fn recordings_of_one_name_are_told_apart() {
+    let no_drains = |text: &mut String| {
+        *text = text.lines().filter(|line| !line.contains(" D ")).map(|line| format!("{line}\n")).collect();
+    };
+    let (good, bad) = (Small::new(), Small::with(no_drains, |_| {}));
+    let (file, page) = (good.at("set.json"), good.at("report.html"));
+    let (text, _) = ends(0, &[&"advise", &good.events(), &bad.events(), &format!("--json={}", file.display())]);
+    let set = json(&fs::read_to_string(&file).unwrap());
+    let name = |small: &Small| serde_json::Value::from(small.events().display().to_string());
+    assert_eq!((&set["recordings"][0]["trace"], &set["recordings"][1]["trace"]), (&name(&good), &name(&bad)));
+    assert_eq!(set["left_out"], serde_json::json!([name(&bad)]));
+    assert!(text.contains(&format!("left out        {}: ", bad.events().display())), "{text}");
+    // A set of an earlier version has the same name for both.
+    let mut older = set.clone();
+    for recording in older["recordings"].as_array_mut().unwrap() {
+        recording["trace"] = "events".into();
+    }
+    older["left_out"] = serde_json::json!(["events"]);
+    for member in ["gain", "price"] {
+        older.as_object_mut().unwrap().remove(member);
+    }
+    for set in [set, older] {
+        fs::write(&file, set.to_string()).unwrap();
+        ends(0, &[&"report", &file, &"-o", &page]);
+        let html = fs::read_to_string(&page).unwrap();
+        assert!(html.contains("<span class=\"number\">1</span> <span class=\"unit\">recordings</span>"), "{html}");
     }
 }

@@ -67,12 +67,13 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::at_once()?;
     // A file that cannot be opened is reported before minutes are spent on another file.
     let traces = paths.iter().map(|path| Trace::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let names = recording_names(&traces, &paths);
     let fit = Fit::new(&args.wide);
     let text = !json.is_some_and(is_standard);
     let mut recordings = Vec::new();
-    for trace in &traces {
+    for (trace, name) in traces.iter().zip(names) {
         let mut progress = Progress::new(trace);
-        let advice = Advice::of(trace, &mut |step| progress.step(step))?;
+        let advice = Advice { trace: name, ..Advice::of(trace, &mut |step| progress.step(step))? };
         progress.clear();
         if text {
             let apart = if recordings.is_empty() { "" } else { "\n" };
@@ -88,6 +89,16 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         io::stdout().write_all(table::joint(&set).as_bytes())?;
     }
     json.map_or(Ok(Exit::Done), |path| write_json(path, &[set], &interrupt))
+}
+
+/// The recordings' names. Recordings of one name have their paths instead.
+fn recording_names(traces: &[Trace], paths: &[PathBuf]) -> Vec<String> {
+    let is_shared = |name: &str| traces.iter().filter(|trace| trace.name() == name).count() > 1;
+    let of = |(trace, path): (&Trace, &PathBuf)| match is_shared(trace.name()) {
+        true => path.display().to_string(),
+        false => trace.name().to_owned(),
+    };
+    traces.iter().zip(paths).map(of).collect()
 }
 
 /// Says on a terminal what runs, for how long, and how to stop it.

@@ -110,6 +110,11 @@ pub(super) fn joint(set: &AdviceSet) -> String {
     }
     lines.add_row(["verdict".to_owned(), advised(&set.verdict)]);
     lines.add_row(["why".to_owned(), set.verdict.why.clone()]);
+    for (name, said) in [("gain", &set.gain), ("price", &set.price)] {
+        if let Some(said) = said {
+            lines.add_row([name.to_owned(), said.clone()]);
+        }
+    }
     format!("\n{}", trimmed(&lines))
 }
 

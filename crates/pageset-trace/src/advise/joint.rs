@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Advice;
 use super::verdict::{Basis, EQUAL_FACTOR, Setting, Verdict, better, judge};
+use super::{Advice, price};
 
 schema!("pageset.advise-set/1");
 
@@ -15,6 +15,12 @@ pub struct AdviceSet {
     pub schema: Schema,
     /// The setting to change for all loads, or none.
     pub verdict: Verdict,
+    /// The gain of the setting over all loads, in a sentence; null if nothing should change.
+    #[serde(default)]
+    pub gain: Option<String>,
+    /// The cost of the setting under the load that pays most, in a sentence; null if nothing should change.
+    #[serde(default)]
+    pub price: Option<String>,
     /// The recordings that have no part in the verdict: the replay of the setting in force does not follow the kernel.
     pub left_out: Vec<String>,
     /// The advice for each recording.
@@ -26,8 +32,7 @@ impl AdviceSet {
     /// single load is no choice.
     #[must_use]
     pub fn of(recordings: Vec<Advice>) -> AdviceSet {
-        let (failed, used): (Vec<&Advice>, Vec<&Advice>) =
-            recordings.iter().partition(|advice| advice.verdict.basis == Basis::ControlFailed);
+        let (used, failed): (Vec<&Advice>, Vec<&Advice>) = recordings.iter().partition(|advice| is_used(advice));
         let left_out = failed.into_iter().map(|advice| advice.trace.clone()).collect();
         let of_load = |advice: &&Advice| Load {
             name: advice.trace.clone(),
@@ -36,9 +41,22 @@ impl AdviceSet {
         };
         let by_fraction: Vec<Load> = used.iter().map(of_load).collect();
         let of_scale = |advice: &&Advice| Load { settings: advice.scales().to_vec(), ..of_load(advice) };
-        let verdict = over_both(&by_fraction, &used.iter().map(of_scale).collect::<Vec<_>>());
-        AdviceSet { schema: Schema::V1, verdict, left_out, recordings }
+        let by_scale: Vec<Load> = used.iter().map(of_scale).collect();
+        let verdict = over_both(&by_fraction, &by_scale);
+        let managed = used.iter().map(|advice| advice.managed_pages).max().unwrap_or(0);
+        let (gain, price) = gain_and_price(&by_fraction, &by_scale, &verdict, managed).unzip();
+        AdviceSet { schema: Schema::V1, verdict, gain, price, left_out, recordings }
     }
+
+    /// The recordings that have a part in the verdict.
+    pub fn used(&self) -> impl Iterator<Item = &Advice> {
+        self.recordings.iter().filter(|advice| is_used(advice))
+    }
+}
+
+/// Whether a recording has a part in the verdict. Names do not tell: recordings of two folders may share one.
+fn is_used(advice: &Advice) -> bool {
+    advice.verdict.basis != Basis::ControlFailed
 }
 
 /// What a verdict needs of one recording.
@@ -69,6 +87,18 @@ impl Load {
 fn over_both(by_fraction: &[Load], by_scale: &[Load]) -> Verdict {
     let [first, second] = [by_fraction, by_scale].map(verdict);
     better(first, &sums(by_fraction), second, &sums(by_scale))
+}
+
+/// The gain and cost of the advised setting. `managed` are the pages of the machine.
+fn gain_and_price(
+    by_fraction: &[Load],
+    by_scale: &[Load],
+    verdict: &Verdict,
+    managed: u64,
+) -> Option<(String, String)> {
+    let (fractions, scales) = (sums(by_fraction), sums(by_scale));
+    let (now, then) = price::chosen([fractions.as_slice(), scales.as_slice()], verdict)?;
+    Some((price::gain(now, then), price::price(now, then, managed)))
 }
 
 fn verdict(loads: &[Load]) -> Verdict {
@@ -178,6 +208,22 @@ mod tests {
             assert_eq!((verdict.basis, verdict.high_fraction), (basis, fraction), "{names:?}: {verdict:?}");
             assert!(verdict.why.contains(why), "{names:?}: {verdict:?}");
         }
+    }
+
+    /// Lock acquisitions are those of all loads; held pages and the longest hold are those of the worst load.
+    #[test]
+    fn a_joint_verdict_has_its_price() {
+        let mut loads = [load("a", &[(0, 100_000), (8, 10_000)]), load("b", &[(0, 5_000), (8, 1_000)])];
+        for (of, (held, hold)) in loads.iter_mut().zip([(4_000, 504), (2_000, 4_032)]) {
+            (of.settings[1].held_pages_max, of.settings[1].longest_hold_pages) = (held, hold);
+        }
+        let said = gain_and_price(&loads, &[], &verdict(&loads), 100_000);
+        let (gain, price) = said.expect("fraction 8 gains");
+        assert!(gain.starts_with("zone locks taken 11,000 times instead of 105,000, "), "{gain}");
+        assert!(gain.ends_with(", longest hold 4,032 pages instead of 63"), "{gain}");
+        assert!(price.starts_with("pagesets hold up to 4,000 pages instead of 10: 4.0 % of memory; "), "{price}");
+        let idle = [load("idle", &[(0, 10), (8, 1)])];
+        assert_eq!(gain_and_price(&idle, &[], &verdict(&idle), 100_000), None);
     }
 
     #[test]

@@ -23,8 +23,13 @@ pub(in super::super) fn advise(advice: &Advice) -> Card {
 
 /// The card of the verdict over several recordings. Its trust is the least of the recordings that the verdict uses.
 pub(in super::super) fn joint(set: &AdviceSet) -> Card {
-    let sentence = sentence(&set.verdict);
-    let used: Vec<&Advice> = set.recordings.iter().filter(|advice| !set.left_out.contains(&advice.trace)).collect();
+    let mut sentence = sentence(&set.verdict);
+    for (name, said) in [("Gain", &set.gain), ("Price", &set.price)] {
+        if let Some(said) = said {
+            sentence.why += &format!(". {name}: {said}");
+        }
+    }
+    let used: Vec<&Advice> = set.used().collect();
     let least = used.iter().min_by_key(|advice| advice.sure.trust);
     let sure = match least {
         Some(least) => {

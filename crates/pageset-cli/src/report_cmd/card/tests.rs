@@ -5,7 +5,7 @@ use std::path::Path;
 use pageset_bench::report::{MachineFacts, Report, Row};
 use pageset_sim::run::RunResult;
 use pageset_trace::Trace;
-use pageset_trace::advise::{Advice, Trust};
+use pageset_trace::advise::{Advice, AdviceSet, Trust};
 use pageset_trace::measure::{How, Measured, ReplayResult};
 use pageset_trace::replay::{Level, Totals};
 use serde_json::json;
@@ -112,25 +112,26 @@ fn setting(fraction: u32, locks: u64, in_force: bool) -> serde_json::Value {
     })
 }
 
+fn advice(basis: &str, fraction: Option<u32>, trust: &str) -> Advice {
+    serde_json::from_value(json!({
+        "schema": "pageset.advise/1", "trace": "t", "duration_ns": 2_000_000_000_u64, "operations": 1_000_000,
+        "kernel": {"release": null, "rules": "linux-6.18", "known": false, "disagreement": null, "high_fraction": 0},
+        "cpus": 2, "managed_pages": 1_000_000, "gain": null, "price": null,
+        "verdict": {"basis": basis, "high_fraction": fraction, "why": "it is so"},
+        "sure": {"trust": trust, "reasons": ["a reason"]},
+        "high_orders": {"begin_pages": null, "kernel_end_pages": null, "replay_end_pages": null},
+        "settings": [setting(0, 40_000, true), setting(8, 10_000, false)], "other_kernels": [],
+        "patterns": {
+            "followed_pages": 0, "travelling_pct": 0.0, "bursts": 0, "burst_pct": 0.0, "burst_pages_max": 0,
+            "high_order_pct": 0.0, "high_order_drains": 0, "hoarder": null
+        },
+        "named_patterns": []
+    }))
+    .unwrap()
+}
+
 #[test]
 fn an_advice_has_the_numbers_of_its_setting() {
-    let advice = |basis: &str, fraction: Option<u32>, trust: &str| -> Advice {
-        serde_json::from_value(json!({
-            "schema": "pageset.advise/1", "trace": "t", "duration_ns": 2_000_000_000_u64, "operations": 1_000_000,
-            "kernel": {"release": null, "rules": "linux-6.18", "known": false, "disagreement": null, "high_fraction": 0},
-            "cpus": 2, "managed_pages": 1_000_000, "gain": null, "price": null,
-            "verdict": {"basis": basis, "high_fraction": fraction, "why": "it is so"},
-            "sure": {"trust": trust, "reasons": ["a reason"]},
-            "high_orders": {"begin_pages": null, "kernel_end_pages": null, "replay_end_pages": null},
-            "settings": [setting(0, 40_000, true), setting(8, 10_000, false)], "other_kernels": [],
-            "patterns": {
-                "followed_pages": 0, "travelling_pct": 0.0, "bursts": 0, "burst_pct": 0.0, "burst_pages_max": 0,
-                "high_order_pct": 0.0, "high_order_drains": 0, "hoarder": null
-            },
-            "named_patterns": []
-        }))
-        .unwrap()
-    };
     for (basis, fraction, kind, text, first, note) in [
         ("gain", Some(8), Kind::Differs, "Set vm.percpu_pagelist_high_fraction = 8", 10.0, "now: 40, 0.25 times"),
         ("no-gain", None, Kind::Same, "Change nothing", 40.0, "in force"),
@@ -145,6 +146,22 @@ fn an_advice_has_the_numbers_of_its_setting() {
         assert_eq!((card.sure.trust, card.verdict.why.as_str()), (Trust::Low, "It is so"));
         assert!(card.warnings[0].contains("does not name its kernel"), "{card:?}");
     }
+}
+
+/// Two recordings of one name, one of which is left out: the verdict says its gain and price.
+#[test]
+fn a_joint_verdict_has_its_price() {
+    let set: AdviceSet = serde_json::from_value(json!({
+        "schema": "pageset.advise-set/1", "left_out": ["t"], "gain": "fewer locks", "price": "more pages",
+        "verdict": {"basis": "gain", "high_fraction": 8, "why": "it is so"},
+        "recordings": [advice("control-failed", None, "low"), advice("gain", Some(8), "high")]
+    }))
+    .unwrap();
+    let card = advise::joint(&set);
+    assert_eq!(card.verdict.why, "It is so. Gain: fewer locks. Price: more pages");
+    assert_eq!((card.figures[0].value, card.sure.trust), (Some(1.0), Trust::High));
+    let older = AdviceSet { gain: None, price: None, ..set };
+    assert_eq!(advise::joint(&older).verdict.why, "It is so");
 }
 
 /// A row of a simulation: the score of each seed.
