@@ -26,7 +26,7 @@ pub(crate) struct Column {
 const SETTING: &str = "set_";
 
 /// The columns of every table, in order. A value may be null where the row does not have it.
-const FIXED: [(&str, Kind, &str); 51] = [
+const FIXED: [(&str, Kind, &str); 52] = [
     ("address", Text, "/address"),
     ("machine", Text, "/machine"),
     ("workload", Text, "/workload"),
@@ -37,6 +37,7 @@ const FIXED: [(&str, Kind, &str); 51] = [
     ("seed", Integer, "/sample/seed"),
     ("warm_up_ns", Integer, "/warm_up_ns"),
     ("measured_ns", Integer, "/measured_ns"),
+    ("history", Integer, "/history/turnovers"),
     ("time_ns", Integer, "/time_ns"),
     ("busy_ns", Integer, "/busy_ns"),
     ("operations", Integer, "/sample/operations"),

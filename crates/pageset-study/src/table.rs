@@ -108,6 +108,7 @@ fn row(cells: &Cells<'_>, cell: Cell, description: &str, mut outcome: Value) -> 
         ("tasks", json!(cell.tasks)),
         ("warm_up_ns", json!(length.warm_up.whole_ns())),
         ("measured_ns", json!(length.time.whole_ns())),
+        ("history", json!(cells.study().history)),
         ("set", Value::Object(settings.collect())),
     ] {
         outcome[key] = value;
@@ -212,6 +213,8 @@ impl Row {
     fn of(value: &Value) -> serde_json::Result<Row> {
         let mut sample = value["sample"].clone();
         sample["others"] = json!(value["second"]["operations"].as_u64().unwrap_or(0));
+        // Tables of versions without histories have no such column.
+        let turnovers = value["history"]["turnovers"].as_u64().unwrap_or(0);
         let result = json!({
             "schema": pageset_sim::run::SCHEMA,
             "workload": value["workload"],
@@ -221,6 +224,7 @@ impl Row {
             "about": value["about"],
             "measured_ns": value["measured_ns"],
             "warm_up_ns": value["warm_up_ns"],
+            "history": { "turnovers": turnovers },
             "rows": [],
         });
         // LRU locks have no direct path.
