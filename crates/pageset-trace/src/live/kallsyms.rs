@@ -5,6 +5,9 @@ use std::ops::Range;
 
 use crate::record::RecordError;
 
+/// The longest function. A guess: ten times the longest of 6.18. Unit: bytes.
+const LONGEST: u64 = 1 << 20;
+
 /// Functions, sorted by address. The parts of one function may be apart.
 pub(super) struct Symbols(Vec<(u64, String)>);
 
@@ -25,7 +28,7 @@ impl Symbols {
     }
 
     /// Parses lines of `ADDRESS KIND NAME`. Lines without an address, and symbols other than code, are skipped.
-    fn parse(text: &str) -> Symbols {
+    pub(super) fn parse(text: &str) -> Symbols {
         let line = |line: &str| {
             let mut words = line.split_ascii_whitespace();
             let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
@@ -48,6 +51,15 @@ impl Symbols {
                 Some(*begin..end)
             })
             .collect()
+    }
+
+    /// The function that a return address lies in. `None` if it lies before all functions, or far behind one, such as in
+    /// a module that was loaded later.
+    pub(super) fn at(&self, address: u64) -> Option<&str> {
+        // A return address is after the call: after a final call, it is the next function's first one.
+        let (begin, _) = self.0[..self.0.partition_point(|(begin, _)| *begin < address)].last()?;
+        let first = self.0.partition_point(|(other, _)| other < begin);
+        (address - begin <= LONGEST).then(|| self.0[first].1.as_str())
     }
 
     /// The address range of the kernel's lock functions, which are contiguous.
@@ -81,6 +93,18 @@ ffffffff81000010 t free_one_page.cold
         assert_eq!(symbols.function("free_one_page"), [at(0x10, 0x100), at(0x200, 0x300)]);
         assert_eq!(symbols.function("hidden"), []);
         assert_eq!(symbols.locks(), Some(at(0x400, 0x500)));
+        for (address, expected) in [
+            (0x10, None),
+            (0x11, Some("free_one_page.cold")),
+            (0x180, Some("first")),
+            // The return address of a call that ends a function.
+            (0x200, Some("first")),
+            (0x201, Some("alias_of_it")),
+            (0x10_0500, Some("__lock_text_end")),
+            (0x10_0501, None),
+        ] {
+            assert_eq!(symbols.at(0xffff_ffff_8100_0000 + address), expected, "{address:x}");
+        }
         assert_eq!(Symbols::parse("0000000000000000 T __lock_text_start\n").locks(), None);
     }
 }

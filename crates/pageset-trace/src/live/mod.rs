@@ -6,6 +6,7 @@
 //! | `perf` | counts by `perf_event_open`, where BPF programs are not allowed |
 //! | `kallsyms` | addresses of kernel functions |
 //! | [`processes`] | pages and waits by process |
+//! | [`sites`] | pages and waits by call site |
 //! | [`times`] | classes of duration, and percentiles |
 //!
 //! Neither way writes to a ring buffer or changes the machine. The kernel ends the counting when this process ends, in
@@ -15,11 +16,13 @@ mod bpf;
 mod kallsyms;
 mod perf;
 pub mod processes;
+pub mod sites;
 #[cfg(test)]
 mod tests;
 pub mod times;
 
 pub use self::processes::{Process, Processes};
+pub use self::sites::{Site, Sites};
 pub use self::times::WaitTimes;
 use crate::record::RecordError;
 pub use crate::record::machine::cpu_nodes;
@@ -114,7 +117,7 @@ impl Way {
 }
 
 enum Kind {
-    Bpf(bpf::Counters),
+    Bpf(Box<bpf::Counters>),
     Perf(perf::Counters),
 }
 
@@ -149,7 +152,7 @@ impl Counters {
             return by_perf(None);
         }
         match bpf::Counters::start() {
-            Ok((counters, missing)) => Ok(Counters { kind: Kind::Bpf(counters), missing }),
+            Ok((counters, missing)) => Ok(Counters { kind: Kind::Bpf(Box::new(counters)), missing }),
             Err(error) if way == Some(Way::Bpf) => Err(error),
             Err(error) => by_perf(Some(error)),
         }
@@ -188,6 +191,16 @@ impl Counters {
     pub fn processes(&self) -> Option<&Processes> {
         match &self.kind {
             Kind::Bpf(counters) => counters.processes(),
+            Kind::Perf(_) => None,
+        }
+    }
+
+    /// The call sites that moved pages or waited for a zone lock between the last two calls of [`Self::read`]; before the
+    /// second call, since counting began. `None` if call sites are not counted: counting by perf does not.
+    #[must_use]
+    pub fn sites(&self) -> Option<&Sites> {
+        match &self.kind {
+            Kind::Bpf(counters) => counters.sites(),
             Kind::Perf(_) => None,
         }
     }

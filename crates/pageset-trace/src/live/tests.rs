@@ -121,16 +121,19 @@ fn waits_for_zone_locks_are_measured() {
     }
     let begin = std::time::Instant::now();
     let first = cpus.iter().flat_map(|cpu| cpu.waits.unwrap().paths()).map(|(_, wait)| wait.ns).sum::<u64>();
-    let mut of_processes = 0;
+    let (mut of_processes, mut of_sites) = (0, 0);
     let mut waited = |counters: &mut Counters, of: [&str; 2]| {
         let read = counters.read();
+        of_sites += counters.sites().map_or(0, |now| now.all.iter().filter_map(|s| s.wait).map(|wait| wait.ns).sum());
         of_processes += counters.processes().map_or(0, |now| now.all.iter().filter_map(|p| p.wait_ns).sum());
         let all: Vec<_> = read.unwrap().iter().flat_map(|cpu| cpu.waits.unwrap().paths()).collect();
         let wanted = || all.iter().filter(|(name, _)| of.contains(name)).map(|(_, wait)| wait);
         let of_cpus = all.iter().map(|(_, wait)| wait.ns).sum::<u64>();
-        // Waits that ended before the first look belong to no look of processes here.
-        assert!(of_processes <= of_cpus + of_cpus / 100 + 1_000_000, "{of_processes} of {of_cpus} ns");
-        assert!(10 * of_processes >= 9 * of_cpus.saturating_sub(first), "{of_processes} of {of_cpus} ns");
+        // Waits that ended before the first look belong to no look of processes and call sites here.
+        for all in [of_processes, of_sites] {
+            assert!(all <= of_cpus + of_cpus / 100 + 1_000_000, "{all} of {of_cpus} ns");
+            assert!(10 * all >= 9 * of_cpus.saturating_sub(first), "{all} of {of_cpus} ns");
+        }
         (wanted().map(|wait| wait.times).sum::<u64>(), wanted().map(|wait| wait.ns).sum::<u64>())
     };
     type Load = fn(std::time::Instant);

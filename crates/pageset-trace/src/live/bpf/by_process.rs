@@ -15,19 +15,9 @@
 //! A thread whose name changes, as at the start of another program, has its old name for at most the next
 //! [`PENDING_PAGES`].
 
-use super::code::{Code, Helper, Label, R0, R1, R2, R3, R4, R7, R8, R9, When, offset};
-use super::sys;
-
-/// The words of a process, and their order wherever such words are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
-    /// Pages taken from the free lists, of cached orders.
-    RefillPages,
-    /// Pages drained.
-    DrainPages,
-    /// Duration of waits for zone locks. Unit: nanoseconds.
-    WaitNs,
-}
+use super::by_site::SITES;
+use super::code::{Code, Helper, Label, R0, R1, R2, R7, R8, R9, When, offset};
+use super::table::{Added, Of};
 
 /// The number of words of a process.
 pub(super) const OF_PROCESS: usize = 3;
@@ -38,14 +28,12 @@ pub(super) const PROCESS_KEY: usize = 3;
 /// event each, and a lookup in the table for each would cost five times as much as the rest. A guess: a batch.
 pub(super) const PENDING_PAGES: i32 = 64;
 
-/// The first of these words: they are an element's last.
-pub(super) const LOST: usize = sys::WORDS - (2 * OF_PROCESS + PROCESS_KEY + 1);
+/// The first of these words: they end where those of call sites begin.
+pub(super) const LOST: usize = SITES - (2 * OF_PROCESS + PROCESS_KEY + 1);
 const OWNER: usize = LOST + OF_PROCESS;
 const PENDING: usize = OWNER + PROCESS_KEY;
 const THREAD: usize = PENDING + OF_PROCESS;
 
-/// `BPF_NOEXIST`: adds an element only if the key has none.
-const ONLY_NEW: i32 = 1;
 /// The size of a thread's name with its zero byte.
 const NAME: i32 = 16;
 
@@ -74,34 +62,17 @@ impl Code {
 
     /// Adds the element's pending words to its owner in the table, and clears them.
     fn flush(&mut self, table: i32) -> &mut Self {
-        let [found, full, clear, done] = [(); 4].map(|()| self.label());
+        let done = self.label();
         self.load(R1, R8, offset(PENDING));
         for word in 1..OF_PROCESS {
             self.load(R2, R8, offset(PENDING + word)).add(R1, R2);
         }
-        self.jump_if(R1, When::Equal, 0, done).owner(table).call(Helper::MapLookupElem);
-        self.jump_if(R0, When::NotEqual, 0, found).owner(table).copy(R3, R8).add_number(R3, offset(PENDING).into());
-        self.set(R4, ONLY_NEW).call(Helper::MapUpdateElem).jump_if(R0, When::Equal, 0, clear);
-        // Another CPU may have added the process meanwhile.
-        self.owner(table).call(Helper::MapLookupElem).jump_if(R0, When::Equal, 0, full).here(found);
-        for word in 0..OF_PROCESS {
-            self.load(R1, R8, offset(PENDING + word)).add_atomic(R0, offset(word), R1);
-        }
-        self.jump(clear).here(full);
-        for word in 0..OF_PROCESS {
-            self.load(R1, R8, offset(PENDING + word)).load(R2, R8, offset(LOST + word)).add(R1, R2);
-            self.store(R8, offset(LOST + word), R1);
-        }
-        self.here(clear).set(R1, 0);
+        let words = Added { key: OWNER, values: PENDING, count: OF_PROCESS, lost: LOST };
+        self.jump_if(R1, When::Equal, 0, done).add_to_table(table, words).set(R1, 0);
         for word in 0..OF_PROCESS {
             self.store(R8, offset(PENDING + word), R1);
         }
         self.here(done)
-    }
-
-    /// Sets R1 to the table and R2 to the key of the element's owner.
-    fn owner(&mut self, table: i32) -> &mut Self {
-        self.set_map(R1, table).copy(R2, R8).add_number(R2, offset(OWNER).into())
     }
 }
 

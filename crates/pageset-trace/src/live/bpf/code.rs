@@ -69,6 +69,7 @@ pub(super) enum Helper {
     MapLookupElem = 1,
     MapUpdateElem = 2,
     KtimeGetNs = 5,
+    GetPrandomU32 = 7,
     GetSmpProcessorId = 8,
     GetCurrentPidTgid = 14,
     GetCurrentComm = 16,

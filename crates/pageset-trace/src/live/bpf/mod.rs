@@ -4,25 +4,32 @@
 //! | --- | --- |
 //! | `sys` | the system call |
 //! | `code` | instructions, and an assembler of programs |
+//! | `table` | the part of the programs that adds words to a table |
+//! | `by_site` | the part of the programs that samples call chains |
 //! | `by_process` | the part of the programs that adds to the current process |
 //! | `programs` | the program of each tracepoint |
 //!
 //! The kernel keeps programs and counters only while this process has them open.
 
 mod by_process;
+mod by_site;
 mod code;
 mod programs;
 #[allow(unsafe_code, reason = "the lowest module, with numbered reasons at each block")]
 mod sys;
+mod table;
 
 use std::fs;
 use std::io;
 
-use self::by_process::{LOST, OF_PROCESS, Of, PROCESS_KEY};
+use self::by_process::{LOST, OF_PROCESS, PROCESS_KEY};
+use self::by_site::{OF_SITE, SITE_KEY};
 use self::programs::{DRAINS, FALLBACKS, Maps, Path, REFILLS};
 use self::sys::{Attached, Map, Table, attach};
+use self::table::Of;
 use super::kallsyms::Symbols;
 use super::processes::{PROCESSES_MAX, Process, Processes};
+use super::sites::{Amount, SITES_MAX, Sites, sites};
 use super::{ORDERS, Traffic, WaitTimes, Waits};
 use crate::record::RecordError;
 use crate::record::machine::{cpu_list, online_cpus};
@@ -41,7 +48,18 @@ pub(super) struct Counters {
     processes: Option<Processes>,
     /// The words from [`LOST`] on of all CPUs, at the last read.
     lost: [u64; OF_PROCESS],
+    symbols: Option<Symbols>,
+    sites: Option<SitesTable>,
     _programs: Vec<Attached>,
+}
+
+/// The table of call sites, and what was read from it.
+struct SitesTable {
+    table: Table<SITE_KEY, OF_SITE>,
+    /// Between the last two reads.
+    sites: Sites,
+    /// What belongs to no call site on all CPUs, at the last read.
+    lost: [u64; 3],
 }
 
 /// The number of possible CPUs.
@@ -72,15 +90,31 @@ impl Counters {
     pub(super) fn start() -> Result<(Counters, Vec<String>), RecordError> {
         let map = Map::new(possible_cpus()).map_err(refused("counters"))?;
         let mut missing = Vec::new();
-        let table = match table() {
+        let table = match new_table(PROCESSES_MAX) {
             Ok(table) => Some(table),
             Err(error) => {
                 missing.push(format!("processes are not counted: {}", refused("a table of processes")(error)));
                 None
             }
         };
+        let symbols = Symbols::read();
+        let sites = match (&symbols, new_table(SITES_MAX)) {
+            (Ok(_), Ok(table)) => Some(SitesTable { table, sites: Sites::default(), lost: [0; 3] }),
+            (Err(error), _) => {
+                missing.push(format!("call sites are not counted: {error}"));
+                None
+            }
+            (_, Err(error)) => {
+                missing.push(format!("call sites are not counted: {}", refused("a table of call sites")(error)));
+                None
+            }
+        };
         let fd = map.fd();
-        let maps = Maps { cpus: fd, processes: table.as_ref().map(Table::fd) };
+        let maps = Maps {
+            cpus: fd,
+            processes: table.as_ref().map(Table::fd),
+            sites: sites.as_ref().map(|sites| sites.table.fd()),
+        };
         let mut programs = Vec::new();
         programs.push(
             attach(c"mm_page_alloc_zone_locked", &programs::by_order(maps, REFILLS, Of::RefillPages))
@@ -93,7 +127,11 @@ impl Counters {
         programs.push(
             attach(c"mm_page_alloc_extfrag", &programs::all(fd, FALLBACKS)).map_err(refused("to count fallbacks"))?,
         );
-        let waits = match time_waits(maps) {
+        let waits = match symbols
+            .as_ref()
+            .map_err(ToString::to_string)
+            .and_then(|symbols| time_waits(maps, symbols).map_err(|error| error.to_string()))
+        {
             Ok((timing, inlined)) => {
                 programs.extend(timing);
                 missing.extend(inlined);
@@ -106,13 +144,14 @@ impl Counters {
         };
         let processes = table.as_ref().map(|_| Processes::default());
         let (times, lost) = (Box::default(), [0; OF_PROCESS]);
-        Ok((Counters { map, waits, times, table, processes, lost, _programs: programs }, missing))
+        let symbols = symbols.ok();
+        Ok((Counters { map, waits, times, table, processes, lost, symbols, sites, _programs: programs }, missing))
     }
 
     /// See [`super::Counters::read`].
     pub(super) fn read(&mut self) -> Result<Vec<Traffic>, RecordError> {
         let mut times: Box<WaitTimes> = Box::default();
-        let mut lost = [0; OF_PROCESS];
+        let (mut lost, mut lost_of_sites) = ([0; OF_PROCESS], [0; 3]);
         let of_cpu = |cpu: u32| {
             let words = self.map.get(cpu).map_err(|source| RecordError::Io {
                 what: format!("read what CPU {cpu} counted"),
@@ -134,11 +173,13 @@ impl Counters {
                 sum.iter_mut().zip(path.times(&words)).for_each(|(sum, waits)| *sum += waits);
             }
             lost.iter_mut().zip(&words[LOST..]).for_each(|(sum, of_cpu)| *sum += of_cpu);
+            lost_of_sites.iter_mut().zip(by_site::lost(&words)).for_each(|(sum, of_cpu)| *sum += of_cpu);
             Ok(traffic)
         };
         let traffic = online_cpus().into_iter().map(of_cpu).collect();
         self.times = times;
         self.take_processes(lost)?;
+        self.take_sites(lost_of_sites)?;
         traffic
     }
 
@@ -161,6 +202,37 @@ impl Counters {
         Ok(())
     }
 
+    /// Takes what the call sites moved since the last call. `lost` is what belongs to none of them, since counting began.
+    fn take_sites(&mut self, lost: [u64; 3]) -> Result<(), RecordError> {
+        let (Some(of_sites), Some(symbols)) = (&mut self.sites, &self.symbols) else { return Ok(()) };
+        let taken = of_sites.table.take().map_err(|source| RecordError::Io {
+            what: "read what call sites moved".to_owned(),
+            source,
+            help: None,
+        })?;
+        let sample = |(key, [amount, samples]): ([u64; SITE_KEY], [u64; OF_SITE])| {
+            let amount = match by_site::of(&key)? {
+                Of::RefillPages => Amount::RefillPages(amount),
+                Of::DrainPages => Amount::DrainPages(amount),
+                Of::WaitNs => Amount::WaitNs(amount),
+            };
+            Some((key[1..].to_vec(), amount, samples))
+        };
+        let since = |of: Of| lost[of as usize].saturating_sub(of_sites.lost[of as usize]);
+        of_sites.sites = Sites {
+            all: sites(taken.filter_map(sample), symbols, self.waits),
+            lost_pages: since(Of::RefillPages) + since(Of::DrainPages),
+            lost_wait_ns: since(Of::WaitNs),
+        };
+        of_sites.lost = lost;
+        Ok(())
+    }
+
+    /// See [`super::Counters::sites`].
+    pub(super) fn sites(&self) -> Option<&Sites> {
+        self.sites.as_ref().map(|sites| &sites.sites)
+    }
+
     /// See [`super::Counters::processes`].
     pub(super) fn processes(&self) -> Option<&Processes> {
         self.processes.as_ref()
@@ -172,9 +244,9 @@ impl Counters {
     }
 }
 
-/// The table of processes, if the kernel can empty one.
-fn table() -> io::Result<Table<PROCESS_KEY, OF_PROCESS>> {
-    let mut table = Table::new(PROCESSES_MAX)?;
+/// A table, if the kernel can empty one.
+fn new_table<const KEY: usize, const VALUE: usize>(elements: u32) -> io::Result<Table<KEY, VALUE>> {
+    let mut table = Table::new(elements)?;
     table.take().map(drop)?;
     Ok(table)
 }
@@ -193,8 +265,7 @@ fn process(key: [u64; PROCESS_KEY], words: [u64; OF_PROCESS], waits: bool) -> Pr
 }
 
 /// Begins to time waits. Also returns the purposes that cannot be distinguished.
-fn time_waits(maps: Maps) -> Result<(Vec<Attached>, Vec<String>), RecordError> {
-    let symbols = Symbols::read()?;
+fn time_waits(maps: Maps, symbols: &Symbols) -> Result<(Vec<Attached>, Vec<String>), RecordError> {
     let no = |what: &str| RecordError::Unknown(format!("this kernel does not show {what}"));
     let locks = symbols.locks().ok_or_else(|| no("where its locks' code lies"))?;
     let (mut ranges, mut missing) = (Vec::new(), Vec::new());

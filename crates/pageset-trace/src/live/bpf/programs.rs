@@ -13,6 +13,7 @@
 //! | 48 to 63 | recent other locks, and the remaining skips of each |
 //! | 64 to 319 | for each [`Path`], the number of waits in each of [`BUCKETS`] classes of duration |
 //! | 320 to 329 | see `by_process` |
+//! | 330 to 391 | see `by_site` |
 //!
 //! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
 //! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
@@ -24,9 +25,11 @@
 
 use std::ops::Range;
 
-use super::by_process::{LOST, Of};
-use super::code::{Code, Helper, Insn, Label, R, R0, R1, R2, R3, R4, R6, R7, R8, R9, When, offset};
+use super::by_process::LOST;
+use super::by_site::{self, WAIT_CHAIN};
+use super::code::{Code, Helper, Insn, Label, R, R0, R1, R2, R3, R6, R7, R8, R9, When, offset};
 use super::sys::Words;
+use super::table::Of;
 use crate::live::Wait;
 use crate::live::times::BUCKETS;
 
@@ -99,16 +102,18 @@ pub(super) struct Maps {
     pub(super) cpus: i32,
     /// The table of processes, if the kernel has one.
     pub(super) processes: Option<i32>,
+    /// The table of call sites, if the kernel has one.
+    pub(super) sites: Option<i32>,
 }
 
 /// The flag of `contention_begin` for spinning; a plain spin lock sets only this flag. Source: the event's format.
 const SPIN: i32 = 1;
-/// The number of call chain entries that are read: the slow path of the lock, the function that took it, and the
-/// functions of tracing above.
+/// The number of call chain entries that show the purpose of a lock: the slow path of the lock, the function that took
+/// it, and the functions of tracing above.
 const FRAMES: i16 = 8;
+const _: () = assert!(FRAMES as usize <= by_site::FRAMES);
 /// Offsets on the stack.
 const CPU: i16 = -8;
-const STACK: i16 = CPU - 8 * FRAMES;
 
 const END: R = R(10);
 
@@ -125,19 +130,27 @@ impl Code {
     }
 }
 
-/// Counts a page event by its second argument, the order, in the words from `first`, and its pages in a word of the
-/// current process.
+/// Counts a page event by its second argument, the order, in the words from `first`, its pages in a word of the
+/// current process, and samples of them at call sites.
 pub(super) fn by_order(maps: Maps, first: usize, of: Of) -> Vec<Insn> {
     let mut code = Code::default();
     let out = code.label();
+    if maps.sites.is_some() {
+        code.keep_context();
+    }
     code.load(R6, R1, offset(1)).narrow(R6).jump_if(R6, When::Greater, ORDERS as i32 - 1, out);
     code.element(maps.cpus, out).copy(R8, R0).copy(R1, R6).shift_left(R1, 3).add(R0, R1).count(first);
-    if let Some(table) = maps.processes {
+    if maps.processes.is_some() || maps.sites.is_some() {
         let cached = code.label();
         for order in crate::live::ORDERS {
             code.jump_if(R6, When::Equal, order as i32, cached);
         }
         code.jump(out).here(cached).set(R7, 1).shift_left_by(R7, R6);
+    }
+    if let Some(table) = maps.sites {
+        code.sample_pages(table, of);
+    }
+    if let Some(table) = maps.processes {
         code.add_to_process(table, of, out);
     }
     code.here(out).exit();
@@ -171,13 +184,12 @@ pub(super) fn wait_begins(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u6
     code.place(R7, R6, OTHER_LOCKS).load(R1, R7, offset(OTHERS)).jump_if(R1, When::NotEqual, R6, walk);
     code.load(R1, R7, offset(PASSES)).jump_if(R1, When::Equal, 0, walk);
     code.add_number(R1, -1).store(R7, offset(PASSES), R1).jump(out);
-    code.here(walk).copy(R1, R9).copy(R2, END).add_number(R2, STACK.into());
-    code.set(R3, i32::from(8 * FRAMES)).set(R4, 0).call(Helper::GetStack);
+    code.here(walk).copy(R1, R9).chain(WAIT_CHAIN);
     // R0 = bytes of the call chain, R1 = whether a lock function was among them, R2 = a return address.
     code.jump_if(R0, When::SignedLessEqual, 0, out).set(R1, 0);
     for frame in 0..FRAMES {
         let (next, other) = (code.label(), code.label());
-        code.jump_if(R0, When::LessEqual, i32::from(8 * frame), out).load(R2, END, STACK + 8 * frame);
+        code.jump_if(R0, When::LessEqual, i32::from(8 * frame), out).load(R2, R8, offset(WAIT_CHAIN + frame as usize));
         code.set_wide(R3, locks.start).jump_if(R2, When::Less, R3, other);
         code.set_wide(R3, locks.end).jump_if(R2, When::Greater, R3, other);
         code.set(R1, 1).jump(next);
@@ -234,8 +246,12 @@ pub(super) fn wait_ends(maps: Maps) -> Vec<Insn> {
     code.load(R1, R8, offset(PATH)).mask(R1, Path::ALL.len() as i32 - 1);
     code.shift_left(R1, 3 + BUCKETS.ilog2() as i32).shift_left(R3, 3).copy(R0, R8).add(R0, R1).add(R0, R3);
     code.count(TIMES);
+    code.copy(R7, R9);
+    if let Some(table) = maps.sites {
+        code.add_wait_to_site(table);
+    }
     if let Some(table) = maps.processes {
-        code.copy(R7, R9).add_to_process(table, Of::WaitNs, out);
+        code.add_to_process(table, Of::WaitNs, out);
     }
     code.here(out).exit();
     code.done()
@@ -260,14 +276,16 @@ mod tests {
         }
     }
 
-    /// What counting by process costs in instructions, at the most.
+    /// What counting by process and by call site costs in instructions, at the most.
     #[test]
-    fn only_programs_with_a_table_count_processes() {
-        let maps = |processes| Maps { cpus: 3, processes };
-        let length = |processes| by_order(maps(processes), REFILLS, Of::RefillPages).len();
-        assert_eq!((length(None), length(Some(4))), (20, 148));
-        let length = |processes| wait_ends(maps(processes)).len();
-        assert_eq!(length(Some(4)) - length(None), 120);
+    fn only_programs_with_a_table_count_processes_and_call_sites() {
+        let maps = |processes, sites| Maps { cpus: 3, processes, sites };
+        let length = |processes, sites| by_order(maps(processes, sites), REFILLS, Of::RefillPages).len();
+        let none = length(None, None);
+        assert_eq!((none, length(Some(4), None) - none, length(None, Some(5)) - none), (20, 128, 89));
+        let length = |processes, sites| wait_ends(maps(processes, sites)).len();
+        let none = length(None, None);
+        assert_eq!((length(Some(4), None) - none, length(None, Some(5)) - none), (119, 39));
     }
 
     #[test]
