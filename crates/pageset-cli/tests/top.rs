@@ -143,6 +143,8 @@ fn count_by_selects_the_way_of_counting() {
         assert_eq!(view["counted_by"], way);
         let counted = way == "bpf" && !missing.contains("processes are not counted");
         assert_eq!(view["processes"].is_array(), counted, "{missing}");
+        let counted = way == "bpf" && !missing.contains("call sites are not counted");
+        assert_eq!(view["call_sites"].is_array(), counted, "{missing}");
         for cpu in view["traffic"].as_array().unwrap() {
             assert_eq!(
                 cpu["zone_lock_waits"].is_null(),

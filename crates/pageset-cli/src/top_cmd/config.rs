@@ -42,7 +42,7 @@ pub(super) struct Config {
 const KEYS: [(&str, &str); 10] = [
     ("interval", "0.1 to 86400"),
     ("sort", "\"cpu\", \"count\", \"change\", \"refills\", \"waits\""),
-    ("list", "\"cpus\", \"processes\""),
+    ("list", "\"cpus\", \"processes\", \"call-sites\""),
     ("map", "\"held\", \"refills\", \"drains\", \"waits\""),
     ("zone", "a node and a zone, such as \"0 Normal\""),
     ("colour", "true, false"),
@@ -196,7 +196,7 @@ mod tests {
             ),
             ("[screen]\nsort = \"cpu\"", 1, "unknown key `screen`; allowed: "),
             ("\n\nsort = \"colour\"\n", 3, "sort = \"colour\"; allowed: \"cpu\", "),
-            ("list = \"sites\"", 1, "list = \"sites\"; allowed: \"cpus\", \"processes\""),
+            ("list = \"sites\"", 1, "list = \"sites\"; allowed: \"cpus\", \"processes\", \"call-sites\""),
             ("map = \"high\"", 1, "map = \"high\"; allowed: \"held\", "),
             ("mouse = 1\n", 1, "mouse = 1; allowed: true, false"),
             ("interval = \n", 1, ""),

@@ -55,7 +55,7 @@ proptest! {
         first_cpu in prop_oneof![Just(0), 0..100_000_u32],
         (width, height) in (1..220_u16, 1..60_u16),
         nodes in 1..4_u32,
-        keys in "[szmhw +]{0,6}",
+        keys in "[szmhw +]{0,8}",
         playback in any::<bool>(),
     ) {
         let mut next = numbers.iter().copied().cycle();
@@ -76,6 +76,10 @@ proptest! {
             for process in look.processes.iter_mut().flat_map(|processes| &mut processes.all) {
                 process.pid = next() as u32;
                 (process.refill_pages, process.drain_pages, process.wait_ns) = (next(), next(), Some(next()));
+            }
+            for site in look.sites.iter_mut().flat_map(|sites| &mut sites.all) {
+                (site.refill_pages, site.drain_pages, site.samples) = (next(), next(), next());
+                site.wait = Some(Wait { times: next(), ns: next() });
             }
             for traffic in look.traffic.iter_mut().flatten() {
                 traffic.cpu += first_cpu;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pageset_trace::live::{Counters, Processes, Traffic, WaitTimes, Way, cpu_nodes};
+use pageset_trace::live::{Counters, Processes, Sites, Traffic, WaitTimes, Way, cpu_nodes};
 use pageset_trace::procfs::Zoneinfo;
 
 use crate::error::{Exit, Failure};
@@ -33,6 +33,8 @@ pub(super) struct Look {
     pub(super) wait_times: Option<WaitTimes>,
     /// What processes moved since the previous look, if it is counted.
     pub(super) processes: Option<Processes>,
+    /// What call sites moved since the previous look, if it is counted.
+    pub(super) sites: Option<Sites>,
     /// The memory node of each CPU, by CPU number; empty if unknown.
     pub(super) cpu_nodes: Vec<u32>,
     /// The unavailable values, each with the reason.
@@ -145,6 +147,7 @@ impl Machine {
             high_fraction,
             wait_times: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::wait_times).cloned(),
             processes: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::processes).cloned(),
+            sites: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::sites).cloned(),
             cpu_nodes: self.cpu_nodes.clone(),
             counted_by: traffic.as_ref().and_then(|_| self.counters.as_ref().map(Counters::way)),
             traffic,
@@ -176,6 +179,7 @@ pub(super) fn saved(path: &Path) -> Result<Look, Failure> {
         traffic: None,
         wait_times: None,
         processes: None,
+        sites: None,
         cpu_nodes: Vec::new(),
         missing: Vec::new(),
     })

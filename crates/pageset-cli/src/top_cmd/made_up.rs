@@ -6,8 +6,9 @@ use std::f64::consts::TAU;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use pageset_trace::live::sites::PAGES_APART;
 use pageset_trace::live::times::bucket;
-use pageset_trace::live::{Process, Processes, Traffic, Wait, WaitTimes, Waits, Way};
+use pageset_trace::live::{Process, Processes, Site, Sites, Traffic, Wait, WaitTimes, Waits, Way};
 use pageset_trace::procfs::Zoneinfo;
 
 use super::look::{Look, When};
@@ -97,6 +98,7 @@ impl MadeUp {
             traffic: Some(self.totals.clone()),
             wait_times: Some(self.times.clone()),
             processes: Some(self.processes(seconds)),
+            sites: Some(self.sites(seconds)),
             cpu_nodes: (0..self.size.cpus).map(|cpu| self.node(cpu)).collect(),
             missing: Vec::new(),
         };
@@ -119,6 +121,40 @@ impl MadeUp {
             Process { pid: 2000 + 37 * cpu, name: name.to_owned(), refill_pages, drain_pages, wait_ns: Some(wait_ns) }
         };
         Processes { all: busy.map(process).collect(), lost_pages: 0, lost_wait_ns: 0 }
+    }
+
+    /// Page faults and messages, with as many pages as the CPUs move.
+    fn sites(&self, seconds: f64) -> Sites {
+        let sum = |stream: bool, of: fn(&MadeUp, u32) -> f64| {
+            let cpus = (0..self.size.cpus).filter(|cpu| self.is_stream(*cpu) == stream);
+            (cpus.map(|cpu| of(self, cpu)).sum::<f64>() * seconds) as u64
+        };
+        let site = |(function, caller, stream, refill_pc, drain_pc): (&str, &str, bool, u64, u64)| {
+            let refill_pages = sum(stream, MadeUp::refills) * refill_pc / 100;
+            let drain_pages = sum(stream, MadeUp::drains) * drain_pc / 100;
+            let (pages, apart) = (refill_pages + drain_pages, u64::from(PAGES_APART));
+            let times = pages / 63;
+            let wait = Wait { times, ns: times * if stream { 40_000 } else { 130 } };
+            Site {
+                function: function.to_owned(),
+                caller: caller.to_owned(),
+                refill_pages,
+                drain_pages,
+                samples: pages.div_ceil(apart),
+                wait: Some(wait),
+            }
+        };
+        let all = [
+            ("do_anonymous_page", "__handle_mm_fault", false, 71, 0),
+            ("__filemap_get_folio", "ext4_da_write_begin", false, 20, 0),
+            ("pte_alloc_one", "do_fault", false, 9, 0),
+            ("unmap_page_range", "unmap_vmas", false, 0, 83),
+            ("exit_mmap", "__mmput", false, 0, 17),
+            ("alloc_skb_with_frags", "sock_alloc_send_pskb", true, 100, 0),
+            ("skb_release_data", "consume_skb", true, 0, 100),
+        ];
+        let all = all.map(site).into_iter().filter(|site| site.samples > 0).collect();
+        Sites { all, lost_pages: 0, lost_wait_ns: 0 }
     }
 
     fn node(&self, cpu: u32) -> u32 {

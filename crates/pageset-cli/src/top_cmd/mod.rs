@@ -122,7 +122,7 @@ pub(crate) struct Args {
 
     /// Read the screen's settings from this TOML file [default: ~/.config/pageset/top.toml, if it exists]
     ///
-    /// Keys: interval (seconds); list ("cpus", "processes"); sort ("cpu", "count", "change", "refills", "waits"); map ("held", "refills", "drains",
+    /// Keys: interval (seconds); list ("cpus", "processes", "call-sites"); sort ("cpu", "count", "change", "refills", "waits"); map ("held", "refills", "drains",
     /// "waits"); zone ("0 Normal"); colour, mouse (true, false); and what is unusual: wait_percent (5), rate_factor (10),
     /// rate_least (10000 pages per second). NO_COLOR also disables colours.
     #[arg(long, value_name = "FILE")]
@@ -165,8 +165,13 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// The column headings and the names of the metrics.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = String> {
-    let columns =
-        plain::ZONES.into_iter().chain(plain::CPUS).chain(plain::WAITS).chain(plain::PROCESSES).map(str::to_owned);
+    let columns = plain::ZONES
+        .into_iter()
+        .chain(plain::CPUS)
+        .chain(plain::WAITS)
+        .chain(plain::PROCESSES)
+        .chain(plain::SITES)
+        .map(str::to_owned);
     columns.chain(metrics::names()).chain(view::SHOWN.into_iter().map(|name| name.trim_end_matches('_').to_owned()))
 }
 

@@ -38,8 +38,20 @@ impl Sort {
 
 /// What the list shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum List {
     Cpus,
     Processes,
+    CallSites,
+}
+
+impl List {
+    /// The list after this one.
+    pub(super) const fn next(self) -> List {
+        match self {
+            List::Cpus => List::Processes,
+            List::Processes => List::CallSites,
+            List::CallSites => List::Cpus,
+        }
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::view::{ProcessTraffic, View, Zone};
+use pageset_trace::live::sites::PAGES_APART;
+
+use super::view::{Mover, View, Zone};
 use crate::columns::{grouped, numbers, trimmed};
 
 /// The column headings of the zones.
@@ -22,7 +24,14 @@ pub(super) const WAITS: [&str; 6] =
 /// The column headings of processes.
 pub(super) const PROCESSES: [&str; 5] = ["process", "pid", "pages in/s", "pages out/s", "zone-lock wait ms/s"];
 
-/// The processes that the text shows. A guess; `--json` has all.
+/// The column headings of call sites.
+pub(super) const SITES: [&str; 6] =
+    ["call site", "called by", "page samples", "pages in/s", "pages out/s", "zone-lock wait ms/s"];
+
+/// The name of a function that a call chain does not show.
+pub(super) const UNKNOWN: &str = "unknown";
+
+/// The processes and call sites that the text shows. A guess; `--json` has all.
 const TOP: usize = 5;
 
 const NONE: &str = "-";
@@ -99,6 +108,7 @@ pub(super) fn text(view: &View) -> String {
     text += &cpus(view);
     text += &waits(view);
     text += &processes(view);
+    text += &sites(view);
     let rates: Vec<String> = view
         .vmstat
         .iter()
@@ -175,9 +185,9 @@ pub(super) fn per_second(number: u64, view: &View) -> Option<f64> {
     view.elapsed_ns.filter(|elapsed| *elapsed > 0).map(|elapsed| number as f64 * 1e9 / elapsed as f64)
 }
 
-/// A process's waits in milliseconds per second.
-pub(super) fn wait_ms(process: &ProcessTraffic, view: &View) -> Option<f64> {
-    per_second(process.zone_lock_wait_ns?, view).map(|ns| ns / 1e6)
+/// The waits of a process or call site in milliseconds per second.
+pub(super) fn wait_ms(mover: &impl Mover, view: &View) -> Option<f64> {
+    per_second(mover.wait_ns()?, view).map(|ns| ns / 1e6)
 }
 
 /// A row for each of the processes that moved most pages. Empty if processes are not counted, and without a previous
@@ -201,6 +211,45 @@ fn processes(view: &View) -> String {
         0 => "\nno process moved pages\n".to_owned(),
         1..=TOP => format!("\n{}", trimmed(&table)),
         more => format!("\n{}and {} processes with fewer pages\n", trimmed(&table), grouped((more - TOP) as u64)),
+    }
+}
+
+/// What the call sites' pages are estimated from.
+pub(super) fn sampled(samples: u64) -> String {
+    format!("pages from {} samples, one in about {} pages of a CPU", grouped(samples), grouped(PAGES_APART.into()))
+}
+
+/// A function's name, or that it is not known.
+pub(super) fn function(name: &str) -> String {
+    if name.is_empty() { UNKNOWN.to_owned() } else { name.to_owned() }
+}
+
+/// A row for each of the call sites that moved most pages. Empty if call sites are not counted, and without a previous
+/// look.
+fn sites(view: &View) -> String {
+    let Some(all) = view.call_sites.as_ref().filter(|_| view.elapsed_ns.is_some()) else { return String::new() };
+    // Without a measured wait, the last column does not exist.
+    let shown = SITES.len() - usize::from(all.iter().all(|site| site.zone_lock_wait_ns.is_none()));
+    let mut table = numbers(SITES.into_iter().take(shown), 0..2);
+    for site in all.iter().take(TOP) {
+        let cells = [
+            function(&site.function),
+            function(&site.caller),
+            grouped(site.page_samples),
+            rate(per_second(site.pages_in, view)),
+            rate(per_second(site.pages_out, view)),
+            percent(wait_ms(site, view)),
+        ];
+        table.add_row(cells.into_iter().take(shown));
+    }
+    let samples = sampled(all.iter().fold(0, |sum: u64, site| sum.saturating_add(site.page_samples)));
+    match all.len() {
+        0 => "\nno call site was seen moving pages\n".to_owned(),
+        1..=TOP => format!("\n{}{samples}\n", trimmed(&table)),
+        more => {
+            let more = grouped((more - TOP) as u64);
+            format!("\n{}and {more} call sites with fewer pages; {samples}\n", trimmed(&table))
+        }
     }
 }
 

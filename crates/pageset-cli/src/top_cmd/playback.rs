@@ -116,6 +116,7 @@ fn recording(path: &Path, apart: Duration, views: &mut Vec<View>) -> Result<(), 
                     traffic: Some(totals.values().copied().collect()),
                     wait_times: None,
                     processes: None,
+                    sites: None,
                     cpu_nodes: facts.cpu_nodes.clone(),
                     missing: vec!["recordings have no waits for zone locks".to_owned()],
                 };

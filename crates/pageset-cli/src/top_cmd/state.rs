@@ -11,7 +11,7 @@ use super::history::{History, Measure};
 use super::order::{List, Sort};
 use super::source::Position;
 use super::unusual::Unusual;
-use super::view::{By, CpuWaits, Pageset, ProcessTraffic, View, Zone, sort};
+use super::view::{By, CpuWaits, Pageset, ProcessTraffic, SiteTraffic, View, Zone, sort};
 
 /// All that the screen shows, except for the user's choices.
 #[derive(Clone, Copy)]
@@ -33,12 +33,12 @@ const SPEEDS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 pub(super) struct State {
     pub(super) list: List,
     pub(super) sort: Sort,
-    /// The sort key of the processes.
+    /// The sort key of the processes and call sites.
     pub(super) by: By,
-    /// The place of the first shown process.
-    pub(super) first_process: usize,
-    /// The number of processes that the screen had room for when it was last drawn.
-    pub(super) process_lines: Cell<usize>,
+    /// The place of the first shown process or call site.
+    pub(super) first_row: usize,
+    /// The number of processes or call sites that the screen had room for when it was last drawn.
+    pub(super) row_lines: Cell<usize>,
     /// The screen is not updated; a playback is paused.
     pub(super) frozen: bool,
     pub(super) help: bool,
@@ -114,8 +114,8 @@ impl State {
             list: List::Cpus,
             sort: Sort::Cpu,
             by: By::Pages,
-            first_process: 0,
-            process_lines: Cell::new(1),
+            first_row: 0,
+            row_lines: Cell::new(1),
             frozen: false,
             help: false,
             map: Some(Measure::Held),
@@ -173,17 +173,28 @@ impl State {
         Some(all)
     }
 
+    /// The call sites, sorted; `None` if they are not counted.
+    pub(super) fn call_sites<'a>(&self, view: &'a View) -> Option<Vec<&'a SiteTraffic>> {
+        let mut all: Vec<&SiteTraffic> = view.call_sites.as_ref()?.iter().collect();
+        sort(&mut all, self.by);
+        Some(all)
+    }
+
     /// The chosen CPU's index in `ordered`.
     pub(super) fn chosen(&self, ordered: &[Pageset]) -> usize {
         self.cpu.and_then(|cpu| ordered.iter().position(|set| set.cpu == cpu)).unwrap_or(0)
     }
 
-    /// Chooses the CPU that is some lines below or above the chosen one, or scrolls the processes.
+    /// Chooses the CPU that is some lines below or above the chosen one, or scrolls processes or call sites.
     pub(super) fn scroll(&mut self, scene: &Scene<'_>, by: isize) {
-        if self.list == List::Processes {
-            let all = scene.view.processes.as_ref().map_or(0, Vec::len);
-            let last = all.saturating_sub(self.process_lines.get());
-            self.first_process = self.first_process.saturating_add_signed(by).min(last);
+        let rows = match self.list {
+            List::Cpus => None,
+            List::Processes => Some(scene.view.processes.as_ref().map_or(0, Vec::len)),
+            List::CallSites => Some(scene.view.call_sites.as_ref().map_or(0, Vec::len)),
+        };
+        if let Some(all) = rows {
+            let last = all.saturating_sub(self.row_lines.get());
+            self.first_row = self.first_row.saturating_add_signed(by).min(last);
             return;
         }
         let ordered = self.ordered(scene);
@@ -228,10 +239,10 @@ impl State {
             KeyCode::Home => self.scroll(scene, isize::MIN),
             KeyCode::End => self.scroll(scene, isize::MAX),
             KeyCode::Char('w') => {
-                self.list = if self.list == List::Cpus { List::Processes } else { List::Cpus };
-                self.first_process = 0;
+                self.list = self.list.next();
+                self.first_row = 0;
             }
-            KeyCode::Char('s') if self.list == List::Processes => {
+            KeyCode::Char('s') if self.list != List::Cpus => {
                 self.by = if self.by == By::Pages { By::Waits } else { By::Pages };
             }
             KeyCode::Char('s') => self.sort = self.sort.next(),

@@ -12,7 +12,7 @@ use ratatui::crossterm::event::KeyCode;
 
 use super::history::History;
 use super::look::{Look, When};
-use super::process_tests::processes;
+use super::process_tests::{processes, sites};
 use super::source::Position;
 use super::state::{Scene, State};
 use super::unusual::{Limits, Unusual};
@@ -93,6 +93,7 @@ pub(super) fn look(cpus: u32, scale: u64) -> Look {
         traffic: Some((0..cpus).map(traffic).collect()),
         wait_times: Some(wait_times(scale)),
         processes: Some(processes(scale)),
+        sites: Some(sites(scale)),
         cpu_nodes: Vec::new(),
         missing: Vec::new(),
     }
@@ -261,6 +262,7 @@ fn no_waits_differ_from_unmeasured_waits() {
         for look in &mut looks {
             let waits = look.traffic.as_ref().unwrap()[0].waits;
             look.processes.as_mut().unwrap().all.iter_mut().for_each(|process| process.wait_ns = waits.map(|_| 0));
+            look.sites.as_mut().unwrap().all.iter_mut().for_each(|site| site.wait = waits.map(|_| Wait::default()));
         }
         let view = View::new(&looks[0], Some(&looks[1]));
         (plain::text(&view), drawn(120, 24, &view, &State::new()), metrics::text(&view).unwrap())

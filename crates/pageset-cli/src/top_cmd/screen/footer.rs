@@ -64,9 +64,9 @@ q, Esc      quit
 z, Tab      next zone; Shift-Tab: previous zone
 up, down    CPU in the list (also j k, PgUp PgDn, Home End, wheel)
 left, right CPU by number, also in the map; a click chooses, too
-w           list processes (root), or CPUs again
+w           list processes (root), then call sites, then CPUs
 s           sort CPUs by number, count, change, refills, waits;
-            processes by pages, waits
+            processes and call sites by pages, waits
 m           map by held, refills, drains, waits; no map
 /           filter CPUs: 0-15,32  node=1  busy  unusual
 + -         look more or less often; play faster or slower

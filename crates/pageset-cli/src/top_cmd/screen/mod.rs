@@ -9,7 +9,9 @@
 //! | `zones` | zones, with a gauge of free pages and the watermarks |
 //! | `waits` | waits for zone locks by path, with percentiles |
 //! | `map` | a heat map of the CPUs, by node |
+//! | `movers` | what the lists of processes and of call sites have in common |
 //! | `processes` | the list of processes, in place of map, list and chart |
+//! | `sites` | the list of call sites, in the same place |
 //! | `cpus` | the list of CPUs with sparklines |
 //! | `chart` | the chosen CPU over time, and the machine's counters |
 //! | `footer` | unavailable values, keys, the filter's prompt, and the help |
@@ -21,7 +23,9 @@ mod cpus;
 mod footer;
 mod header;
 mod map;
+mod movers;
 mod processes;
+mod sites;
 mod spark;
 mod style;
 mod table;
@@ -133,9 +137,10 @@ fn first(frame: &mut Frame<'_>, mut area: Rect, scene: &Scene<'_>, state: &State
             area.height -= chart + gap;
         }
     }
-    if state.list == List::Processes {
-        processes::draw(frame, area, scene, state);
-        return;
+    match state.list {
+        List::Cpus => {}
+        List::Processes => return movers::draw(frame, area, scene.view, state, &processes::list(scene, state)),
+        List::CallSites => return movers::draw(frame, area, scene.view, state, &sites::list(scene, state)),
     }
     if let Some(plan) = map::plan(scene, state, area, area.height.saturating_sub(LIST_LINES))
         .filter(|_| shown.len() + 2 > usize::from(area.height))
@@ -172,7 +177,8 @@ pub(super) fn texts(scene: &Scene<'_>, state: &State) -> Vec<String> {
     texts.extend(footer::texts());
     texts.extend(waits::texts(scene));
     texts.extend(cpus::texts(scene, state));
-    texts.extend(processes::texts(scene, state));
+    texts.extend(movers::texts(scene.view, &processes::list(scene, state)));
+    texts.extend(movers::texts(scene.view, &sites::list(scene, state)));
     texts.extend(chart::texts(scene, state));
     let area = Rect::new(0, 0, 500, 500);
     texts.extend(map::plan(scene, state, area, 500).map(|plan| map::legend(scene, &plan).concat()));

@@ -4,11 +4,15 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `kernel` | the rules in force |
+//! | `movers` | what processes and call sites have in common |
 //! | `processes` | what processes move |
+//! | `sites` | what call sites move |
 //! | `traffic` | what CPUs move, and how long they wait |
 
 mod kernel;
+mod movers;
 mod processes;
+mod sites;
 mod traffic;
 
 use std::collections::BTreeMap;
@@ -21,7 +25,9 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 pub(super) use self::kernel::AutoTuning;
 pub(super) use self::kernel::Kernel;
-pub(super) use self::processes::{By, ProcessTraffic, ProcessesLost, sort};
+pub(super) use self::movers::{By, Mover, sort};
+pub(super) use self::processes::{ProcessTraffic, ProcessesLost};
+pub(super) use self::sites::SiteTraffic;
 pub(super) use self::traffic::{CpuTraffic, CpuWaits, PATHS, PathTimes, PathWait, percentiles};
 use self::traffic::{per_s, traffic, wait_times};
 use super::look::Look;
@@ -54,6 +60,9 @@ pub(super) struct View {
     /// What belongs to none of `processes`; null if it is not counted.
     #[serde(default)]
     pub(super) processes_lost: Option<ProcessesLost>,
+    /// What call sites in the kernel moved since the previous look, the most pages first; null if it is not counted.
+    #[serde(default)]
+    pub(super) call_sites: Option<Vec<SiteTraffic>>,
     /// The memory node of each CPU, by CPU number; empty if unknown.
     #[serde(default)]
     pub(super) cpu_nodes: Vec<u32>,
@@ -168,6 +177,7 @@ impl View {
             zone_lock_wait_times: look.wait_times.as_ref().map(wait_times),
             processes: look.processes.as_ref().map(|now| processes::processes(now, &mut missing)),
             processes_lost: look.processes.as_ref().map(|now| ProcessesLost::new(now, look.wait_times.is_some())),
+            call_sites: look.sites.as_ref().map(|now| sites::sites(now, &mut missing)),
             cpu_nodes: look.cpu_nodes.clone(),
             vmstat: vmstat(look, before, seconds),
             news: before.map(|before| news(look, before)).unwrap_or_default(),

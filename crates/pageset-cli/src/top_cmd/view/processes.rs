@@ -5,6 +5,7 @@ use pageset_trace::live::processes::PROCESSES_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::movers::{Mover, sorted};
 use crate::columns::grouped;
 
 /// What the threads of one name moved in one process since the previous look.
@@ -20,10 +21,21 @@ pub(in crate::top_cmd) struct ProcessTraffic {
     pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
 }
 
-impl ProcessTraffic {
-    /// All moved pages.
-    pub(in crate::top_cmd) fn pages(&self) -> u64 {
-        self.pages_in.saturating_add(self.pages_out)
+impl Mover for ProcessTraffic {
+    fn pages_in(&self) -> u64 {
+        self.pages_in
+    }
+
+    fn pages_out(&self) -> u64 {
+        self.pages_out
+    }
+
+    fn wait_ns(&self) -> Option<u64> {
+        self.zone_lock_wait_ns
+    }
+
+    fn name(&self) -> (u32, &str, &str) {
+        (self.pid, &self.name, "")
     }
 }
 
@@ -40,24 +52,6 @@ impl ProcessesLost {
     pub(super) fn new(now: &Processes, waits_measured: bool) -> Self {
         ProcessesLost { pages: now.lost_pages, zone_lock_wait_ns: waits_measured.then_some(now.lost_wait_ns) }
     }
-}
-
-/// The sort key of the processes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::top_cmd) enum By {
-    Pages,
-    Waits,
-}
-
-/// Sorts by a key, the largest first; equal ones by the other key, then by number and name.
-pub(in crate::top_cmd) fn sort(all: &mut [&ProcessTraffic], by: By) {
-    all.sort_by(|a, b| {
-        let key = |of: &ProcessTraffic| {
-            let (pages, waits) = (of.pages(), of.zone_lock_wait_ns.unwrap_or(0));
-            if by == By::Pages { (pages, waits) } else { (waits, pages) }
-        };
-        key(b).cmp(&key(a)).then_with(|| (a.pid, &a.name).cmp(&(b.pid, &b.name)))
-    });
 }
 
 /// The processes, the most pages first. Adds to `missing` what belongs to none of them.
@@ -82,7 +76,5 @@ pub(super) fn processes(now: &Processes, missing: &mut Vec<String>) -> Vec<Proce
             zone_lock_wait_ns: process.wait_ns,
         })
         .collect();
-    let mut order: Vec<&ProcessTraffic> = all.iter().collect();
-    sort(&mut order, By::Pages);
-    order.into_iter().cloned().collect()
+    sorted(&all)
 }

@@ -1,0 +1,69 @@
+//! Which parts of the kernel move pages, and how long they wait for zone locks.
+
+use pageset_trace::live::Sites;
+use pageset_trace::live::sites::SITES_MAX;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::movers::{Mover, sorted};
+use crate::columns::grouped;
+
+/// What a call site moved since the previous look. Pages are estimated from samples.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(in crate::top_cmd) struct SiteTraffic {
+    /// The first function outside the page allocator; empty if the call chain does not show it.
+    pub(in crate::top_cmd) function: String,
+    /// The function that called it; empty if the call chain does not show it.
+    pub(in crate::top_cmd) caller: String,
+    /// Taken from the free lists.
+    pub(in crate::top_cmd) pages_in: u64,
+    /// Returned to the free lists.
+    pub(in crate::top_cmd) pages_out: u64,
+    /// The number of samples from which the pages are estimated.
+    pub(in crate::top_cmd) page_samples: u64,
+    /// Null if waits are not measured.
+    pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
+    /// The number of waits; null if waits are not measured.
+    pub(in crate::top_cmd) zone_lock_wait_samples: Option<u64>,
+}
+
+impl Mover for SiteTraffic {
+    fn pages_in(&self) -> u64 {
+        self.pages_in
+    }
+
+    fn pages_out(&self) -> u64 {
+        self.pages_out
+    }
+
+    fn wait_ns(&self) -> Option<u64> {
+        self.zone_lock_wait_ns
+    }
+
+    fn name(&self) -> (u32, &str, &str) {
+        (0, &self.function, &self.caller)
+    }
+}
+
+/// The call sites, the most pages first. Adds to `missing` what belongs to none of them.
+pub(super) fn sites(now: &Sites, missing: &mut Vec<String>) -> Vec<SiteTraffic> {
+    if now.lost_pages > 0 || now.lost_wait_ns > 0 {
+        missing.push(format!(
+            "{} pages and {:.3} ms of waits since the previous look belong to no shown call site: more than {} call chains \
+             moved pages; look more often",
+            grouped(now.lost_pages),
+            now.lost_wait_ns as f64 / 1e6,
+            grouped(SITES_MAX.into())
+        ));
+    }
+    let site = |site: &pageset_trace::live::Site| SiteTraffic {
+        function: site.function.clone(),
+        caller: site.caller.clone(),
+        pages_in: site.refill_pages,
+        pages_out: site.drain_pages,
+        page_samples: site.samples,
+        zone_lock_wait_ns: site.wait.map(|wait| wait.ns),
+        zone_lock_wait_samples: site.wait.map(|wait| wait.times),
+    };
+    sorted(&now.all.iter().map(site).collect::<Vec<_>>())
+}
