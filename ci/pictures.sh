@@ -36,3 +36,5 @@ for size in 2 64x2 192x2 1024x8; do
 done
 # The list of processes instead of CPUs.
 picture top-processes-80x24 80 24 2 w
+# The list of call sites.
+picture top-call-sites-120x40 120 40 2 'w w'
