@@ -272,7 +272,7 @@ mod tests {
         }
         let mut now = before.clone();
         let mut functions = BTreeMap::new();
-        let (mut refills, mut drains, mut kept) = (0, 0, Vec::new());
+        let (mut refills, mut drains, mut samples, mut kept) = (0, 0, 0, Vec::new());
         // Pagesets may hold an eighth of the memory, and give it without a refill. So what was touched is kept.
         while refills < 200_000 && kept.len() < 12 {
             kept.push(std::hint::black_box(vec![1_u8; 1 << 28]));
@@ -281,6 +281,7 @@ mod tests {
             assert_eq!(sites.lost_pages, 0);
             for site in &sites.all {
                 (refills, drains) = (refills + site.refill_pages, drains + site.drain_pages);
+                samples += site.samples;
                 *functions.entry(site.function.clone()).or_insert(0) += site.refill_pages;
                 assert!(site.samples > 0 || site.wait.is_some_and(|wait| wait.times > 0), "{site:?}");
             }
@@ -290,6 +291,9 @@ mod tests {
         let is_fault = |name: &str| ["anonymous_page", "anon_folio"].iter().any(|part| name.contains(part));
         let faults: u64 = functions.iter().filter(|(name, _)| is_fault(name)).map(|(_, pages)| pages).sum();
         assert!(faults >= 100_000 && 2 * faults >= refills, "{faults} of {refills} pages: {functions:?}");
+        let apart = (refills + drains) / samples.max(1);
+        let expected = u64::from(PAGES_APART);
+        assert!((expected / 2..=2 * expected).contains(&apart), "{samples} samples of {refills} and {drains} pages");
         let grown = |of: fn(&Traffic) -> u64| now.iter().map(of).sum::<u64>() - before.iter().map(of).sum::<u64>();
         // The first read is after the start: pages before it are in its samples, or in the next.
         let tail = 4 * u64::from(PAGES_APART) * now.len() as u64;

@@ -8,13 +8,13 @@
 //! | words of the element from [`SITES`] on | contents |
 //! | --- | --- |
 //! | 0, 1 | pages since the last sample: see [`Of`] |
-//! | 2, 3 | pages after which the next sample is taken |
+//! | 2, 3 | pages after which the next sample is taken; 0 before the first page |
 //! | 4, 5 | what the sample stands for, and the number one |
 //! | 6 to 30 | the key of the sampled block: the [`Of`] plus one, and the call chain |
 //! | 31 to 55 | the key of the wait |
 //! | 56 to 61 | for each [`Of`], what belongs to no call site because the table is full, and the number of samples |
 
-use super::code::{Code, Helper, R, R0, R1, R2, R3, R4, R7, R8, When, offset};
+use super::code::{Code, Helper, R, R0, R1, R2, R3, R4, R7, R8, R9, When, offset};
 use super::sys;
 use super::table::{Added, Of};
 use crate::live::sites::PAGES_APART;
@@ -62,14 +62,16 @@ impl Code {
     }
 
     /// Adds R7 pages to those since the last sample, and takes a sample if there are enough. R8 is this CPU's element.
-    /// Needs [`Self::keep_context`]. Clobbers R0 to R5.
+    /// Needs [`Self::keep_context`]. Clobbers R0 to R5 and R9.
     pub(super) fn sample_pages(&mut self, table: i32, of: Of) -> &mut Self {
         let done = self.label();
         let (since, next) = (offset(SINCE + of as usize), offset(NEXT + of as usize));
         self.load(R1, R8, since).add(R1, R7).store(R8, since, R1);
         self.load(R2, R8, next).jump_if(R1, When::Less, R2, done);
-        self.store(R8, offset(VALUES), R1).set(R1, 0).store(R8, since, R1);
-        self.call(Helper::GetPrandomU32).mask(R0, 2 * PAGES_APART as i32 - 1).store(R8, next, R0);
+        self.copy(R9, R2).store(R8, offset(VALUES), R1);
+        self.call(Helper::GetPrandomU32).mask(R0, 2 * PAGES_APART as i32 - 1).add_number(R0, 1).store(R8, next, R0);
+        // A CPU's first page only determines the distance to its first sample.
+        self.jump_if(R9, When::Equal, 0, done).set(R1, 0).store(R8, since, R1);
         self.load(R1, END, CONTEXT).chain(BLOCK + 1).add_to_site(table, of, BLOCK).here(done)
     }
 
