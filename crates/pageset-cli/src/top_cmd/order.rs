@@ -46,6 +46,14 @@ pub(super) enum List {
 }
 
 impl List {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            List::Cpus => "CPUs",
+            List::Processes => "processes",
+            List::CallSites => "call sites",
+        }
+    }
+
     /// The list after this one.
     pub(super) const fn next(self) -> List {
         match self {

@@ -16,11 +16,14 @@ pub(super) fn lines(scene: &Scene<'_>, height: u16) -> u16 {
     scene.view.missing.len().min(if height < 16 { 1 } else { 3 }) as u16
 }
 
+/// The key of the next list, whose name follows.
+const LISTS: &str = " w ";
+
 /// The keys, the most important ones first.
 const KEYS: [&str; 9] = [
     " q quit ",
     " h help ",
-    " w processes ",
+    LISTS,
     " z zone ",
     " arrows CPU ",
     " s sort ",
@@ -35,7 +38,7 @@ const PLAYBACK_KEYS: [&str; 9] = [
     " h help ",
     " space pause ",
     " n p step ",
-    " w processes ",
+    LISTS,
     " + - speed ",
     " z zone ",
     " arrows CPU ",
@@ -56,7 +59,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, notes: Rect, keys: Rect, scene: &Scene
         return;
     }
     let all = if scene.position.is_some() { PLAYBACK_KEYS } else { KEYS };
-    frame.render_widget(Line::styled(fit::line(&all.map(str::to_owned), width), Modifier::REVERSED), keys);
+    let all = all.map(|key| if key == LISTS { format!("{key}{} ", state.list.next().name()) } else { key.to_owned() });
+    frame.render_widget(Line::styled(fit::line(&all, width), Modifier::REVERSED), keys);
 }
 
 const HELP: &str = "\
