@@ -1,17 +1,17 @@
 //! Speed of the simulator: page operations and lock events a second on one core.
 //!
-//! `cargo run --release -p pageset-sim --example sim_speed [MACHINE [BATCH [SECONDS [NODES [WORKLOAD]]]]]`
+//! `cargo run --release -p pageset-sim --example sim_speed [MACHINE [BATCH [SECONDS [NODES [WORKLOAD [RULES]]]]]]`
 //!
 //! SECONDS is the measured virtual time, after a warm-up of 0.2 s. NODES is `one-node`, where one node represents all
-//! if possible, or `all-nodes`. Rates use processor time, which other tasks on the host affect less than wall-clock
-//! time.
+//! if possible, or `all-nodes`. RULES are `linux-4.17` with BATCH, or `linux-6.18` or `pageset` with batches of their own.
+//! Rates use processor time, which other tasks on the host affect less than wall-clock time.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 use pageset::Tuning;
 use pageset::policy::BatchRule;
-use pageset::policy::presets::LINUX_4_17;
+use pageset::policy::presets::{LINUX_4_17, LINUX_6_18, PAGESET};
 use pageset_sim::engine::LockKind;
 use pageset_sim::engine::Source;
 use pageset_sim::era::Era;
@@ -34,12 +34,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seconds = arguments.next().map_or(Ok(0.5), |text| text.parse())?;
     let one_node = arguments.next().is_some_and(|word| word == "one-node");
     let workload = arguments.next().unwrap_or_else(|| "page_fault1".to_owned());
+    let (tuning, era) = match arguments.next().as_deref() {
+        None | Some("linux-4.17") => (Tuning { batch: BatchRule::Fixed(batch), ..LINUX_4_17 }, Era::Linux4_16),
+        Some("linux-6.18") => (LINUX_6_18, Era::Linux6_10),
+        Some("pageset") => (PAGESET, Era::Linux6_10),
+        Some(_) => return Err("unknown rules: allowed are linux-4.17, linux-6.18 and pageset".into()),
+    };
     let machine = machine::find(&name).ok_or("unknown machine")??;
     let run = Run {
         workload: Workload::find(&workload).ok_or("unknown workload")?,
         machine: &machine,
-        tuning: Tuning { batch: BatchRule::Fixed(batch), ..LINUX_4_17 },
-        era: Era::Linux4_16,
+        tuning,
+        era,
         high_fraction: 0,
         zone_lock: LockKind::Queue,
         tasks: machine.topology().cpus(),
