@@ -80,7 +80,7 @@ pub(super) const TERMS: &[Term] = &[
     column("shared_of_others", "The same costs, set without this machine.", "Far from shared: the machine does not fit in with the others.", ""),
     column("refit_steps", "The steps of the fit of the costs without this machine, from the costs of all machines.", "", ""),
     column("predicted", "The row of a machine with the costs of the other machines.", "", ""),
-    column("fault_cycles", "The work of a page fault outside locks, without clearing the page. Unit: clock cycles.", "", ""),
+    column("fault_cycles", "The work of a page fault outside locks, without its entry and exit and without clearing the page. Unit: clock cycles.", "", ""),
     column("lru_page_cycles", "The instructions that add one page to the LRU or remove it. Unit: clock cycles.", "", ""),
     column("transfer_load", "The time to fetch a cache line that another core of the socket has written, under load, relative to an idle machine.", "", ""),
     column("contention_pct", "The time spent waiting for zone locks and for LRU locks, in percent; null if it was not published.", "", ""),

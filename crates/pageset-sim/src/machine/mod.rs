@@ -102,6 +102,9 @@ pub struct Cited {
     pub memory_gb_per_s: Rate,
     /// Atomic operation on a line in the own cache, in cycles.
     pub atomic_cycles: Cycles,
+    /// The exception of a page fault and the return from it, in cycles. Default 0: part of [`Shared::fault_cycles`].
+    #[serde(default = "Cycles::none")]
+    pub fault_entry_cycles: Cycles,
     /// How the cores of a socket are connected. Default: other.
     #[serde(default)]
     pub interconnect: Interconnect,
@@ -145,7 +148,8 @@ pub struct Derived {
 #[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shared {
-    /// Work of a page fault outside of locks, without clearing the page, in cycles.
+    /// Work of a page fault outside of locks, without [entry and exit](Cited::fault_entry_cycles) and without clearing the page, in
+    /// cycles.
     pub fault_cycles: Cycles,
     /// Instructions of one page put on or taken off the LRU, but for the locked operations of joining it, in cycles.
     pub lru_page_cycles: Cycles,
@@ -335,6 +339,11 @@ impl Machine {
     #[must_use]
     pub fn work(cycles: Cycles) -> Time {
         Time::from_ns(cycles.get() / REFERENCE_GHZ)
+    }
+
+    /// Work of a page fault outside of locks, without clearing the page.
+    pub(crate) fn fault_work(&self) -> Time {
+        Self::work(self.cited.fault_entry_cycles) + Self::work(self.shared.fault_cycles)
     }
 
     /// Duration of the engine's work, relative to the reference core.

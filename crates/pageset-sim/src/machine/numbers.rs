@@ -100,6 +100,13 @@ impl Share {
     }
 }
 
+impl Cycles {
+    /// No cycles.
+    pub(super) const fn none() -> Cycles {
+        Cycles(0.0)
+    }
+}
+
 impl Rate {
     /// One: no change.
     pub const ONE: Rate = Rate(1.0);

@@ -159,7 +159,7 @@ impl<'w> System<'w> {
             allocator,
             era,
             costs: Costs {
-                fault: Machine::work(machine.shared.fault_cycles),
+                fault: machine.fault_work(),
                 unmap_page: Machine::work(machine.guessed.unmap_page_cycles),
                 lru_page: machine.cycles(machine.shared.lru_page_cycles),
                 lru_join: allocator.machine().engine().config().atomic.times(LRU_JOIN_ATOMICS),
