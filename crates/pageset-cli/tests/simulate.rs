@@ -197,13 +197,13 @@ fn a_machine_file_is_read_and_checked() {
     let file = folder.path().join("m.toml");
     let name = file.to_str().expect("UTF-8");
     let (text, _) = ends(0, &["machine", "show", "lkp-sb02"]);
-    fs::write(&file, text.replace("cores_per_socket = 2", "cores_per_socket = 1")).expect("it is written");
+    fs::write(&file, text.replace("cores_per_socket = 4", "cores_per_socket = 2")).expect("it is written");
     let mut arguments = short(&["--seeds", "1", "--json"]);
     arguments[3] = name;
     let json: Value = serde_json::from_str(&ends(0, &arguments).0).expect("JSON");
     assert_eq!(json["rows"][0]["tasks"], 2);
 
-    fs::write(&file, text.replace("cores_per_socket = 2", "cores_per_socket = 0")).expect("it is written");
+    fs::write(&file, text.replace("cores_per_socket = 4", "cores_per_socket = 0")).expect("it is written");
     let line = text.lines().position(|line| line.starts_with("cores_per_socket")).expect("the key") + 1;
     let (_, err) = ends(2, &arguments);
     assert_eq!(err, format!("error: {name}, line {line}, cores_per_socket: 0; allowed: 1 and above\n"));

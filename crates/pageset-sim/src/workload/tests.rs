@@ -14,8 +14,11 @@ use crate::time::Time;
 mod purge;
 mod worlds;
 
+/// Four CPUs whose threads share cores: half of lkp-skl-d01.
 fn small() -> Machine {
-    machine::find("lkp-sb02").unwrap().unwrap()
+    let mut machine = machine::find("lkp-skl-d01").unwrap().unwrap();
+    machine.cited.cores_per_socket = machine::Count::try_from(2).unwrap();
+    machine
 }
 
 fn run(machine: &Machine, workload: &Workload, tasks: u32, seed: u64) -> Result<Outcome, RunError> {
