@@ -2,7 +2,8 @@
 # The packages of distributions: `ci/packages.sh FOLDER` writes them there and prints their names, each as .deb and .rpm.
 #
 #   pageset         the command, its man pages and completions, all made from the one definition of the command line; the
-#                   documentation with its pictures and rule files; shipped recordings
+#                   systemd unit, which an administrator enables; the documentation with its pictures and rule files; shipped
+#                   recordings
 #   libpageset0     the shared library of the pool, by its SONAME
 #   libpageset-dev  pageset.h, the static library, and what the linker, pkg-config and CMake look for; as .rpm
 #                   libpageset-devel
@@ -79,6 +80,8 @@ gzip -9n "$share"/man/man1/*
 "$here" generate completions fish >"$share/fish/vendor_completions.d/pageset.fish"
 # The links between the pages, to pictures, rule files and the recordings that the pages replay, stay as they are.
 cp -R README.md CHANGELOG.md docs "$share/doc/pageset"
+cp -R --parents packaging/{systemd,monitoring,Containerfile} "$share/doc/pageset"
+install -D -m 644 -t "$work/pageset/usr/lib/systemd/system" packaging/systemd/*.service
 install -D -m 644 -t "$share/doc/pageset/traces" traces/*.zst
 libc=$(libc_of "$built/pageset")
 pack deb pageset "$work/pageset" "${libc:+libc6 (>= $libc)}" "${libc:+libgcc-s1}"
@@ -147,7 +150,8 @@ for format in deb rpm; do
     # The README's first command works on the packed recording, and the guide's pictures and rule files are there.
     (cd "$usr/share/doc/pageset" && "$usr/bin/pageset" replay traces/sock-q1.events.zst --rules linux-6.18 2>/dev/null |
         grep -q '^ linux-6.18 ') || fail "the packed recording does not replay"
-    for file in docs/pictures/top-192-cpus-80x24.svg docs/guide/rules/no-auto-tuning.toml; do
+    [[ -s $usr/lib/systemd/system/pageset-top.service ]] || fail "no systemd unit"
+    for file in docs/pictures/top-192-cpus-80x24.svg docs/guide/rules/no-auto-tuning.toml packaging/monitoring/pageset.rules.yml; do
         [[ -s $usr/share/doc/pageset/$file ]] || fail "the documentation has no $file"
     done
     flags() { PKG_CONFIG_LIBDIR=$there$libdir/pkgconfig PKG_CONFIG_SYSROOT_DIR=$there pkg-config "$@" --cflags --libs pageset; }
