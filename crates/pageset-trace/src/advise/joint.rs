@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::price::Replayed;
 use super::verdict::{Basis, EQUAL_FACTOR, Setting, Verdict, better, judge};
 use super::{Advice, price};
 
@@ -18,7 +19,8 @@ pub struct AdviceSet {
     /// The gain of the setting over all loads, in a sentence; null if nothing should change.
     #[serde(default)]
     pub gain: Option<String>,
-    /// The cost of the setting under the load that pays most, in a sentence; null if nothing should change.
+    /// The cost of the setting, in a sentence; null if nothing should change. Each part of the cost is that of the load
+    /// that pays most for it.
     #[serde(default)]
     pub price: Option<String>,
     /// The recordings that have no part in the verdict: the replay of the setting in force does not follow the kernel.
@@ -37,14 +39,14 @@ impl AdviceSet {
         let of_load = |advice: &&Advice| Load {
             name: advice.trace.clone(),
             cpu_seconds: advice.duration_ns as f64 / 1e9 * advice.cpus as f64,
+            managed: advice.managed_pages,
             settings: advice.settings.clone(),
         };
         let by_fraction: Vec<Load> = used.iter().map(of_load).collect();
         let of_scale = |advice: &&Advice| Load { settings: advice.scales().to_vec(), ..of_load(advice) };
         let by_scale: Vec<Load> = used.iter().map(of_scale).collect();
         let verdict = over_both(&by_fraction, &by_scale);
-        let managed = used.iter().map(|advice| advice.managed_pages).max().unwrap_or(0);
-        let (gain, price) = gain_and_price(&by_fraction, &by_scale, &verdict, managed).unzip();
+        let (gain, price) = gain_and_price(&by_fraction, &by_scale, &verdict).unzip();
         AdviceSet { schema: Schema::V1, verdict, gain, price, left_out, recordings }
     }
 
@@ -63,6 +65,8 @@ fn is_used(advice: &Advice) -> bool {
 struct Load {
     name: String,
     cpu_seconds: f64,
+    /// Managed pages of the machine.
+    managed: u64,
     settings: Vec<Setting>,
 }
 
@@ -89,16 +93,20 @@ fn over_both(by_fraction: &[Load], by_scale: &[Load]) -> Verdict {
     better(first, &sums(by_fraction), second, &sums(by_scale))
 }
 
-/// The gain and cost of the advised setting. `managed` are the pages of the machine.
-fn gain_and_price(
-    by_fraction: &[Load],
-    by_scale: &[Load],
-    verdict: &Verdict,
-    managed: u64,
-) -> Option<(String, String)> {
-    let (fractions, scales) = (sums(by_fraction), sums(by_scale));
-    let (now, then) = price::chosen([fractions.as_slice(), scales.as_slice()], verdict)?;
-    Some((price::gain(now, then), price::price(now, then, managed)))
+/// The gain of the advised setting over all loads, and its cost.
+fn gain_and_price(by_fraction: &[Load], by_scale: &[Load], verdict: &Verdict) -> Option<(String, String)> {
+    [by_fraction, by_scale].into_iter().find_map(|loads| {
+        let sums = sums(loads);
+        let (now, then) = price::chosen([sums.as_slice()], verdict)?;
+        let of_load = |load| replayed(load, then);
+        let loads: Vec<Replayed<'_>> = loads.iter().filter_map(of_load).collect();
+        Some((price::gain(now, then), price::price(&loads)))
+    })
+}
+
+/// The setting in force and `then` for one load.
+fn replayed<'a>(load: &'a Load, then: &Setting) -> Option<Replayed<'a>> {
+    Some(Replayed { load: &load.name, managed: load.managed, now: load.in_force()?, then: load.same(then)? })
 }
 
 fn verdict(loads: &[Load]) -> Verdict {
@@ -148,7 +156,9 @@ fn sums(loads: &[Load]) -> Vec<Setting> {
             longest_hold_pages: most(|setting| setting.longest_hold_pages),
             moved_pages: sum(|setting| setting.moved_pages),
             held_pages_max: most(|setting| setting.held_pages_max),
-            high_order_pages_min: all.iter().filter_map(|setting| setting.high_order_pages_min).min(),
+            // Loads of several machines have no smallest number and no watermark in common.
+            high_order_pages_min: None,
+            low_watermark_pages: None,
             short: sum(|setting| setting.short),
             ..setting.clone()
         })
@@ -173,7 +183,8 @@ mod tests {
             held_pages_max: 10,
             ..Setting::default()
         };
-        Load { name: name.to_owned(), cpu_seconds: 1.0, settings: settings.iter().enumerate().map(setting).collect() }
+        let name = name.to_owned();
+        Load { name, cpu_seconds: 1.0, managed: 100_000, settings: settings.iter().enumerate().map(setting).collect() }
     }
 
     #[test]
@@ -210,20 +221,29 @@ mod tests {
         }
     }
 
-    /// Lock acquisitions are those of all loads; held pages and the longest hold are those of the worst load.
+    /// Lock acquisitions are those of all loads, and the longest hold is that of the worst load. Loads pay at different
+    /// places, and on machines of different sizes: the smallest of a number over all loads would hide a loss.
     #[test]
     fn a_joint_verdict_has_its_price() {
         let mut loads = [load("a", &[(0, 100_000), (8, 10_000)]), load("b", &[(0, 5_000), (8, 1_000)])];
         for (of, (held, hold)) in loads.iter_mut().zip([(4_000, 504), (2_000, 4_032)]) {
             (of.settings[1].held_pages_max, of.settings[1].longest_hold_pages) = (held, hold);
         }
-        let said = gain_and_price(&loads, &[], &verdict(&loads), 100_000);
+        for (of, (managed, pages)) in loads.iter_mut().zip([(100_000, [5_120, 5_120]), (25_000, [51_200, 25_600])]) {
+            of.managed = managed;
+            of.settings.iter_mut().zip(pages).for_each(|(setting, pages)| setting.high_order_pages_min = Some(pages));
+        }
+        let said = gain_and_price(&loads, &[], &verdict(&loads));
         let (gain, price) = said.expect("fraction 8 gains");
         assert!(gain.starts_with("zone locks taken 11,000 times instead of 105,000, "), "{gain}");
         assert!(gain.ends_with(", longest hold 4,032 pages instead of 63"), "{gain}");
-        assert!(price.starts_with("pagesets hold up to 4,000 pages instead of 10: 4.0 % of memory; "), "{price}");
+        assert_eq!(
+            price,
+            "pagesets hold up to 2,000 pages instead of 10 under b: 8.0 % of memory; \
+             huge pages free at the worst moment under b 50 instead of 100 (50 lost)"
+        );
         let idle = [load("idle", &[(0, 10), (8, 1)])];
-        assert_eq!(gain_and_price(&idle, &[], &verdict(&idle), 100_000), None);
+        assert_eq!(gain_and_price(&idle, &[], &verdict(&idle)), None);
     }
 
     #[test]

@@ -181,7 +181,9 @@ impl Advice {
             cpus,
             managed_pages,
             gain: chosen.map(|(now, then)| price::gain(now, then)),
-            price: chosen.map(|(now, then)| price::price(now, then, managed_pages)),
+            price: chosen.map(|(now, then)| {
+                price::price(&[price::Replayed { load: trace.name(), managed: managed_pages, now, then }])
+            }),
             verdict,
             sure,
             high_orders: HighOrderPages {

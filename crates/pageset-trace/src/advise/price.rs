@@ -30,33 +30,81 @@ pub(super) fn gain(now: &Setting, then: &Setting) -> String {
 /// Pages of a huge page. Specification: `linux-page-allocator.md` 9.
 pub const HUGE_PAGES: u64 = 512;
 
-pub(super) fn price(now: &Setting, then: &Setting, managed: u64) -> String {
-    let share = 100.0 * then.held_pages_max as f64 / managed.max(1) as f64;
-    let high_orders = match (now.high_order_pages_min, then.high_order_pages_min) {
-        (Some(now), Some(then)) => {
-            let [now, then] = [now, then].map(|pages| pages / HUGE_PAGES);
-            let change = match (then.saturating_sub(now), now.saturating_sub(then)) {
-                (0, 0) => "none lost".to_owned(),
-                (more, 0) => format!("{} more", grouped(more)),
-                (_, fewer) => format!("{} lost", grouped(fewer)),
-            };
-            format!("huge pages free at the worst moment {} instead of {} ({change})", grouped(then), grouped(now))
-        }
-        _ => "how many huge pages that costs cannot be known, for the recording does not tell in what blocks memory \
-              was free (no pagetypeinfo)"
-            .to_owned(),
+/// The setting in force and the advised setting, replayed for one load.
+#[derive(Clone, Copy)]
+pub(super) struct Replayed<'a> {
+    /// The load's name.
+    pub(super) load: &'a str,
+    /// Managed pages of the load's machine.
+    pub(super) managed: u64,
+    /// The setting in force.
+    pub(super) now: &'a Setting,
+    /// The advised setting.
+    pub(super) then: &'a Setting,
+}
+
+impl Replayed<'_> {
+    fn held_percent(&self) -> f64 {
+        100.0 * self.then.held_pages_max as f64 / self.managed.max(1) as f64
+    }
+
+    /// Huge pages free at the worst moment, now and then.
+    fn huge_pages(&self) -> Option<[u64; 2]> {
+        let [now, then] =
+            [self.now, self.then].map(|setting| setting.high_order_pages_min.map(|pages| pages / HUGE_PAGES));
+        Some([now?, then?])
+    }
+
+    /// Pages below which reclaim starts, now and then.
+    fn low_watermarks(&self) -> Option<[u64; 2]> {
+        Some([self.now.low_watermark_pages?, self.then.low_watermark_pages?])
+    }
+}
+
+/// The cost of the advised setting. Each part compares the two settings under one load: the load that pays most.
+pub(super) fn price(loads: &[Replayed<'_>]) -> String {
+    // A single load needs no name.
+    let under = |of: &Replayed<'_>| if loads.len() > 1 { format!(" under {}", of.load) } else { String::new() };
+    let held = loads.iter().max_by(|a, b| a.held_percent().total_cmp(&b.held_percent())).map(|of| {
+        format!(
+            "pagesets hold up to {} pages instead of {}{}: {:.1} % of memory",
+            grouped(of.then.held_pages_max),
+            grouped(of.now.held_pages_max),
+            under(of),
+            of.held_percent()
+        )
+    });
+    let reclaim = loads.iter().filter_map(|of| Some((of, of.low_watermarks()?)));
+    let reclaim = reclaim.max_by_key(|(_, [now, then])| then.saturating_sub(*now)).map(|(of, [now, then])| {
+        format!("reclaim starts below {} free pages instead of {}{}", grouped(then), grouped(now), under(of))
+    });
+    let parts: Vec<String> = [held, Some(huge_pages_lost(loads, under)), reclaim].into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+/// The huge pages that the load with the largest loss loses.
+fn huge_pages_lost(loads: &[Replayed<'_>], under: impl Fn(&Replayed<'_>) -> String) -> String {
+    let known = || loads.iter().filter_map(|of| Some((of, of.huge_pages()?)));
+    let most = known().max_by_key(|(_, [now, then])| *now as i64 - *then as i64);
+    let unknown = loads.len() - known().count();
+    let Some((of, [now, then])) = most else {
+        let recording = if loads.len() > 1 { "no recording tells" } else { "the recording does not tell" };
+        return format!(
+            "how many huge pages that costs cannot be known, for {recording} in what blocks memory was free (no \
+             pagetypeinfo)"
+        );
     };
-    let reclaim = match (now.low_watermark_pages, then.low_watermark_pages) {
-        (Some(now), Some(then)) => {
-            format!("; reclaim starts below {} free pages instead of {}", grouped(then), grouped(now))
-        }
-        _ => String::new(),
+    let change = match (then.saturating_sub(now), now.saturating_sub(then)) {
+        (0, 0) => "none lost".to_owned(),
+        (more, 0) => format!("{} more", grouped(more)),
+        (_, fewer) => format!("{} lost", grouped(fewer)),
     };
-    format!(
-        "pagesets hold up to {} pages instead of {}: {share:.1} % of memory; {high_orders}{reclaim}",
-        grouped(then.held_pages_max),
-        grouped(now.held_pages_max)
-    )
+    let unknown = match unknown {
+        0 => String::new(),
+        unknown => format!(", not known for {unknown} of {} recordings (no pagetypeinfo)", loads.len()),
+    };
+    let (under, then, now) = (under(of), grouped(then), grouped(now));
+    format!("huge pages free at the worst moment{under} {then} instead of {now} ({change}){unknown}")
 }
 
 #[cfg(test)]
@@ -78,6 +126,10 @@ mod tests {
         }
     }
 
+    fn of_load<'a>(load: &'a str, managed: u64, now: &'a Setting, then: &'a Setting) -> Replayed<'a> {
+        Replayed { load, managed, now, then }
+    }
+
     #[test]
     fn the_price_is_in_pages_and_in_high_orders() {
         for (now, then, expected) in [
@@ -86,7 +138,7 @@ mod tests {
             (Some(4096), Some(4096), "huge pages free at the worst moment 8 instead of 8 (none lost)"),
             (None, None, "how many huge pages that costs cannot be known"),
         ] {
-            let price = price(&measured(100, now), &measured(2000, then), 100_000);
+            let price = price(&[of_load("a", 100_000, &measured(100, now), &measured(2000, then))]);
             let held = "pagesets hold up to 2,000 pages instead of 100: 2.0 % of memory; ";
             assert!(price.starts_with(&format!("{held}{expected}")), "{price}");
         }
@@ -95,7 +147,30 @@ mod tests {
     #[test]
     fn the_price_of_watermarks_is_early_reclaim() {
         let of = |low: u64| Setting { low_watermark_pages: Some(low), ..measured(100, Some(4096)) };
-        let price = price(&of(21_116), &of(65_196), 100_000);
+        let price = price(&[of_load("a", 100_000, &of(21_116), &of(65_196))]);
         assert!(price.ends_with("; reclaim starts below 65,196 free pages instead of 21,116"), "{price}");
+    }
+
+    /// Memory in pagesets and huge pages are those of different loads, and of different machines.
+    #[test]
+    fn each_part_of_a_joint_price_is_that_of_the_load_that_pays_most() {
+        let of = |held, huge_pages: Option<u64>, low| Setting {
+            low_watermark_pages: Some(low),
+            ..measured(held, huge_pages.map(|huge_pages| HUGE_PAGES * huge_pages))
+        };
+        let a = [of(100, Some(10), 500), of(4_000, Some(10), 1_500)];
+        let b = [of(200, Some(100), 500), of(6_000, Some(50), 800)];
+        let c = [of(300, None, 500), of(500, None, 600)];
+        let loads = [("a", 50_000, &a), ("b", 1_000_000, &b), ("c", 100_000, &c)]
+            .map(|(load, managed, [now, then])| of_load(load, managed, now, then));
+        assert_eq!(
+            price(&loads),
+            "pagesets hold up to 4,000 pages instead of 100 under a: 8.0 % of memory; \
+             huge pages free at the worst moment under b 50 instead of 100 (50 lost), \
+             not known for 1 of 3 recordings (no pagetypeinfo); \
+             reclaim starts below 1,500 free pages instead of 500 under a"
+        );
+        let unknown = price(&[loads[2], loads[2]]);
+        assert!(unknown.contains("cannot be known, for no recording tells in what blocks"), "{unknown}");
     }
 }
