@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::kallsyms::Symbols;
 
 /// The most call chains between two reads. What further ones move is [`Sites::lost_pages`]. A guess: the kernel needs
-/// 1.1 MB for them on 6.18.
+/// 1.2 MB for them on 6.18.
 pub const SITES_MAX: u32 = 4096;
 
 /// A CPU reads the call chain of one block in about this many pages, separately for refills and drains. A power of two. See
@@ -142,38 +142,31 @@ pub struct Sites {
     pub lost_wait_ns: u64,
 }
 
-/// What a call chain's samples stand for, and their number.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Amount {
-    RefillPages(u64),
-    DrainPages(u64),
-    WaitNs(u64),
+/// What a call chain's samples stand for, and their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Samples {
+    pub(super) refill_pages: u64,
+    pub(super) drain_pages: u64,
+    pub(super) wait_ns: u64,
+    /// The number of samples of refills and drains.
+    pub(super) page_samples: u64,
+    /// The number of waits. Each wait is a sample.
+    pub(super) waits: u64,
 }
 
 /// Adds up the samples of each call site. `waits` says whether waits are measured.
-pub(super) fn sites(
-    samples: impl Iterator<Item = (Vec<u64>, Amount, u64)>,
-    symbols: &Symbols,
-    waits: bool,
-) -> Vec<Site> {
+pub(super) fn sites(samples: impl Iterator<Item = (Vec<u64>, Samples)>, symbols: &Symbols, waits: bool) -> Vec<Site> {
     let mut sites: BTreeMap<Functions, Site> = BTreeMap::new();
-    for (chain, amount, samples) in samples {
+    for (chain, samples) in samples {
         let functions = functions(&chain, symbols);
         let name = |place: usize| functions.get(place).cloned().unwrap_or_default();
         let new = Site { function: name(0), caller: name(1), wait: waits.then(Default::default), ..Site::default() };
         let site = sites.entry(functions).or_insert(new);
-        match amount {
-            Amount::RefillPages(pages) => {
-                (site.refill_pages, site.samples) = (site.refill_pages + pages, site.samples + samples)
-            }
-            Amount::DrainPages(pages) => {
-                (site.drain_pages, site.samples) = (site.drain_pages + pages, site.samples + samples)
-            }
-            Amount::WaitNs(ns) => {
-                if let Some(wait) = &mut site.wait {
-                    (wait.ns, wait.times) = (wait.ns + ns, wait.times + samples);
-                }
-            }
+        site.refill_pages += samples.refill_pages;
+        site.drain_pages += samples.drain_pages;
+        site.samples += samples.page_samples;
+        if let Some(wait) = &mut site.wait {
+            (wait.ns, wait.times) = (wait.ns + samples.wait_ns, wait.times + samples.waits);
         }
     }
     sites.into_values().collect()
@@ -238,13 +231,14 @@ mod tests {
         let names = ["free_pages", "rmqueue", "shrink", "exit", "fault", "one", "other"];
         let (symbols, at) = kernel(&names);
         let chain = |places: &[usize]| places.iter().map(|place| at[*place]).collect::<Vec<u64>>();
+        let none = Samples::default();
         let samples = || {
             [
-                (chain(&[1, 4, 3, 5]), Amount::RefillPages(4000), 1),
-                (chain(&[1, 4, 3, 6]), Amount::RefillPages(9000), 2),
-                (chain(&[0, 4, 3, 6]), Amount::DrainPages(500), 1),
-                (chain(&[0, 4, 3]), Amount::WaitNs(70), 5),
-                (chain(&[0, 4, 2]), Amount::WaitNs(8), 1),
+                (chain(&[1, 4, 3, 5]), Samples { refill_pages: 4000, page_samples: 1, ..none }),
+                (chain(&[1, 4, 3, 6]), Samples { refill_pages: 9000, page_samples: 2, ..none }),
+                (chain(&[0, 4, 3, 6]), Samples { drain_pages: 500, page_samples: 1, ..none }),
+                (chain(&[0, 4, 3]), Samples { wait_ns: 70, waits: 5, ..none }),
+                (chain(&[0, 4, 2]), Samples { wait_ns: 8, waits: 1, ..none }),
             ]
             .into_iter()
         };

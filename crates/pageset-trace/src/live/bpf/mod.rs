@@ -23,13 +23,13 @@ use std::fs;
 use std::io;
 
 use self::by_process::{LOST, OF_PROCESS, PROCESS_KEY};
-use self::by_site::{OF_SITE, SITE_KEY};
+use self::by_site::{FRAMES, OF_SITE};
 use self::programs::{DRAINS, FALLBACKS, Maps, Path, REFILLS};
 use self::sys::{Attached, Map, Table, attach};
 use self::table::Of;
 use super::kallsyms::Symbols;
 use super::processes::{PROCESSES_MAX, Process, Processes};
-use super::sites::{Amount, SITES_MAX, Sites, sites};
+use super::sites::{SITES_MAX, Sites, sites};
 use super::{ORDERS, Traffic, WaitTimes, Waits};
 use crate::record::RecordError;
 use crate::record::machine::{cpu_list, online_cpus};
@@ -55,7 +55,7 @@ pub(super) struct Counters {
 
 /// The table of call sites, and what was read from it.
 struct SitesTable {
-    table: Table<SITE_KEY, OF_SITE>,
+    table: Table<FRAMES, OF_SITE>,
     /// Between the last two reads.
     sites: Sites,
     /// What belongs to no call site on all CPUs, at the last read.
@@ -210,17 +210,10 @@ impl Counters {
             source,
             help: None,
         })?;
-        let sample = |(key, [amount, samples]): ([u64; SITE_KEY], [u64; OF_SITE])| {
-            let amount = match by_site::of(&key)? {
-                Of::RefillPages => Amount::RefillPages(amount),
-                Of::DrainPages => Amount::DrainPages(amount),
-                Of::WaitNs => Amount::WaitNs(amount),
-            };
-            Some((key[1..].to_vec(), amount, samples))
-        };
+        let of_chain = |(chain, words): ([u64; FRAMES], [u64; OF_SITE])| (chain.to_vec(), by_site::samples(words));
         let since = |of: Of| lost[of as usize].saturating_sub(of_sites.lost[of as usize]);
         of_sites.sites = Sites {
-            all: sites(taken.filter_map(sample), symbols, self.waits),
+            all: sites(taken.map(of_chain), symbols, self.waits),
             lost_pages: since(Of::RefillPages) + since(Of::DrainPages),
             lost_wait_ns: since(Of::WaitNs),
         };

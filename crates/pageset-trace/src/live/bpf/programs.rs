@@ -26,7 +26,7 @@
 use std::ops::Range;
 
 use super::by_process::LOST;
-use super::by_site::{self, WAIT_CHAIN};
+use super::by_site::{self, WAIT};
 use super::code::{Code, Helper, Insn, Label, R, R0, R1, R2, R3, R6, R7, R8, R9, When, offset};
 use super::sys::Words;
 use super::table::Of;
@@ -184,12 +184,12 @@ pub(super) fn wait_begins(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u6
     code.place(R7, R6, OTHER_LOCKS).load(R1, R7, offset(OTHERS)).jump_if(R1, When::NotEqual, R6, walk);
     code.load(R1, R7, offset(PASSES)).jump_if(R1, When::Equal, 0, walk);
     code.add_number(R1, -1).store(R7, offset(PASSES), R1).jump(out);
-    code.here(walk).copy(R1, R9).chain(WAIT_CHAIN);
+    code.here(walk).copy(R1, R9).chain(WAIT);
     // R0 = bytes of the call chain, R1 = whether a lock function was among them, R2 = a return address.
     code.jump_if(R0, When::SignedLessEqual, 0, out).set(R1, 0);
     for frame in 0..FRAMES {
         let (next, other) = (code.label(), code.label());
-        code.jump_if(R0, When::LessEqual, i32::from(8 * frame), out).load(R2, R8, offset(WAIT_CHAIN + frame as usize));
+        code.jump_if(R0, When::LessEqual, i32::from(8 * frame), out).load(R2, R8, offset(WAIT + frame as usize));
         code.set_wide(R3, locks.start).jump_if(R2, When::Less, R3, other);
         code.set_wide(R3, locks.end).jump_if(R2, When::Greater, R3, other);
         code.set(R1, 1).jump(next);
@@ -282,10 +282,10 @@ mod tests {
         let maps = |processes, sites| Maps { cpus: 3, processes, sites };
         let length = |processes, sites| by_order(maps(processes, sites), REFILLS, Of::RefillPages).len();
         let none = length(None, None);
-        assert_eq!((none, length(Some(4), None) - none, length(None, Some(5)) - none), (20, 128, 92));
+        assert_eq!((none, length(Some(4), None) - none, length(None, Some(5)) - none), (20, 128, 113));
         let length = |processes, sites| wait_ends(maps(processes, sites)).len();
         let none = length(None, None);
-        assert_eq!((length(Some(4), None) - none, length(None, Some(5)) - none), (119, 39));
+        assert_eq!((length(Some(4), None) - none, length(None, Some(5)) - none), (119, 60));
     }
 
     #[test]

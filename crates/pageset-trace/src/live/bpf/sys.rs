@@ -152,7 +152,9 @@ impl<const KEY: usize, const VALUE: usize> Table<KEY, VALUE> {
     }
 
     /// Removes all elements and returns them. A program that has found an element and has not yet added to it adds to a
-    /// removed element: at most one batch of each CPU is lost, or counted for the process that takes the element's place.
+    /// removed element: at most one addition of each CPU is lost, or counted for the key that takes the element's place.
+    /// Of a process, that is about a batch of pages, or a wait. Of a call site, it is a sample, which stands for up to
+    /// about 8,192 pages, or a wait. So a word of a value must have the same meaning for all keys.
     ///
     /// # Errors
     /// `InvalidInput` if the kernel has no such command (before 5.6).
