@@ -13,8 +13,8 @@ pub const SITES_MAX: u32 = 4096;
 pub const PAGES_APART: u32 = 4096;
 
 /// The functions that are no call site: the page allocator and what only passes pages to it or from it. `*` stands for
-/// any end of a name. Source: call chains of `kmem:mm_page_alloc_zone_locked` and `kmem:mm_page_pcpu_drain` on 6.18, and
-/// names in the kernel's commit messages since 5.14.
+/// any end of a name. Source: call chains of `kmem:mm_page_alloc_zone_locked` and `kmem:mm_page_pcpu_drain` on 6.18,
+/// names of slabs in its `/proc/kallsyms`, and names in the kernel's commit messages since 5.14.
 const ALLOCATOR: [&[&str]; 5] = [
     // Allocation.
     &[
@@ -59,6 +59,7 @@ const ALLOCATOR: [&[&str]; 5] = [
         "put_page",
         "release_pages",
         "free_pages_and_swap_cache",
+        "__folio_batch_release",
     ],
     // Pages that wait for a flush of TLBs.
     &["__tlb_batch_free_encoded_pages", "tlb_batch_pages_flush", "tlb_flush_mmu*", "tlb_finish_mmu"],
@@ -72,7 +73,22 @@ const ALLOCATOR: [&[&str]; 5] = [
         "___slab_alloc",
         "__slab_alloc*",
         "__slab_free",
+        "rcu_free_slab",
+        "__put_partials",
+        "put_cpu_partial",
+        "__unfreeze_partials",
+        "unfreeze_partials",
+        "deactivate_slab",
+        "defer_deactivate_slab",
+        "flush_cpu_slab",
         "__pcs_*",
+        "free_to_pcs*",
+        "alloc_empty_sheaf",
+        "barn_*",
+        "flush_rcu_sheaf",
+        "rcu_free_sheaf*",
+        "__rcu_free_sheaf*",
+        "__sheaf_flush_*",
         "refill_*sheaf*",
         "__refill_*",
         "__kmem_cache_*",
@@ -81,6 +97,7 @@ const ALLOCATOR: [&[&str]; 5] = [
         "kmalloc_noprof",
         "kmalloc_large*",
         "___kmalloc_large*",
+        "free_large_kmalloc",
         "__kvmalloc*",
         "kvmalloc*",
         "kfree",
@@ -212,6 +229,32 @@ mod tests {
                  __alloc_frozen_pages_noprof alloc_pages_mpol ___kmalloc_large_node __kmalloc_large_node_noprof \
                  __kvmalloc_node_noprof listxattr path_listxattrat",
                 ["listxattr", "path_listxattrat"],
+            ),
+            (
+                "free_pcppages_bulk free_frozen_page_commit __free_frozen_pages __put_partials kmem_cache_free \
+                 free_buffer_head try_to_free_buffers",
+                ["free_buffer_head", "try_to_free_buffers"],
+            ),
+            // Names from `/proc/kallsyms` of 6.18, with the ends that its compiler gives.
+            (
+                "free_pcppages_bulk __free_frozen_pages free_slab __put_partials deactivate_slab.cold put_cpu_partial \
+                 __slab_free free_to_pcs_bulk __kmem_cache_free_bulk.part.0 kfree_skb_list_reason unix_release_sock",
+                ["kfree_skb_list_reason", "unix_release_sock"],
+            ),
+            (
+                "__rmqueue_pcplist alloc_pages_mpol alloc_empty_sheaf barn_replace_full_sheaf.part.0 \
+                 kmem_cache_alloc_noprof alloc_buffer_head folio_alloc_buffers",
+                ["alloc_buffer_head", "folio_alloc_buffers"],
+            ),
+            ("free_pcppages_bulk __free_frozen_pages free_large_kmalloc.cold kvfree seq_release", ["seq_release", ""]),
+            (
+                "free_pcppages_bulk free_unref_folios folios_put_refs __folio_batch_release truncate_inode_pages_range",
+                ["truncate_inode_pages_range", ""],
+            ),
+            // Who asked for it is not in the chain of later work.
+            (
+                "free_pcppages_bulk __free_frozen_pages __free_slab rcu_free_slab rcu_free_sheaf rcu_do_batch rcu_core",
+                ["rcu_do_batch", "rcu_core"],
             ),
             ("free_pcppages_bulk decay_pcp_high refresh_cpu_vm_stats", ["refresh_cpu_vm_stats", ""]),
             ("bpf_trace_run2 a_function_of_no_allocator", ["", ""]),
