@@ -7,9 +7,23 @@ use crate::record::RecordError;
 
 /// The longest function. A guess: ten times the longest of 6.18. Unit: bytes.
 const LONGEST: u64 = 1 << 20;
+/// The last symbol of the kernel or a module reaches at most to a multiple of this, because another module may begin
+/// there: modules have pages of their own. The smallest page of all machines. Unit: bytes.
+const PAGE: u64 = 4096;
+
+/// A function, or a part of one.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Symbol {
+    begin: u64,
+    /// Of several names of an address, a weak one is the last.
+    weak: bool,
+    name: String,
+    /// In brackets; empty for the kernel itself.
+    module: String,
+}
 
 /// Functions, sorted by address. The parts of one function may be apart.
-pub(super) struct Symbols(Vec<(u64, String)>);
+pub(super) struct Symbols(Vec<Symbol>);
 
 impl Symbols {
     /// Reads the functions of the running kernel.
@@ -27,15 +41,21 @@ impl Symbols {
         if symbols.0.is_empty() { Err(missing("/proc/kallsyms shows none")) } else { Ok(symbols) }
     }
 
-    /// Parses lines of `ADDRESS KIND NAME`. Lines without an address, and symbols other than code, are skipped.
+    /// Parses lines of `ADDRESS KIND NAME [MODULE]`. Lines without an address, and symbols other than code, are skipped.
     pub(super) fn parse(text: &str) -> Symbols {
         let line = |line: &str| {
             let mut words = line.split_ascii_whitespace();
             let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
-            let address = u64::from_str_radix(address, 16).ok().filter(|address| *address > 0)?;
-            kind.eq_ignore_ascii_case("t").then(|| (address, name.to_owned()))
+            let begin = u64::from_str_radix(address, 16).ok().filter(|begin| *begin > 0)?;
+            let weak = match kind {
+                "t" | "T" => false,
+                "w" | "W" => true,
+                _ => return None,
+            };
+            let module = words.next().unwrap_or_default();
+            Some(Symbol { begin, weak, name: name.to_owned(), module: module.to_owned() })
         };
-        let mut all: Vec<(u64, String)> = text.lines().filter_map(line).collect();
+        let mut all: Vec<Symbol> = text.lines().filter_map(line).collect();
         all.sort();
         Symbols(all)
     }
@@ -44,10 +64,10 @@ impl Symbols {
     /// `NAME.constprop.0` and `NAME.cold`.
     pub(super) fn function(&self, name: &str) -> Vec<Range<u64>> {
         let is = |symbol: &str| symbol.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        let places = self.0.iter().enumerate().filter(|(_, (_, symbol))| is(symbol));
+        let places = self.0.iter().enumerate().filter(|(_, symbol)| is(&symbol.name));
         places
-            .filter_map(|(place, (begin, _))| {
-                let end = self.0[place..].iter().map(|(address, _)| *address).find(|address| address > begin)?;
+            .filter_map(|(place, Symbol { begin, .. })| {
+                let end = self.0[place..].iter().map(|symbol| symbol.begin).find(|end| end > begin)?;
                 Some(*begin..end)
             })
             .collect()
@@ -57,14 +77,19 @@ impl Symbols {
     /// a module that was loaded later.
     pub(super) fn at(&self, address: u64) -> Option<&str> {
         // A return address is after the call: after a final call, it is the next function's first one.
-        let (begin, _) = self.0[..self.0.partition_point(|(begin, _)| *begin < address)].last()?;
-        let first = self.0.partition_point(|(other, _)| other < begin);
-        (address - begin <= LONGEST).then(|| self.0[first].1.as_str())
+        let (before, after) = self.0.split_at(self.0.partition_point(|symbol| symbol.begin < address));
+        let Symbol { begin, module, .. } = before.last()?;
+        let end = match after.first() {
+            Some(next) if next.module == *module => begin.saturating_add(LONGEST),
+            _ => (begin / PAGE + 1).saturating_mul(PAGE),
+        };
+        let first = before.partition_point(|other| other.begin < *begin);
+        (address <= end).then(|| self.0[first].name.as_str())
     }
 
     /// The address range of the kernel's lock functions, which are contiguous.
     pub(super) fn locks(&self) -> Option<Range<u64>> {
-        let at = |name: &str| self.0.iter().find(|(_, symbol)| symbol == name).map(|(address, _)| *address);
+        let at = |name: &str| self.0.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.begin);
         Some(at("__lock_text_start")?..at("__lock_text_end")?)
     }
 }
@@ -100,11 +125,57 @@ ffffffff81000010 t free_one_page.cold
             // The return address of a call that ends a function.
             (0x200, Some("first")),
             (0x201, Some("alias_of_it")),
-            (0x10_0500, Some("__lock_text_end")),
-            (0x10_0501, None),
+            // After the last symbol.
+            (0x1000, Some("__lock_text_end")),
+            (0x1001, None),
         ] {
             assert_eq!(symbols.at(0xffff_ffff_8100_0000 + address), expected, "{address:x}");
         }
         assert_eq!(Symbols::parse("0000000000000000 T __lock_text_start\n").locks(), None);
+    }
+
+    /// A module that was loaded after the symbols were read may lie between two that they show.
+    #[test]
+    fn the_last_function_of_a_module_ends_with_its_page() {
+        let text = "\
+ffffffffa0000f00 t early [one]
+ffffffffa0004f00 t last [one]
+ffffffffa0009000 t of_another [two]
+ffffffffa0209000 t far [two]
+";
+        let symbols = Symbols::parse(text);
+        for (address, expected) in [
+            (0x1234, Some("early")),
+            (0x4f00, Some("early")),
+            (0x4f80, Some("last")),
+            (0x5000, Some("last")),
+            (0x5001, None),
+            (0x8fff, None),
+            (0x9001, Some("of_another")),
+            (0x10_9000, Some("of_another")),
+            (0x10_9001, None),
+        ] {
+            assert_eq!(symbols.at(0xffff_ffff_a000_0000 + address), expected, "{address:x}");
+        }
+        assert_eq!(Symbols::parse("fffffffffffff800 t end\n").at(u64::MAX), Some("end"));
+    }
+
+    #[test]
+    fn weak_functions_have_names() {
+        let text = "\
+ffffffff81000100 T first
+ffffffff81000200 W weak_one
+ffffffff81000200 w a_weak_one
+ffffffff81000300 W a_weak_name
+ffffffff81000300 T strong_name
+ffffffff81000400 V weak_data
+";
+        let symbols = Symbols::parse(text);
+        let at = |address: u64| symbols.at(0xffff_ffff_8100_0000 + address);
+        assert_eq!(
+            [0x180, 0x280, 0x380, 0x480].map(at),
+            ["first", "a_weak_one", "strong_name", "strong_name"].map(Some)
+        );
+        assert_eq!(symbols.function("first"), [0xffff_ffff_8100_0100..0xffff_ffff_8100_0200]);
     }
 }
