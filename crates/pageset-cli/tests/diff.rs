@@ -10,9 +10,13 @@ use support::{Small, ends, json, strict, trace};
 
 /// Runs a simulation into a file.
 fn simulate(rules: &str, seeds: &str, file: &Path) {
+    simulate_with(&["--rules", rules, "--seeds", seeds], file);
+}
+
+fn simulate_with(options: &[&str], file: &Path) {
     let file = format!("--json={}", file.display());
     let words = ["run", "page_fault1", "--machine", "vm-8", "--seconds", "0.02", "--warm-up", "0.01"];
-    let words = words.into_iter().chain(["--rules", rules, "--seeds", seeds, file.as_str()]);
+    let words = words.into_iter().chain(options.iter().copied()).chain([file.as_str()]);
     let words: Vec<&str> = words.collect();
     let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
     ends(0, &words);
@@ -37,6 +41,22 @@ fn two_simulations_differ_by_more_than_noise() {
     // The same result on both sides.
     let (text, _) = ends(0, &[&"diff", &at("new.json"), &at("new.json"), &"--fail-above", &"0"]);
     assert!(!text.contains("WORSE") && !text.contains(" better"), "{text}");
+}
+
+/// Fresh and aged memory are different cases: the difference is stated, and both in one folder stay apart.
+#[test]
+fn the_past_of_the_memory_is_part_of_the_case() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("both")).unwrap();
+    simulate_with(&["--seeds", "1", "--tasks", "1"], &at("both/fresh.json"));
+    simulate_with(&["--seeds", "1", "--tasks", "1", "--history", "2"], &at("both/aged.json"));
+    let (text, _) = ends(0, &[&"diff", &at("both/fresh.json"), &at("both/aged.json")]);
+    assert!(text.contains("fresh memory in A, memory aged by 2 turnovers in B\n"), "{text}");
+    let (text, _) = ends(0, &[&"diff", &at("both"), &at("both")]);
+    for memory in ["fresh memory", "memory aged by 2 turnovers"] {
+        assert!(text.contains(memory), "{memory}: {text}");
+    }
 }
 
 #[test]

@@ -378,7 +378,7 @@ fn a_run_that_has_not_settled_is_named() {
 fn aged_memory_is_another_run_and_is_stated() {
     let with = |history: &str| ends(0, &short(&["--tasks", "4", "--history", history])).0;
     let (fresh, aged) = (with("0"), with("1"));
-    assert!(fresh.contains(", fresh memory, ") && aged.contains(", memory aged by 1 turnovers, "), "{fresh}{aged}");
+    assert!(fresh.contains(", fresh memory, ") && aged.contains(", memory aged by 1 turnover, "), "{fresh}{aged}");
     let row =
         |out: &str| out.lines().find(|line| line.starts_with("  ") || line.contains("pageset ")).map(str::to_owned);
     assert_ne!(row(&fresh), row(&aged));

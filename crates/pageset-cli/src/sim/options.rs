@@ -171,11 +171,7 @@ pub(crate) fn described(length: Option<Length>, precision_pct: f64, history: His
         Some(Length { warm_up, time }) => format!("{} s after {} s", time.seconds(), warm_up.seconds()),
         None => "as long as each workload needs".to_owned(),
     };
-    let memory = match history.turnovers {
-        0 => "fresh memory".to_owned(),
-        turnovers => format!("memory aged by {turnovers} turnovers"),
-    };
-    format!("{most}{length}{until}, {memory}, seeds 1 to {seeds}")
+    format!("{most}{length}{until}, {history}, seeds 1 to {seeds}")
 }
 
 /// A line for each run that has not settled; `runs` are names and whether they have.

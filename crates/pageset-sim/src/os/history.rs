@@ -5,6 +5,8 @@
 //! such lists with the real allocator: CPUs take turns at random and fill and free regions, as page_fault1 does, without
 //! virtual time. It is defined by its turnovers and by the seed of the run.
 
+use std::fmt;
+
 use pageset::{AllocError, MigrateType, Pfn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,16 @@ impl History {
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.turnovers == 0
+    }
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.turnovers {
+            0 => f.write_str("fresh memory"),
+            1 => f.write_str("memory aged by 1 turnover"),
+            turnovers => write!(f, "memory aged by {turnovers} turnovers"),
+        }
     }
 }
 
