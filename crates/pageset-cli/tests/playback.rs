@@ -22,13 +22,18 @@ fn saved_looks_are_read_back() {
     let (text, _) = ends(0, &[&"top", &"--json", &"-n", &"2", &"-i", &"0.1"]);
     fs::write(&file, &text).unwrap();
     assert_eq!(ends(0, &[&"top", &"--from", &file, &"--json"]).0, text);
-    // What belongs to no process is played back.
+    // What belongs to no process and to no call site is played back.
     let mut look = json(text.lines().next().unwrap());
     look["processes_lost"] = serde_json::json!({ "pages": 12_345, "zone_lock_wait_ns": 1_500_000 });
+    look["call_sites_lost"] = serde_json::json!({ "pages": 54_321, "zone_lock_wait_ns": null });
     fs::write(&file, look.to_string()).unwrap();
-    assert_eq!(json(&ends(0, &[&"top", &"--from", &file, &"--json"]).0)["processes_lost"], look["processes_lost"]);
-    // Looks of earlier versions have no durations of waits, no nodes, and no numbers of what belongs to no process.
-    for member in ["zone_lock_wait_times", "cpu_nodes", "processes_lost"] {
+    let played = json(&ends(0, &[&"top", &"--from", &file, &"--json"]).0);
+    for member in ["processes_lost", "call_sites_lost"] {
+        assert_eq!(played[member], look[member]);
+    }
+    // Looks of earlier versions have no durations of waits, no nodes, and no numbers of what belongs to no process or
+    // call site.
+    for member in ["zone_lock_wait_times", "cpu_nodes", "processes_lost", "call_sites_lost"] {
         look.as_object_mut().unwrap().remove(member);
     }
     fs::write(&file, look.to_string()).unwrap();

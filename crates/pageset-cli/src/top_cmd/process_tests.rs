@@ -190,4 +190,11 @@ fn lost_pages_of_call_sites_are_shown() {
     let view = View::new(&looks[0], Some(&looks[1]));
     let lost = "12,345 pages and 1.500 ms of waits since the previous look belong to no shown call site";
     assert!(plain::text(&view).contains(lost));
+    let json = |view: &View| serde_json::to_value(view).unwrap()["call_sites_lost"].clone();
+    assert_eq!(json(&view), serde_json::json!({ "pages": 12_345, "zone_lock_wait_ns": 1_500_000 }));
+    looks[0].wait_times = None;
+    let view = View::new(&looks[0], None);
+    assert_eq!(json(&view), serde_json::json!({ "pages": 12_345, "zone_lock_wait_ns": null }));
+    looks[0].sites = None;
+    assert!(json(&View::new(&looks[0], None)).is_null());
 }

@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 pub(super) use self::kernel::AutoTuning;
 pub(super) use self::kernel::Kernel;
-pub(super) use self::movers::{By, Mover, sort};
-pub(super) use self::processes::{ProcessTraffic, ProcessesLost};
+pub(super) use self::movers::{By, Lost, Mover, sort};
+pub(super) use self::processes::ProcessTraffic;
 pub(super) use self::sites::SiteTraffic;
 pub(super) use self::traffic::{CpuTraffic, CpuWaits, PATHS, PathTimes, PathWait, percentiles};
 use self::traffic::{per_s, traffic, wait_times};
@@ -59,10 +59,13 @@ pub(super) struct View {
     pub(super) processes: Option<Vec<ProcessTraffic>>,
     /// What belongs to none of `processes`; null if it is not counted.
     #[serde(default)]
-    pub(super) processes_lost: Option<ProcessesLost>,
+    pub(super) processes_lost: Option<Lost>,
     /// What call sites in the kernel moved since the previous look, the most pages first; null if it is not counted.
     #[serde(default)]
     pub(super) call_sites: Option<Vec<SiteTraffic>>,
+    /// What belongs to none of `call_sites`; null if it is not counted.
+    #[serde(default)]
+    pub(super) call_sites_lost: Option<Lost>,
     /// The memory node of each CPU, by CPU number; empty if unknown.
     #[serde(default)]
     pub(super) cpu_nodes: Vec<u32>,
@@ -165,6 +168,7 @@ impl View {
         if zones.iter().flat_map(|zone| &zone.pagesets).any(|set| set.high_max.is_none()) {
             missing.push("this kernel does not print high_min and high_max (kernels from 6.7 on do)".to_owned());
         }
+        let lost = |pages, wait_ns| Lost::new(pages, wait_ns, look.wait_times.is_some());
         View {
             schema: SCHEMA.to_owned(),
             source: look.source.clone(),
@@ -176,8 +180,9 @@ impl View {
             traffic: traffic(look, before, seconds),
             zone_lock_wait_times: look.wait_times.as_ref().map(wait_times),
             processes: look.processes.as_ref().map(|now| processes::processes(now, &mut missing)),
-            processes_lost: look.processes.as_ref().map(|now| ProcessesLost::new(now, look.wait_times.is_some())),
+            processes_lost: look.processes.as_ref().map(|now| lost(now.lost_pages, now.lost_wait_ns)),
             call_sites: look.sites.as_ref().map(|now| sites::sites(now, &mut missing)),
+            call_sites_lost: look.sites.as_ref().map(|now| lost(now.lost_pages, now.lost_wait_ns)),
             cpu_nodes: look.cpu_nodes.clone(),
             vmstat: vmstat(look, before, seconds),
             news: before.map(|before| news(look, before)).unwrap_or_default(),

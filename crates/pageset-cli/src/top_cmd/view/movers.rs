@@ -1,5 +1,8 @@
 //! What processes and call sites have in common: pages, and waits for zone locks.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// Moves pages and waits for zone locks.
 pub(in crate::top_cmd) trait Mover {
     fn pages_in(&self) -> u64;
@@ -8,6 +11,22 @@ pub(in crate::top_cmd) trait Mover {
     fn wait_ns(&self) -> Option<u64>;
     /// The order of equal ones.
     fn name(&self) -> (u32, &str, &str);
+}
+
+/// What belongs to no listed process, or to no listed call site: the kernel keeps a limited number of them between two
+/// looks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(in crate::top_cmd) struct Lost {
+    /// Refilled and drained since the previous look; estimated for call sites.
+    pub(in crate::top_cmd) pages: u64,
+    /// Null if waits are not measured.
+    pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
+}
+
+impl Lost {
+    pub(super) fn new(pages: u64, wait_ns: u64, waits_measured: bool) -> Self {
+        Lost { pages, zone_lock_wait_ns: waits_measured.then_some(wait_ns) }
+    }
 }
 
 /// The sort key.

@@ -39,21 +39,6 @@ impl Mover for ProcessTraffic {
     }
 }
 
-/// What processes moved since the previous look that are not listed: the kernel counts 8,192 of them between two looks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(in crate::top_cmd) struct ProcessesLost {
-    /// Refilled and drained.
-    pub(in crate::top_cmd) pages: u64,
-    /// Null if waits are not measured.
-    pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
-}
-
-impl ProcessesLost {
-    pub(super) fn new(now: &Processes, waits_measured: bool) -> Self {
-        ProcessesLost { pages: now.lost_pages, zone_lock_wait_ns: waits_measured.then_some(now.lost_wait_ns) }
-    }
-}
-
 /// The processes, the most pages first. Adds to `missing` what belongs to none of them.
 pub(super) fn processes(now: &Processes, missing: &mut Vec<String>) -> Vec<ProcessTraffic> {
     if now.lost_pages > 0 || now.lost_wait_ns > 0 {
