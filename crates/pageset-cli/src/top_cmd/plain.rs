@@ -210,8 +210,16 @@ fn processes(view: &View) -> String {
     match all.len() {
         0 => "\nno process moved pages\n".to_owned(),
         1..=TOP => format!("\n{}", trimmed(&table)),
-        more => format!("\n{}and {} processes with fewer pages\n", trimmed(&table), grouped((more - TOP) as u64)),
+        all => {
+            let more = counted(all - TOP, "process", "processes");
+            format!("\n{}and {more} with fewer pages\n", trimmed(&table))
+        }
     }
+}
+
+/// A number with its noun.
+fn counted(number: usize, one: &str, several: &str) -> String {
+    format!("{} {}", grouped(number as u64), if number == 1 { one } else { several })
 }
 
 /// What the call sites' pages are estimated from.
@@ -246,9 +254,9 @@ fn sites(view: &View) -> String {
     match all.len() {
         0 => "\nno call site was seen moving pages\n".to_owned(),
         1..=TOP => format!("\n{}{samples}\n", trimmed(&table)),
-        more => {
-            let more = grouped((more - TOP) as u64);
-            format!("\n{}and {more} call sites with fewer pages; {samples}\n", trimmed(&table))
+        all => {
+            let more = counted(all - TOP, "call site", "call sites");
+            format!("\n{}and {more} with fewer pages; {samples}\n", trimmed(&table))
         }
     }
 }

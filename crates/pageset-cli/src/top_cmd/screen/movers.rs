@@ -47,7 +47,7 @@ pub(super) fn columns<T: Mover>(view: &View, shown: &[&T], short: bool, heads: [
     columns
 }
 
-/// The sort key, and which ones are shown.
+/// The sort key, and which movers are shown.
 fn heading<T>(list: &Movers<'_, T>, state: &State, first: usize, shown: usize, all: usize) -> Vec<String> {
     let by = if state.by == By::Pages { "pages" } else { "waits" };
     let mut parts = vec![format!("{} by {by}", list.name)];

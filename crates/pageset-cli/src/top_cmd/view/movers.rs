@@ -9,7 +9,7 @@ pub(in crate::top_cmd) trait Mover {
     fn pages_out(&self) -> u64;
     /// `None` if waits are not measured.
     fn wait_ns(&self) -> Option<u64>;
-    /// The order of equal ones.
+    /// Orders movers with equal pages and waits.
     fn name(&self) -> (u32, &str, &str);
 }
 
@@ -36,7 +36,7 @@ pub(in crate::top_cmd) enum By {
     Waits,
 }
 
-/// Sorts by a key, the largest first; equal ones by the other key, then by name.
+/// Sorts by a key, the largest first; movers with equal keys by the other key, then by name.
 pub(in crate::top_cmd) fn sort<T: Mover>(all: &mut [&T], by: By) {
     all.sort_by(|a, b| {
         let key = |of: &T| {
@@ -47,7 +47,7 @@ pub(in crate::top_cmd) fn sort<T: Mover>(all: &mut [&T], by: By) {
     });
 }
 
-/// The same ones, the most pages first.
+/// The movers, the most pages first.
 pub(super) fn sorted<T: Mover + Clone>(all: &[T]) -> Vec<T> {
     let mut order: Vec<&T> = all.iter().collect();
     sort(&mut order, By::Pages);

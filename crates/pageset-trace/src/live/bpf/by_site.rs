@@ -26,7 +26,7 @@ use crate::live::sites::{PAGES_APART, Samples};
 
 /// The number of entries of a call chain that are kept. A page fault has 12 from the tracepoint to `handle_mm_fault`, and
 /// a message through slabs has 16 to the socket. Each needs 8 bytes in each element of the table.
-pub(super) const FRAMES: usize = 24;
+pub(super) const CHAIN_ENTRIES: usize = 24;
 /// The number of words of a call site. Each kind of sample has its own words, because an addition may go to another call
 /// site: see [`sys::Table::take`].
 pub(super) const OF_SITE: usize = 5;
@@ -34,14 +34,14 @@ const PAGE_SAMPLES: usize = 3;
 const WAITS: usize = 4;
 
 /// The first of these words: they are an element's last.
-pub(super) const SITES: usize = sys::WORDS - (2 + 2 + OF_SITE + 2 * FRAMES + OF_SITE);
+pub(super) const SITES: usize = sys::WORDS - (2 + 2 + OF_SITE + 2 * CHAIN_ENTRIES + OF_SITE);
 const SINCE: usize = SITES;
 const NEXT: usize = SINCE + 2;
 const VALUES: usize = NEXT + 2;
 const BLOCK: usize = VALUES + OF_SITE;
 /// The call chain of a wait.
-pub(super) const WAIT: usize = BLOCK + FRAMES;
-const LOST: usize = WAIT + FRAMES;
+pub(super) const WAIT: usize = BLOCK + CHAIN_ENTRIES;
+const LOST: usize = WAIT + CHAIN_ENTRIES;
 
 /// The place on the stack where a program keeps its context.
 const CONTEXT: i16 = -16;
@@ -92,11 +92,11 @@ impl Code {
     /// Sets R0 to the chain's number of bytes, or to an error.
     pub(super) fn chain(&mut self, word: usize) -> &mut Self {
         self.set(R2, 0);
-        for frame in 0..FRAMES {
+        for frame in 0..CHAIN_ENTRIES {
             self.store(R8, offset(word + frame), R2);
         }
         self.copy(R2, R8).add_number(R2, offset(word).into());
-        self.set(R3, i32::from(offset(FRAMES))).set(R4, 0).call(Helper::GetStack)
+        self.set(R3, i32::from(offset(CHAIN_ENTRIES))).set(R4, 0).call(Helper::GetStack)
     }
 
     /// Sets the words of the sample to one of `amount`. Clobbers R2.

@@ -23,7 +23,7 @@ use std::fs;
 use std::io;
 
 use self::by_process::{LOST, OF_PROCESS, PROCESS_KEY};
-use self::by_site::{FRAMES, OF_SITE};
+use self::by_site::{CHAIN_ENTRIES, OF_SITE};
 use self::programs::{DRAINS, FALLBACKS, Maps, Path, REFILLS};
 use self::sys::{Attached, Map, Table, attach};
 use self::table::Of;
@@ -55,7 +55,7 @@ pub(super) struct Counters {
 
 /// The table of call sites, and what was read from it.
 struct SitesTable {
-    table: Table<FRAMES, OF_SITE>,
+    table: Table<CHAIN_ENTRIES, OF_SITE>,
     /// Between the last two reads.
     sites: Sites,
     /// What belongs to no call site on all CPUs, at the last read.
@@ -210,7 +210,8 @@ impl Counters {
             source,
             help: None,
         })?;
-        let of_chain = |(chain, words): ([u64; FRAMES], [u64; OF_SITE])| (chain.to_vec(), by_site::samples(words));
+        let of_chain =
+            |(chain, words): ([u64; CHAIN_ENTRIES], [u64; OF_SITE])| (chain.to_vec(), by_site::samples(words));
         let since = |of: Of| lost[of as usize].saturating_sub(of_sites.lost[of as usize]);
         of_sites.sites = Sites {
             all: sites(taken.map(of_chain), symbols, self.waits),

@@ -110,8 +110,8 @@ pub(super) struct Maps {
 const SPIN: i32 = 1;
 /// The number of call chain entries that show the purpose of a lock: the slow path of the lock, the function that took
 /// it, and the functions of tracing above.
-const FRAMES: i16 = 8;
-const _: () = assert!(FRAMES as usize <= by_site::FRAMES);
+const PATH_ENTRIES: i16 = 8;
+const _: () = assert!(PATH_ENTRIES as usize <= by_site::CHAIN_ENTRIES);
 /// Offsets on the stack.
 const CPU: i16 = -8;
 
@@ -187,7 +187,7 @@ pub(super) fn wait_begins(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u6
     code.here(walk).copy(R1, R9).chain(WAIT);
     // R0 = bytes of the call chain, R1 = whether a lock function was among them, R2 = a return address.
     code.jump_if(R0, When::SignedLessEqual, 0, out).set(R1, 0);
-    for frame in 0..FRAMES {
+    for frame in 0..PATH_ENTRIES {
         let (next, other) = (code.label(), code.label());
         code.jump_if(R0, When::LessEqual, i32::from(8 * frame), out).load(R2, R8, offset(WAIT + frame as usize));
         code.set_wide(R3, locks.start).jump_if(R2, When::Less, R3, other);
