@@ -176,6 +176,7 @@ ffffffff81000400 V weak_data
             [0x180, 0x280, 0x380, 0x480].map(at),
             ["first", "a_weak_one", "strong_name", "strong_name"].map(Some)
         );
-        assert_eq!(symbols.function("first"), [0xffff_ffff_8100_0100..0xffff_ffff_8100_0200]);
+        let first = 0xffff_ffff_8100_0100..0xffff_ffff_8100_0200;
+        assert_eq!(symbols.function("first"), vec![first]);
     }
 }
