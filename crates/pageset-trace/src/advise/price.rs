@@ -48,6 +48,11 @@ impl Replayed<'_> {
         100.0 * self.then.held_pages_max as f64 / self.managed.max(1) as f64
     }
 
+    /// What pagesets hold more than now, in percent of memory. Negative if they hold less.
+    fn more_held_percent(&self) -> f64 {
+        self.held_percent() - 100.0 * self.now.held_pages_max as f64 / self.managed.max(1) as f64
+    }
+
     /// Huge pages free at the worst moment, now and then.
     fn huge_pages(&self) -> Option<[u64; 2]> {
         let [now, then] =
@@ -65,7 +70,7 @@ impl Replayed<'_> {
 pub(super) fn price(loads: &[Replayed<'_>]) -> String {
     // A single load needs no name.
     let under = |of: &Replayed<'_>| if loads.len() > 1 { format!(" under {}", of.load) } else { String::new() };
-    let held = loads.iter().max_by(|a, b| a.held_percent().total_cmp(&b.held_percent())).map(|of| {
+    let held = loads.iter().max_by(|a, b| a.more_held_percent().total_cmp(&b.more_held_percent())).map(|of| {
         format!(
             "pagesets hold up to {} pages instead of {}{}: {:.1} % of memory",
             grouped(of.then.held_pages_max),
@@ -170,6 +175,10 @@ mod tests {
              not known for 1 of 3 recordings (no pagetypeinfo); \
              reclaim starts below 1,500 free pages instead of 500 under a"
         );
+        // A load whose pagesets hold much anyway pays nothing for it.
+        let d = [of(5_000, None, 500), of(5_000, None, 500)];
+        let with_d = price(&[loads[0], of_load("d", 50_000, &d[0], &d[1])]);
+        assert!(with_d.starts_with("pagesets hold up to 4,000 pages instead of 100 under a: 8.0 %"), "{with_d}");
         let unknown = price(&[loads[2], loads[2]]);
         assert!(unknown.contains("cannot be known, for no recording tells in what blocks"), "{unknown}");
     }
