@@ -45,8 +45,8 @@ pub struct LeftOut {
     pub shared: Shared,
     /// The machine's row, simulated with these costs.
     pub simulated: Target,
-    /// Steps of the fit to the other machines. 0: the costs of all machines are the best of the others too, or nothing else
-    /// determines them.
+    /// Steps of the fit to the other machines. 0: no tried step brought the others nearer than the costs of all machines, or
+    /// nothing else determines the costs. Such a prediction uses costs that had seen the machine's own row.
     pub steps: usize,
 }
 

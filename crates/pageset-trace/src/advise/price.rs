@@ -44,13 +44,14 @@ pub(super) struct Replayed<'a> {
 }
 
 impl Replayed<'_> {
-    fn held_percent(&self) -> f64 {
-        100.0 * self.then.held_pages_max as f64 / self.managed.max(1) as f64
+    /// What pagesets hold at most under a setting, in percent of memory.
+    fn held_percent(&self, setting: &Setting) -> f64 {
+        100.0 * setting.held_pages_max as f64 / self.managed.max(1) as f64
     }
 
     /// What pagesets hold more than now, in percent of memory. Negative if they hold less.
     fn more_held_percent(&self) -> f64 {
-        self.held_percent() - 100.0 * self.now.held_pages_max as f64 / self.managed.max(1) as f64
+        self.held_percent(self.then) - self.held_percent(self.now)
     }
 
     /// Huge pages free at the worst moment, now and then.
@@ -76,7 +77,7 @@ pub(super) fn price(loads: &[Replayed<'_>]) -> String {
             grouped(of.then.held_pages_max),
             grouped(of.now.held_pages_max),
             under(of),
-            of.held_percent()
+            of.held_percent(of.then)
         )
     });
     let reclaim = loads.iter().filter_map(|of| Some((of, of.low_watermarks()?)));

@@ -145,6 +145,9 @@ mod tests {
             let sample = code(&|code| _ = code.sample(of, R7));
             let stored: Vec<bool> = stores.iter().map(|store| sample.contains(store)).collect();
             assert_eq!(stored, [kind == 0, kind == 1, kind == 2], "{of:?}");
+            // The number of samples is the last thing that is set: word 3 for pages, word 4 for waits.
+            let number = code(&|code| _ = code.store(R8, offset(VALUES + [3, 3, 4][kind]), R2));
+            assert_eq!(sample.last(), number.last(), "{of:?}");
         }
     }
 }
