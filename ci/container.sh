@@ -26,7 +26,9 @@ fail() { cat "$work/said" >&2 && echo "error: $1" >&2 && exit 1; }
 # Podman asks for more open files than root may have inside of another container.
 run=("${podman[@]}" run --rm --network none --ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)" --ulimit nproc=1000:1000)
 
-tar -xf "$(compgen -G "$release/pageset-*-$(uname -m)-linux.tar.gz")" -C "$work"
+archive=$(compgen -G "$release/pageset-*-$(uname -m)-linux.tar.gz") ||
+    { echo "error: no pageset-*-$(uname -m)-linux.tar.gz in $release; try ci/release.sh FOLDER" >&2 && exit 2; }
+tar -xf "$archive" -C "$work"
 tree=$(compgen -G "$work/pageset-*")
 "${podman[@]}" build --quiet --isolation chroot --file packaging/Containerfile --tag pageset "$tree" >/dev/null
 echo "image of $("${podman[@]}" image inspect --format '{{.Size}}' pageset | awk '{ printf "%.1f MB", $1 / 1e6 }')"

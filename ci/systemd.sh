@@ -48,7 +48,11 @@ tar -xf "$base" -C "$root"
 
 # The packages of the library come after that of the command; they are not needed here.
 bash ci/packages.sh "$work/packages" >"$work/packed" 2>&1 || true
-deb=$(compgen -G "$work/packages/pageset_*.deb") || skip "$(tail -n 1 "$work/packed")"
+if ! deb=$(compgen -G "$work/packages/pageset_*.deb"); then
+    reason=$(sed -n 's/^SKIPPED [^:]*: //p' "$work/packed")
+    [[ -z $reason ]] || skip "$reason"
+    cat "$work/packed" >&2 && echo "error: there is no package to install" >&2 && exit 1
+fi
 cp "$deb" "$root/pageset.deb"
 chroot "$root" dpkg --install /pageset.deb >"$work/said" 2>&1 || { cat "$work/said" >&2 && exit 1; }
 rm "$root/pageset.deb"
