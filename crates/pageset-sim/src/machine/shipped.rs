@@ -27,6 +27,7 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "epyc-2s512",
     "srf-2s288",
     "graviton4-2s192",
+    "spr-2s48",
 ];
 
 /// The shipped machine with this name; `None` for an unknown name.
