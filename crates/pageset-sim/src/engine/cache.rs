@@ -119,10 +119,13 @@ struct CoreCache {
     socket: Socket,
     package: u32,
     last_level: u32,
+    /// How much longer the core's lines from outside take, in thousandths.
+    permille: u64,
 }
 
 impl Caches {
-    pub(crate) fn new(topology: Topology, costs: CacheCosts) -> Self {
+    /// `core_permille`: how much longer the lines of each core from outside take, in thousandths.
+    pub(crate) fn new(topology: Topology, costs: CacheCosts, core_permille: &[u64]) -> Self {
         Caches {
             topology,
             costs,
@@ -133,6 +136,7 @@ impl Caches {
                     socket: topology.socket_of(Core(core)),
                     package: topology.package_of(topology.socket_of(Core(core))),
                     last_level: topology.last_level_of(Core(core)),
+                    permille: core_permille[core as usize],
                 })
                 .collect(),
             sources: Default::default(),
@@ -241,7 +245,7 @@ impl Caches {
         count.set(count.get() + lines);
     }
 
-    /// The latency of one line, but for lines of other cores.
+    /// The latency of one line in a core's own caches.
     #[inline(always)]
     fn near_time(&self, source: Source) -> Time {
         self.costs.line[source as usize]
@@ -250,13 +254,19 @@ impl Caches {
     /// The latency of one line for a core.
     #[inline]
     pub(super) fn line_time(&self, core: Core, source: Source) -> Time {
-        let time = self.costs.line[source as usize];
+        let (time, core) = (self.costs.line[source as usize], &self.cores[core.0 as usize]);
         match source {
+            Source::L1 | Source::L2 => time,
             Source::Transfer => {
-                time.permille(self.transfer_permille[self.cores[core.0 as usize].socket.0 as usize].get())
+                time.permille(self.transfer_permille[core.socket.0 as usize].get()).permille(core.permille)
             }
-            _ => time,
+            _ => time.permille(core.permille),
         }
+    }
+
+    /// How much longer a core's work and its lines from outside take, in thousandths.
+    pub(super) fn core_permille(&self, core: Core) -> u64 {
+        self.cores[core.0 as usize].permille
     }
 
     /// Writes all lines of a page as the running core. Returns where they were, and the duration.

@@ -69,10 +69,21 @@ pub struct EngineConfig {
     pub line_cv: f64,
     /// Coefficient of variation of a whole lock hold, 0 to 1.
     pub hold_cv: f64,
+    /// Coefficient of variation of the duration of a core's work and of its lines from outside, 0 to 1.
+    pub core_cv: f64,
     /// Seed of all random numbers.
     pub seed: u64,
     /// How the next CPU is chosen.
     pub mode: Mode,
+}
+
+/// How much longer each core's work and its lines from outside take, in thousandths. The mean over all cores is 1000.
+fn core_permille(config: &EngineConfig) -> Vec<u64> {
+    let cores = config.topology.cores();
+    let (random, variation) = (Random::new(!config.seed), Variation::lognormal(config.core_cv));
+    let times: Vec<u64> = (0..cores).map(|_| variation.apply(Time::from_ps(1_000_000), &random).ps()).collect();
+    let sum = times.iter().sum::<u64>();
+    times.iter().map(|time| (1000 * u64::from(cores) * time + sum / 2) / sum).collect()
 }
 
 /// Slot 0 is the end of the current [`Engine::run`]; the lock releases follow, then the CPUs.
@@ -153,7 +164,7 @@ impl Engine {
             working: vec![Cell::new(0); topology.cores() as usize].into(),
             spinning: vec![Cell::new(0); topology.cores() as usize].into(),
             locks: locks.iter().map(|lock| RefCell::new(Lock::new(*lock))).collect(),
-            caches: Caches::new(topology, config.cache),
+            caches: Caches::new(topology, config.cache, &core_permille(&config)),
             bandwidth: Bandwidth::new(config.memory, topology.sockets),
             random: Random::new(config.seed),
             work_variation: Variation::exponential(config.work_cv),
@@ -190,7 +201,7 @@ impl Engine {
         running.near.set(if near { self.config.cache.l2_lines } else { 0 });
         running.hold.set(cpu.hold.get());
         running.settled.set(cpu.settled.get());
-        running.clock_permille.set(self.clock_permille[self.config.topology.socket_of(core).0 as usize].get());
+        running.clock_permille.set(self.clock_permille(core));
         self.update_smt_slowdown();
     }
 
@@ -316,8 +327,14 @@ impl Engine {
         let permille = self.config.work_permille * (1000 - gain) / 1000;
         self.clock_permille[socket.0 as usize].set(permille);
         if self.config.topology.socket_of(self.running.core.get()) == socket {
-            self.running.clock_permille.set(permille);
+            self.running.clock_permille.set(self.clock_permille(self.running.core.get()));
         }
+    }
+
+    /// Duration of work on a core in thousandths, from its socket's clock and its own speed.
+    fn clock_permille(&self, core: Core) -> u64 {
+        let socket = self.config.topology.socket_of(core).0 as usize;
+        self.clock_permille[socket].get() * self.caches.core_permille(core) / 1000
     }
 
     /// Runs all CPUs until the earliest is at `end` or all tasks have ended. Polls `keep_on`; `false` stops the run.

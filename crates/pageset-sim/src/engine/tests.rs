@@ -40,6 +40,7 @@ fn config() -> EngineConfig {
         work_cv: 0.0,
         line_cv: 0.0,
         hold_cv: 0.0,
+        core_cv: 0.0,
         seed: 0,
         mode: Mode::Earliest,
     }
@@ -503,4 +504,39 @@ fn a_waiting_thread_slows_its_core_by_its_own_factor() {
     };
     assert_eq!(end(1000), ns(2000));
     assert_eq!(end(1300), ns(2300));
+}
+
+#[test]
+fn a_slow_core_is_slow_in_its_work_and_in_its_lines_and_no_core_is_on_average() {
+    let topology = Topology {
+        sockets: 1,
+        cores_per_socket: 64,
+        threads_per_core: 1,
+        nodes_per_package: 1,
+        last_levels_per_node: 1,
+    };
+    let times = RefCell::new(Vec::new());
+    run(EngineConfig { topology, core_cv: 0.1, ..config() }, &[0; 64], |engine, _| {
+        let of = |act: &dyn Fn()| {
+            let from = engine.now();
+            act();
+            (engine.now() - from).ps() as f64
+        };
+        let line = LineState::default();
+        let work = of(&|| engine.work(ns(10_000)));
+        let far = of(&|| engine.touch(&line, NODE));
+        let near = of(&|| engine.touch(&line, NODE));
+        times.borrow_mut().push([work, far, near]);
+    });
+    let times = times.into_inner();
+    let [work, far, near] = [0, 1, 2].map(|what| {
+        let mean = times.iter().map(|times| times[what]).sum::<f64>() / times.len() as f64;
+        times.iter().map(|times| times[what] / mean).collect::<Vec<f64>>()
+    });
+    assert!(work.iter().zip(&far).all(|(work, far)| (work - far).abs() < 0.002), "{work:?}, {far:?}");
+    assert!(near.iter().all(|near| *near == 1.0), "the core's own caches are not further away");
+    let deviation = (work.iter().map(|work| (work - 1.0).powi(2)).sum::<f64>() / work.len() as f64).sqrt();
+    assert!((0.07..0.13).contains(&deviation), "{deviation}");
+    let mean = times.iter().map(|times| times[0]).sum::<f64>() / times.len() as f64;
+    assert!((mean / ns(10_000).ps() as f64 - 1.0).abs() < 0.001, "{mean}");
 }

@@ -177,6 +177,10 @@ pub struct Guessed {
     /// Coefficient of variation of a whole lock hold: one factor scales all that happens under the lock. Default 0.
     #[serde(default = "Share::none")]
     pub hold_cv: Share,
+    /// Coefficient of variation of the speed of cores: each core's work and its lines from outside take longer or shorter by
+    /// the same factor, always. Default 0: all cores are equal.
+    #[serde(default = "Share::none")]
+    pub core_cv: Share,
     /// Bytes of a page descriptor: a power of two from 16 to 256.
     pub descriptor_bytes: Count,
     /// Instructions around a hold of a zone lock, in cycles.
@@ -412,6 +416,7 @@ impl Machine {
             work_cv: g.work_cv.get(),
             line_cv: g.line_cv.get(),
             hold_cv: g.hold_cv.get(),
+            core_cv: g.core_cv.get(),
             seed,
             mode: Mode::Earliest,
         }
