@@ -103,20 +103,21 @@ fn leave_out(
     let workload = page_fault1()?;
     let run: HowToRun<'_> = &|machine, tuning, era| beside.run(workload, machine, tuning, era);
     let settings = Settings { run, effort: beside.effort.of_each() };
-    let sharing = match calibrate::share(&all, &goals, &settings, || batch.keep_on(), |_| {}) {
+    let all_left_out = match calibrate::leave_one_out(&all, &goals, &settings, &|| batch.keep_on()) {
         Err(RunError::Interrupted) => return Ok(None),
-        sharing => sharing.map_err(|error| Failure::new(Exit::Failed, error))?,
+        left_out => left_out.map_err(|error| Failure::new(Exit::Failed, error))?,
     };
     let mut notes = Vec::new();
-    for ((machine, goal), left_out) in all.iter().zip(&goals).zip(&sharing.left_out) {
+    for ((machine, goal), left_out) in all.iter().zip(&goals).zip(&all_left_out) {
         let Some(judged) = machines.get_mut(machine.name.as_str()) else { continue };
         judged.shared = left_out.shared;
         judged.fitted.pace = Rate::try_from(left_out.simulated.score / goal.row.score)
             .map_err(|error| Failure::new(Exit::Failed, format!("cannot fit the pace of {}: {error}", machine.name)))?;
         notes.push(format!(
-            "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {}, pace {:.3}",
+            "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {} after {} steps, pace {:.3}",
             machine.name,
             costs(&judged.shared),
+            left_out.steps,
             judged.fitted.pace.get()
         ));
     }

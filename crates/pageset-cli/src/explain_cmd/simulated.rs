@@ -78,7 +78,7 @@ pub(super) const TERMS: &[Term] = &[
     column("machines", "The machines of a fit of shared costs, one member each.", "", ""),
     column("shared", "The costs that are set on the rows of all machines together.", "", ""),
     column("shared_of_others", "The same costs, set without this machine.", "Far from shared: the machine does not fit in with the others.", ""),
-    column("refit_steps", "The steps of the fit of the costs without this machine, from the costs of all machines.", "", ""),
+    column("refit_steps", "The steps of the fit of the costs without this machine, from round numbers.", "", ""),
     column("predicted", "The row of a machine with the costs of the other machines.", "", ""),
     column("fault_cycles", "The work of a page fault outside locks, without its entry and exit and without clearing the page. Unit: clock cycles.", "", ""),
     column("lru_page_cycles", "The instructions that add one page to the LRU or remove it. Unit: clock cycles.", "", ""),

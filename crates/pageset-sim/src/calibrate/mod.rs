@@ -30,7 +30,7 @@ use crate::sweep::{BySeed, Effort, run_seeds};
 pub use goal::{Goal, GoalError, Target};
 pub use one_task::{OneTask, pace_of_one_task};
 pub use result::{Calibration, Judged, SharedFit, Simulated};
-pub use shared::{LeftOut, Sharing, share, transfer_groups};
+pub use shared::{LeftOut, Sharing, leave_one_out, share, transfer_groups};
 
 /// The schema of [`Calibration`].
 pub const SCHEMA: &str = "pageset.calibrate/2";
@@ -110,7 +110,7 @@ fn simulate(
     machines: &[Machine],
     goals: &[Goal],
     settings: &Settings<'_>,
-    keep_on: &(impl Fn() -> bool + Sync),
+    keep_on: &(impl Fn() -> bool + Sync + ?Sized),
 ) -> Result<Vec<Target>, RunError> {
     let runs: Vec<Run<'_>> = machines
         .iter()

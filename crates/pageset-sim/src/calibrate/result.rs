@@ -98,7 +98,7 @@ pub struct Judged {
     pub simulated: Target,
     /// The costs that are set on all other machines.
     pub shared_of_others: Shared,
-    /// Steps of the fit to the other machines, from the costs of all machines.
+    /// Steps of the fit to the other machines, from round numbers.
     #[serde(default)]
     pub refit_steps: usize,
     /// The row with the costs of the others: a prediction.

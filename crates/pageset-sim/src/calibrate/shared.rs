@@ -22,8 +22,16 @@ const LARGEST_STEP: f64 = 0.08;
 const LAST_STEP: f64 = 0.005;
 /// The most steps.
 const STEPS: usize = 6;
-/// The most trials of a fit without one machine. It starts from the costs of all machines, which are near.
-const REFIT_STEPS: usize = 4;
+/// The most trials of a fit without one machine.
+const REFIT_STEPS: usize = 7;
+/// The largest step of these fits along each logarithm: their start is further away.
+const REFIT_STEP: f64 = 0.15;
+/// Where the fits without one machine start: cycles of a fault, cycles of a page on the LRU, load of lines. Round numbers that no
+/// row has seen.
+const NEUTRAL: (f64, f64, f64) = (1500.0, 100.0, 2.0);
+/// How strongly these fits are held to their start, as a standard error of each logarithm: so weakly that it matters only where no
+/// other machine determines a cost.
+const NEUTRAL_ERROR: f64 = 1.0;
 /// The number of costs in front of the load factors.
 const COSTS: usize = 2;
 
@@ -45,21 +53,68 @@ pub struct LeftOut {
     pub shared: Shared,
     /// The machine's row, simulated with these costs.
     pub simulated: Target,
-    /// Steps of the fit to the other machines. 0: no tried step brought the others nearer than the costs of all machines, or
-    /// nothing else determines the costs. Such a prediction uses costs that had seen the machine's own row.
+    /// Steps of the fit to the other machines. It starts from round numbers, so the costs have not seen the machine's own row.
     pub steps: usize,
 }
 
 /// A point of the search.
 struct Point {
-    /// Sum of the squares of the residuals.
-    size: f64,
     /// The logarithms of the costs.
     at: Vec<f64>,
     /// The simulated rows.
     rows: Vec<Target>,
     /// The slopes of all residuals.
     slopes: Vec<Slopes>,
+}
+
+/// The machines and rows of a fit.
+struct Trials<'a> {
+    machines: &'a [Machine],
+    groups: Vec<usize>,
+    goals: &'a [Goal],
+    settings: &'a Settings<'a>,
+    keep_on: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Trials<'_> {
+    /// The number of costs.
+    fn unknowns(&self) -> usize {
+        COSTS + self.groups.iter().max().map_or(0, |last| last + 1)
+    }
+
+    /// The machine at `place` with the costs of a point.
+    fn machine(&self, place: usize, at: &[f64]) -> Machine {
+        with(&self.machines[place], at, self.groups[place])
+    }
+
+    /// The rows of all machines at each point.
+    fn rows(&self, points: &[Vec<f64>]) -> Result<Vec<Vec<Target>>, RunError> {
+        let (mut trials, mut rows) = (Vec::new(), Vec::new());
+        for at in points {
+            trials.extend((0..self.machines.len()).map(|place| self.machine(place, at)));
+            rows.extend_from_slice(self.goals);
+        }
+        let all = simulate(&trials, &rows, self.settings, self.keep_on)?;
+        Ok(all.chunks(self.machines.len()).map(<[Target]>::to_vec).collect())
+    }
+
+    /// The rows at a point, and their slopes from one step along each cost.
+    fn point(&self, at: Vec<f64>) -> Result<Point, RunError> {
+        let mut points = vec![at.clone()];
+        for unknown in 0..at.len() {
+            let mut next = at.clone();
+            next[unknown] += SLOPE_STEP;
+            points.push(next);
+        }
+        let mut rows = self.rows(&points)?.into_iter();
+        let Some(here) = rows.next() else { return Err(RunError::Interrupted) };
+        let residuals = residuals(self.goals, &here);
+        let stepped: Vec<Vec<f64>> = rows.map(|rows| self::residuals(self.goals, &rows)).collect();
+        let slopes = (0..residuals.len())
+            .map(|row| stepped.iter().map(|moved| (moved[row] - residuals[row]) / SLOPE_STEP).collect())
+            .collect();
+        Ok(Point { at, rows: here, slopes })
+    }
 }
 
 /// For each machine, the number of its group: machines with equal load factors are one group.
@@ -76,8 +131,8 @@ pub fn transfer_groups(machines: &[Machine]) -> Vec<usize> {
     machines.iter().map(group).collect()
 }
 
-/// Sets the shared costs of machines on their rows, starting from their present costs. Calls `heard` with the simulated rows of
-/// each step.
+/// Sets the shared costs of machines on their rows, starting from their present costs, and predicts each machine
+/// [from the others](leave_one_out). Calls `heard` with the simulated rows of each step.
 ///
 /// # Errors
 /// A simulation failed, or the caller stopped it, or there is no machine.
@@ -88,55 +143,25 @@ pub fn share(
     keep_on: impl Fn() -> bool + Sync,
     mut heard: impl FnMut(&[Target]),
 ) -> Result<Sharing, RunError> {
-    if machines.is_empty() {
-        return Err(RunError::Interrupted);
-    }
-    let groups = transfer_groups(machines);
-    let unknowns = COSTS + groups.iter().max().map_or(0, |last| last + 1);
-    let mut at = start(machines, &groups, unknowns);
-    let simulate_at = |points: &[Vec<f64>]| -> Result<Vec<Vec<Target>>, RunError> {
-        let (mut trials, mut rows) = (Vec::new(), Vec::new());
-        for at in points {
-            trials.extend(machines.iter().zip(&groups).map(|(machine, group)| with(machine, at, *group)));
-            rows.extend_from_slice(goals);
-        }
-        let all = simulate(&trials, &rows, settings, &keep_on)?;
-        Ok(all.chunks(machines.len()).map(<[Target]>::to_vec).collect())
-    };
-    let mut best: Option<Point> = None;
+    let trials = Trials { machines, groups: transfer_groups(machines), goals, settings, keep_on: &keep_on };
+    let mut at = start(machines, &trials.groups, trials.unknowns());
+    let mut best: Option<(f64, Point)> = None;
     for _ in 0..STEPS {
-        // The point itself, and one step along each cost.
-        let mut points = vec![at.clone()];
-        for unknown in 0..unknowns {
-            let mut next = at.clone();
-            next[unknown] += SLOPE_STEP;
-            points.push(next);
-        }
-        let mut rows = simulate_at(&points)?.into_iter();
-        let Some(here) = rows.next() else { return Err(RunError::Interrupted) };
-        heard(&here);
-        let residuals = residuals(goals, &here);
-        let stepped: Vec<Vec<f64>> = rows.map(|rows| self::residuals(goals, &rows)).collect();
-        let slopes: Vec<Slopes> = (0..residuals.len())
-            .map(|row| stepped.iter().map(|moved| (moved[row] - residuals[row]) / SLOPE_STEP).collect())
-            .collect();
+        let point = trials.point(at.clone())?;
+        heard(&point.rows);
+        let residuals = residuals(goals, &point.rows);
         let size = residuals.iter().map(|r| r * r).sum::<f64>();
-        let next = step(unknowns, slopes.iter().zip(residuals.iter().copied()));
-        if best.as_ref().is_none_or(|best| size < best.size) {
-            best = Some(Point { size, at: at.clone(), rows: here, slopes });
+        let next = step(at.len(), point.slopes.iter().zip(residuals.iter().copied()));
+        if best.as_ref().is_none_or(|(least, _)| size < *least) {
+            best = Some((size, point));
         }
         let Some(next) = next.filter(|step| step.iter().any(|step| step.abs() > LAST_STEP)) else { break };
-        at = moved(&at, &next);
+        at = moved(&at, &next, LARGEST_STEP);
     }
-    let Some(best) = best else { return Err(RunError::Interrupted) };
-    let refits = refit_without_each(&best, goals, simulate_at)?;
-    let left_out = machines.iter().zip(&groups).zip(refits).enumerate().map(|(place, ((machine, group), refit))| {
-        let (shared, steps) = (with(machine, &refit.at, *group).shared, refit.steps);
-        LeftOut { shared, simulated: refit.rows[place], steps }
-    });
+    let Some((_, best)) = best else { return Err(RunError::Interrupted) };
     Ok(Sharing {
-        left_out: left_out.collect(),
-        shared: machines.iter().zip(&groups).map(|(machine, group)| with(machine, &best.at, *group).shared).collect(),
+        left_out: leave_one_out(machines, goals, settings, &keep_on)?,
+        shared: (0..machines.len()).map(|place| trials.machine(place, &best.at).shared).collect(),
         simulated: best.rows,
     })
 }
@@ -147,6 +172,8 @@ struct Refit {
     at: Vec<f64>,
     /// The simulated rows, also that of the machine that was left out.
     rows: Vec<Target>,
+    /// The slopes of all residuals, corrected after each trial.
+    slopes: Vec<Slopes>,
     /// Sum of the squares of the residuals of the other machines.
     size: f64,
     /// Accepted steps.
@@ -156,24 +183,39 @@ struct Refit {
     ended: bool,
 }
 
-/// Fits the costs without each machine in turn. Each fit starts from the costs of all machines and takes steps along their slopes,
-/// as long as they bring the other machines nearer.
-fn refit_without_each(
-    all: &Point,
+/// Predicts each machine with costs that are set on the rows of the others. Each of these fits starts from the same round numbers
+/// and their slopes, and takes steps as long as they bring the other machines nearer. A cost that no other machine
+/// determines keeps its round number.
+///
+/// # Errors
+/// A simulation failed, or the caller stopped it, or there is no machine.
+pub fn leave_one_out(
+    machines: &[Machine],
     goals: &[Goal],
-    simulate_at: impl Fn(&[Vec<f64>]) -> Result<Vec<Vec<Target>>, RunError>,
-) -> Result<Vec<Refit>, RunError> {
-    let unknowns = all.at.len();
-    let of_all = residuals(goals, &all.rows);
-    let per_machine = of_all.len() / goals.len().max(1);
-    let size_without = |residuals: &[f64], machine: usize| -> f64 {
-        let others = residuals.iter().enumerate().filter(|(row, _)| row / per_machine != machine);
-        others.map(|(_, residual)| residual.powi(2)).sum()
+    settings: &Settings<'_>,
+    keep_on: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<LeftOut>, RunError> {
+    if machines.is_empty() {
+        return Err(RunError::Interrupted);
+    }
+    let trials = Trials { machines, groups: transfer_groups(machines), goals, settings, keep_on };
+    let mut neutral = vec![NEUTRAL.2.ln(); trials.unknowns()];
+    (neutral[0], neutral[1]) = (NEUTRAL.0.ln(), NEUTRAL.1.ln());
+    let first = trials.point(neutral.clone())?;
+    let per_machine = residuals(goals, &first.rows).len() / goals.len().max(1);
+    let size_without = |rows: &[Target], at: &[f64], machine: usize| -> f64 {
+        let residuals = residuals(goals, rows).into_iter().enumerate();
+        let others = residuals.filter(|(row, _)| row / per_machine != machine).map(|(_, residual)| residual.powi(2));
+        others.chain(at.iter().zip(&neutral).map(|(at, start)| ((at - start) / NEUTRAL_ERROR).powi(2))).sum()
     };
+    let held: Vec<Slopes> = (0..neutral.len())
+        .map(|cost| (0..neutral.len()).map(|other| f64::from(u8::from(other == cost)) / NEUTRAL_ERROR).collect())
+        .collect();
     let start = |machine| Refit {
-        at: all.at.clone(),
-        rows: all.rows.clone(),
-        size: size_without(&of_all, machine),
+        at: neutral.clone(),
+        rows: first.rows.clone(),
+        slopes: first.slopes.clone(),
+        size: size_without(&first.rows, &neutral, machine),
         steps: 0,
         damping: 1.0,
         ended: false,
@@ -182,17 +224,15 @@ fn refit_without_each(
     for _ in 0..REFIT_STEPS {
         let (mut tried, mut points) = (Vec::new(), Vec::new());
         for (machine, refit) in refits.iter_mut().enumerate().filter(|(_, refit)| !refit.ended) {
-            let residuals = residuals(goals, &refit.rows);
-            let others = all.slopes.iter().zip(residuals).enumerate();
+            let others = refit.slopes.iter().zip(residuals(goals, &refit.rows)).enumerate();
             let others = others.filter(|(row, _)| row / per_machine != machine).map(|(_, row)| row);
-            // Without another machine of the same group nothing determines a load factor, and the costs of all machines
-            // remain.
-            let step =
-                step(unknowns, others).map(|step| step.iter().map(|part| part * refit.damping).collect::<Vec<_>>());
+            let off = refit.at.iter().zip(&neutral).map(|(at, start)| (at - start) / NEUTRAL_ERROR);
+            let step = step(neutral.len(), others.chain(held.iter().zip(off)))
+                .map(|step| step.iter().map(|part| part * refit.damping).collect::<Vec<_>>());
             match step.filter(|step| step.iter().any(|part| part.abs() > LAST_STEP)) {
                 Some(step) => {
                     tried.push(machine);
-                    points.push(moved(&refit.at, &step));
+                    points.push(moved(&refit.at, &step, REFIT_STEP));
                 }
                 None => refit.ended = true,
             }
@@ -200,23 +240,45 @@ fn refit_without_each(
         if tried.is_empty() {
             break;
         }
-        let rows = simulate_at(&points)?;
+        let rows = trials.rows(&points)?;
         for ((machine, at), rows) in tried.into_iter().zip(points).zip(rows) {
-            let size = size_without(&residuals(goals, &rows), machine);
+            let size = size_without(&rows, &at, machine);
             let refit = &mut refits[machine];
+            refit.correct_slopes(goals, &at, &rows);
             if size < refit.size {
-                *refit = Refit { at, rows, size, steps: refit.steps + 1, damping: refit.damping, ended: false };
+                (refit.at, refit.rows, refit.size) = (at, rows, size);
+                refit.steps += 1;
             } else {
                 refit.damping /= 2.0;
             }
         }
     }
-    Ok(refits)
+    let left_out = |(place, refit): (usize, Refit)| LeftOut {
+        shared: trials.machine(place, &refit.at).shared,
+        simulated: refit.rows[place],
+        steps: refit.steps,
+    };
+    Ok(refits.into_iter().enumerate().map(left_out).collect())
 }
 
-/// A point after a step, no part of which is larger than [`LARGEST_STEP`].
-fn moved(at: &[f64], step: &[f64]) -> Vec<f64> {
-    at.iter().zip(step).map(|(at, step)| at + step.clamp(-LARGEST_STEP, LARGEST_STEP)).collect()
+impl Refit {
+    /// Corrects the slopes by what a trial at `at` showed, along the direction of its step (Broyden's method).
+    fn correct_slopes(&mut self, goals: &[Goal], at: &[f64], rows: &[Target]) {
+        let step: Vec<f64> = at.iter().zip(&self.at).map(|(to, from)| to - from).collect();
+        let length = step.iter().map(|part| part * part).sum::<f64>();
+        let changes = residuals(goals, rows).into_iter().zip(residuals(goals, &self.rows)).map(|(to, from)| to - from);
+        for (slopes, change) in self.slopes.iter_mut().zip(changes) {
+            let foreseen = slopes.iter().zip(&step).map(|(slope, part)| slope * part).sum::<f64>();
+            for (slope, part) in slopes.iter_mut().zip(&step) {
+                *slope += (change - foreseen) * part / length;
+            }
+        }
+    }
+}
+
+/// A point after a step, no part of which is larger than `largest`.
+fn moved(at: &[f64], step: &[f64], largest: f64) -> Vec<f64> {
+    at.iter().zip(step).map(|(at, step)| at + step.clamp(-largest, largest)).collect()
 }
 
 /// The logarithms of the present costs. They start from the first machine.
