@@ -22,15 +22,15 @@ const LARGEST_STEP: f64 = 0.08;
 const LAST_STEP: f64 = 0.005;
 /// The most steps.
 const STEPS: usize = 6;
-/// The most trials of a fit without one machine.
+/// The most trials of a fit without one machine. A guess, as the largest step: from 2 to 2.7 it takes two.
 const REFIT_STEPS: usize = 7;
 /// The largest step of these fits along each logarithm: their start is further away.
 const REFIT_STEP: f64 = 0.15;
-/// Where the fits without one machine start: cycles of a fault, cycles of a page on the LRU, load of lines. Round numbers that no
-/// row has seen.
+/// Where the fits without one machine start: cycles of a fault, cycles of a page on the LRU, load of lines. Round numbers near earlier
+/// fits, so not blind; but what a fit finds from here does not depend on the row that it leaves out.
 const NEUTRAL: (f64, f64, f64) = (1500.0, 100.0, 2.0);
-/// How strongly these fits are held to their start, as a standard error of each logarithm: so weakly that it matters only where no
-/// other machine determines a cost.
+/// How strongly these fits are held to their start, as a standard error of each logarithm: so weakly that it matters only where the
+/// other machines hardly determine a cost. A guess.
 const NEUTRAL_ERROR: f64 = 1.0;
 /// The number of costs in front of the load factors.
 const COSTS: usize = 2;
@@ -53,7 +53,7 @@ pub struct LeftOut {
     pub shared: Shared,
     /// The machine's row, simulated with these costs.
     pub simulated: Target,
-    /// Steps of the fit to the other machines. It starts from round numbers, so the costs have not seen the machine's own row.
+    /// Steps of the fit to the other machines, which starts from round numbers.
     pub steps: usize,
 }
 
@@ -89,6 +89,9 @@ impl Trials<'_> {
 
     /// The rows of all machines at each point.
     fn rows(&self, points: &[Vec<f64>]) -> Result<Vec<Vec<Target>>, RunError> {
+        if self.machines.is_empty() {
+            return Err(RunError::Interrupted);
+        }
         let (mut trials, mut rows) = (Vec::new(), Vec::new());
         for at in points {
             trials.extend((0..self.machines.len()).map(|place| self.machine(place, at)));
@@ -174,7 +177,7 @@ struct Refit {
     rows: Vec<Target>,
     /// The slopes of all residuals, corrected after each trial.
     slopes: Vec<Slopes>,
-    /// Sum of the squares of the residuals of the other machines.
+    /// Sum of the squares of the residuals of the other machines, and of the distance from the start.
     size: f64,
     /// Accepted steps.
     steps: usize,
@@ -184,8 +187,8 @@ struct Refit {
 }
 
 /// Predicts each machine with costs that are set on the rows of the others. Each of these fits starts from the same round numbers
-/// and their slopes, and takes steps as long as they bring the other machines nearer. A cost that no other machine
-/// determines keeps its round number.
+/// and their slopes. A step that does not bring the other machines nearer is tried again at half its length. A cost that no other
+/// machine determines keeps its round number.
 ///
 /// # Errors
 /// A simulation failed, or the caller stopped it, or there is no machine.
@@ -195,9 +198,6 @@ pub fn leave_one_out(
     settings: &Settings<'_>,
     keep_on: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<LeftOut>, RunError> {
-    if machines.is_empty() {
-        return Err(RunError::Interrupted);
-    }
     let trials = Trials { machines, groups: transfer_groups(machines), goals, settings, keep_on };
     let mut neutral = vec![NEUTRAL.2.ln(); trials.unknowns()];
     (neutral[0], neutral[1]) = (NEUTRAL.0.ln(), NEUTRAL.1.ln());
@@ -266,6 +266,10 @@ impl Refit {
     fn correct_slopes(&mut self, goals: &[Goal], at: &[f64], rows: &[Target]) {
         let step: Vec<f64> = at.iter().zip(&self.at).map(|(to, from)| to - from).collect();
         let length = step.iter().map(|part| part * part).sum::<f64>();
+        // After a shorter step, the noise of the runs would outweigh what it tells.
+        if length.sqrt() < SLOPE_STEP / 2.0 {
+            return;
+        }
         let changes = residuals(goals, rows).into_iter().zip(residuals(goals, &self.rows)).map(|(to, from)| to - from);
         for (slopes, change) in self.slopes.iter_mut().zip(changes) {
             let foreseen = slopes.iter().zip(&step).map(|(slope, part)| slope * part).sum::<f64>();

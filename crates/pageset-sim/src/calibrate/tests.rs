@@ -107,4 +107,8 @@ fn a_machine_that_was_left_out_does_not_bend_its_own_prediction() {
     let (bent, predicted) = (off(sharing.simulated[0].score), off(sharing.left_out[0].simulated.score));
     assert!(sharing.left_out[0].steps > 0, "the others are not fitted again");
     assert!(predicted < 0.03 && bent > 2.0 * predicted, "{predicted} off, with all machines {bent}");
+    // Its own row does not matter at all, and no machine is an error.
+    let left_out = |goals: &[Goal]| leave_one_out(&machines, goals, &settings(), &|| true).unwrap()[0];
+    assert_eq!(left_out(&rows), left_out(&goals));
+    assert!(matches!(share(&[], &[], &settings(), || true, |_| {}), Err(RunError::Interrupted)));
 }

@@ -45,7 +45,7 @@ pub(super) fn seen(table: &str, keys: &Keys, column: &str) -> Seen {
             (true, "score") => Seen::Fitted,
             (true, "change_pct") => Seen::Base,
             (true, _) => Seen::Shared,
-            // How much holds vary, and what joining the LRU costs, were chosen with these rows in sight.
+            // How much holds and cores vary, and what joining the LRU costs, were chosen with these rows in sight.
             (false, _) => Seen::Chosen,
         },
         "page_fault1-1-to-40-tasks.csv" => match (word("tasks").as_str(), column) {

@@ -119,12 +119,12 @@ struct CoreCache {
     socket: Socket,
     package: u32,
     last_level: u32,
-    /// How much longer the core's lines from outside take, in thousandths.
+    /// Duration of the core's lines from outside, in thousandths of the mean core's.
     permille: u64,
 }
 
 impl Caches {
-    /// `core_permille`: how much longer the lines of each core from outside take, in thousandths.
+    /// `core_permille`: duration of the lines from outside of each core of a socket, in thousandths of the mean core's.
     pub(crate) fn new(topology: Topology, costs: CacheCosts, core_permille: &[u64]) -> Self {
         Caches {
             topology,
@@ -136,7 +136,7 @@ impl Caches {
                     socket: topology.socket_of(Core(core)),
                     package: topology.package_of(topology.socket_of(Core(core))),
                     last_level: topology.last_level_of(Core(core)),
-                    permille: core_permille[core as usize],
+                    permille: core_permille[(core % topology.cores_per_socket) as usize],
                 })
                 .collect(),
             sources: Default::default(),
@@ -264,7 +264,7 @@ impl Caches {
         }
     }
 
-    /// How much longer a core's work and its lines from outside take, in thousandths.
+    /// Duration of a core's work and of its lines from outside, in thousandths of the mean core's.
     pub(super) fn core_permille(&self, core: Core) -> u64 {
         self.cores[core.0 as usize].permille
     }

@@ -71,7 +71,7 @@ impl Engine {
         let running = &self.running;
         self.caches.set_tag(running.core.replace(core), running.tag.get());
         running.tag.set(self.caches.tag(core));
-        running.clock_permille.set(self.clock_permille[self.config.topology.socket_of(core).0 as usize].get());
+        running.clock_permille.set(self.clock_permille(core));
         self.update_smt_slowdown();
     }
 

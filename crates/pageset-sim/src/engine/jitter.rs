@@ -69,6 +69,17 @@ impl Variation {
         Self::of_quantiles(cv, |p| (sigma * normal_quantile(p)).exp())
     }
 
+    /// `count` different factors, in thousandths, of the lognormal distribution with coefficient of variation `cv`. Their mean is 1000,
+    /// and the first few have a mean near it as well: their places in the distribution are a half, a quarter, three quarters,
+    /// an eighth and so on (van der Corput's sequence).
+    pub(crate) fn spread_permille(cv: f64, count: u32) -> Vec<u64> {
+        let sigma = cv.mul_add(cv, 1.0).ln().sqrt();
+        let place = |i: u32| f64::from((i + 1).reverse_bits()) / 2_f64.powi(32);
+        let factors: Vec<f64> = (0..count).map(|i| (sigma * normal_quantile(place(i))).exp()).collect();
+        let mean = factors.iter().sum::<f64>() / f64::from(count);
+        factors.iter().map(|factor| (1000.0 * factor / mean).round() as u64).collect()
+    }
+
     /// A distribution from its quantiles, scaled to a mean of 1.
     fn of_quantiles(cv: f64, quantile: impl Fn(f64) -> f64) -> Self {
         let factors = (cv > 0.0).then(|| {
@@ -131,6 +142,18 @@ mod tests {
             let near = if cv < 1.0 { 0.01 } else { 0.03 };
             assert!((deviation / 1000.0 - cv).abs() < near, "deviation {deviation} with cv {cv}");
         }
+    }
+
+    #[test]
+    fn spread_factors_have_mean_and_deviation_and_the_first_few_are_balanced() {
+        let spread = Variation::spread_permille(0.075, 24);
+        let mean = |n: usize| spread[..n].iter().sum::<u64>() as f64 / n as f64;
+        assert!((mean(24) - 1000.0).abs() < 1.0, "{spread:?}");
+        assert!((1..24).all(|n| (mean(n) - 1000.0).abs() < 30.0), "{spread:?}");
+        let deviation = (spread.iter().map(|of| (*of as f64 - 1000.0).powi(2)).sum::<f64>() / 24.0).sqrt();
+        assert!((60.0..80.0).contains(&deviation), "{deviation}");
+        assert_eq!(Variation::spread_permille(0.0, 3), [1000; 3]);
+        assert_eq!(Variation::spread_permille(0.5, 1), [1000]);
     }
 
     #[test]

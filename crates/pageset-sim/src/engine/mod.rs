@@ -69,21 +69,13 @@ pub struct EngineConfig {
     pub line_cv: f64,
     /// Coefficient of variation of a whole lock hold, 0 to 1.
     pub hold_cv: f64,
-    /// Coefficient of variation of the duration of a core's work and of its lines from outside, 0 to 1.
+    /// Coefficient of variation between cores of the duration of work and of lines from outside, 0 to 1. Instructions of lock holds
+    /// and lines in a core's own caches take equally long on all cores.
     pub core_cv: f64,
     /// Seed of all random numbers.
     pub seed: u64,
     /// How the next CPU is chosen.
     pub mode: Mode,
-}
-
-/// How much longer each core's work and its lines from outside take, in thousandths. The mean over all cores is 1000.
-fn core_permille(config: &EngineConfig) -> Vec<u64> {
-    let cores = config.topology.cores();
-    let (random, variation) = (Random::new(!config.seed), Variation::lognormal(config.core_cv));
-    let times: Vec<u64> = (0..cores).map(|_| variation.apply(Time::from_ps(1_000_000), &random).ps()).collect();
-    let sum = times.iter().sum::<u64>();
-    times.iter().map(|time| (1000 * u64::from(cores) * time + sum / 2) / sum).collect()
 }
 
 /// Slot 0 is the end of the current [`Engine::run`]; the lock releases follow, then the CPUs.
@@ -117,7 +109,7 @@ pub struct Engine {
     order: Earliest,
     cpus: Box<[Cpu]>,
     /// Duration of work on each socket in thousandths, from the number of its busy cores.
-    clock_permille: Box<[Cell<u64>]>,
+    socket_permille: Box<[Cell<u64>]>,
     /// Working threads of each core. Waiting, sleeping and finished threads do not count.
     working: Box<[Cell<u32>]>,
     /// Threads of each core that wait for a lock.
@@ -160,11 +152,15 @@ impl Engine {
             planted: Cell::default(),
             order: Earliest::new(FIRST_LOCK + locks.len() + topology.cpus() as usize),
             cpus: (0..topology.cpus()).map(cpu).collect(),
-            clock_permille: vec![Cell::new(config.work_permille); topology.sockets as usize].into(),
+            socket_permille: vec![Cell::new(config.work_permille); topology.sockets as usize].into(),
             working: vec![Cell::new(0); topology.cores() as usize].into(),
             spinning: vec![Cell::new(0); topology.cores() as usize].into(),
             locks: locks.iter().map(|lock| RefCell::new(Lock::new(*lock))).collect(),
-            caches: Caches::new(topology, config.cache, &core_permille(&config)),
+            caches: Caches::new(
+                topology,
+                config.cache,
+                &Variation::spread_permille(config.core_cv, topology.cores_per_socket),
+            ),
             bandwidth: Bandwidth::new(config.memory, topology.sockets),
             random: Random::new(config.seed),
             work_variation: Variation::exponential(config.work_cv),
@@ -325,7 +321,7 @@ impl Engine {
         let idle = all - u64::from(cores.max(1)).min(all);
         let gain = (1000 - self.config.turbo_permille) * idle / (all - 1).max(1);
         let permille = self.config.work_permille * (1000 - gain) / 1000;
-        self.clock_permille[socket.0 as usize].set(permille);
+        self.socket_permille[socket.0 as usize].set(permille);
         if self.config.topology.socket_of(self.running.core.get()) == socket {
             self.running.clock_permille.set(self.clock_permille(self.running.core.get()));
         }
@@ -334,7 +330,7 @@ impl Engine {
     /// Duration of work on a core in thousandths, from its socket's clock and its own speed.
     fn clock_permille(&self, core: Core) -> u64 {
         let socket = self.config.topology.socket_of(core).0 as usize;
-        self.clock_permille[socket].get() * self.caches.core_permille(core) / 1000
+        self.socket_permille[socket].get() * self.caches.core_permille(core) / 1000
     }
 
     /// Runs all CPUs until the earliest is at `end` or all tasks have ended. Polls `keep_on`; `false` stops the run.

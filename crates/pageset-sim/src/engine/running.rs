@@ -28,7 +28,7 @@ pub(super) struct Running {
     /// The random factor of the current lock hold, and the time up to which the clock includes this factor.
     pub(super) hold: Cell<Factor>,
     pub(super) settled: Cell<Time>,
-    /// Duration of work in thousandths, from the core's other thread and from its clock.
+    /// Duration of work in thousandths, from the core's other thread, and from its clock and speed.
     pub(super) smt_permille: Cell<u64>,
     pub(super) clock_permille: Cell<u64>,
 }

@@ -507,7 +507,7 @@ fn a_waiting_thread_slows_its_core_by_its_own_factor() {
 }
 
 #[test]
-fn a_slow_core_is_slow_in_its_work_and_in_its_lines_and_no_core_is_on_average() {
+fn a_slow_core_has_slow_work_and_slow_lines_from_outside_and_the_mean_stays() {
     let topology = Topology {
         sockets: 1,
         cores_per_socket: 64,

@@ -158,7 +158,7 @@ pub struct Shared {
     pub transfer_load: Slowdown,
 }
 
-/// Assumptions of the model. None of them is fitted.
+/// Assumptions of the model. None is fitted to a machine; the variations of holds and of cores were chosen with rows in sight.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guessed {
@@ -177,8 +177,8 @@ pub struct Guessed {
     /// Coefficient of variation of a whole lock hold: one factor scales all that happens under the lock. Default 0.
     #[serde(default = "Share::none")]
     pub hold_cv: Share,
-    /// Coefficient of variation of the speed of cores: each core's work and its lines from outside take longer or shorter by
-    /// the same factor, always. Default 0: all cores are equal.
+    /// Coefficient of variation of the speed of cores: each core's work outside of locks, and its lines from outside, take
+    /// longer or shorter by the same factor, always. All sockets are alike. Default 0: all cores are equal.
     #[serde(default = "Share::none")]
     pub core_cv: Share,
     /// Bytes of a page descriptor: a power of two from 16 to 256.
@@ -250,6 +250,13 @@ impl Machine {
         c.llc_kib = Kib::try_from((c.llc_kib.get() / per_socket) as i64).ok()?;
         c.memory_gb_per_s = Rate::try_from(c.memory_gb_per_s.get() / per_socket as f64).ok()?;
         Some(machine)
+    }
+
+    /// This machine with cores of equal speed.
+    #[must_use]
+    pub fn with_equal_cores(mut self) -> Machine {
+        self.guessed.core_cv = Share::none();
+        self
     }
 
     /// Memory nodes of the machine.

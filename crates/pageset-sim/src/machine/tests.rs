@@ -91,7 +91,7 @@ fn all_machines_share_costs_and_those_of_a_microarchitecture_share_latencies() {
     let names = || SHIPPED.iter().map(|(name, _)| *name);
     for (a, b) in names().flat_map(|a| names().map(move |b| (a, b))) {
         let [of_a, of_b] = [a, b].map(|name| find(name).unwrap().unwrap());
-        for key in ["fault_cycles", "lru_page_cycles", "smt_slowdown", "hold_cv", "zone_hold_cycles"] {
+        for key in ["fault_cycles", "lru_page_cycles", "smt_slowdown", "hold_cv", "core_cv", "zone_hold_cycles"] {
             assert_eq!(value(a, key), value(b, key), "{a}, {b}");
         }
         if of_a.microarchitecture != of_b.microarchitecture {

@@ -80,8 +80,11 @@ pub(super) fn predict(
     Ok(())
 }
 
+/// The description of this host, with equal cores: a seed would decide which of them is slow, and the fit of one task would
+/// take the first core for the mean.
 fn parse(text: &str) -> Result<Machine, Failure> {
-    Machine::parse("the description of this host", text).map_err(|error| Failure::new(Exit::Failed, error))
+    let machine = Machine::parse("the description of this host", text);
+    machine.map(Machine::with_equal_cores).map_err(|error| Failure::new(Exit::Failed, error))
 }
 
 /// The workloads of processes and of threads.

@@ -115,10 +115,33 @@ fn a_served_section_runs_at_the_speed_of_the_combiners_core() {
     assert_eq!(of(1), [ns(1600), ns(1000)], "on the combiner's core, then on its own");
 }
 
+#[test]
+fn after_a_served_section_a_cpu_works_at_the_speed_of_its_own_core() {
+    let times = RefCell::new(Vec::new());
+    let config = EngineConfig { core_cv: 0.2, seed: 3, ..config() };
+    run_with(config, combining(64), &[0, 700], |engine, cpu| {
+        let work = || {
+            let begin = engine.now();
+            engine.work(ns(1000));
+            engine.now() - begin
+        };
+        let before = work();
+        engine.acquire(LOCK, 0);
+        let inside = work();
+        engine.release(LOCK);
+        times.borrow_mut().push((cpu, [before, inside, work()]));
+    });
+    let times = times.into_inner();
+    let of = |cpu| times.iter().find(|(of, _)| *of == cpu).unwrap().1;
+    let ([own, ..], [before, inside, after]) = (of(0), of(1));
+    assert_ne!(before, own, "two cores of one speed show nothing");
+    assert_eq!((inside, after), (own, before));
+}
+
 /// The sections of a random program under a lock, in the order in which they began.
 fn random_sections(lock: LockSpec, seed: u64) -> Vec<Held> {
     let line = LineState::default();
-    let config = EngineConfig { work_cv: 0.5, line_cv: 0.5, hold_cv: 1.0, seed, ..config() };
+    let config = EngineConfig { work_cv: 0.5, line_cv: 0.5, hold_cv: 1.0, core_cv: 0.1, seed, ..config() };
     let engine = Engine::new(config, &[lock]);
     engine.keep_held(usize::MAX);
     scope(|fibers| {
