@@ -23,8 +23,7 @@ const MOST_SECONDS: f64 = 100_000.0;
 /// The default number of seeds. The default duration of a run belongs to the workload, see [`Length`].
 const SEEDS: u32 = 1;
 /// The default number of seeds for the rows that costs are fitted to, and for the tables with these rows. All changes
-/// are relative to the score of batch 31. One seed's score of batch 31 is up to 2.5 % off the mean of three seeds (lkp-skl-4sp1,
-/// in runs of 9 s).
+/// are relative to the score of batch 31. Two seeds' scores of batch 31 differ by up to 2.4 % (lkp-bdw-ex1, in runs of 9 s).
 const SEEDS_OF_FITS: u32 = 3;
 /// The default of `--precision` without `--duration`, in percent.
 const PRECISION_PCT: f64 = 1.0;

@@ -22,7 +22,7 @@ const LARGEST_STEP: f64 = 0.08;
 const LAST_STEP: f64 = 0.005;
 /// The most steps.
 const STEPS: usize = 6;
-/// The most trials of a fit without one machine. A guess, as the largest step: from 2 to 2.7 it takes two.
+/// The most trials of a fit without one machine. A guess, like [`REFIT_STEP`].
 const REFIT_STEPS: usize = 7;
 /// The largest step of these fits along each logarithm: their start is further away.
 const REFIT_STEP: f64 = 0.15;
@@ -181,13 +181,13 @@ struct Refit {
     size: f64,
     /// Accepted steps.
     steps: usize,
-    /// The part of a step that is tried: halved after a step that did not bring the others nearer.
+    /// The part of a step that is tried. Each rejected trial halves it for the rest of the fit.
     damping: f64,
     ended: bool,
 }
 
 /// Predicts each machine with costs that are set on the rows of the others. Each of these fits starts from the same round numbers
-/// and their slopes. A step that does not bring the other machines nearer is tried again at half its length. A cost that no other
+/// and their slopes. After a step that does not bring the other machines nearer, this and all later steps are halved. A cost that no other
 /// machine determines keeps its round number.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Random variation of durations: the only randomness in virtual time.
+//! Variation of durations: random factors, which are the only randomness in virtual time, and the fixed spread of cores.
 
 use std::cell::Cell;
 
@@ -69,7 +69,8 @@ impl Variation {
         Self::of_quantiles(cv, |p| (sigma * normal_quantile(p)).exp())
     }
 
-    /// `count` different factors, in thousandths, of the lognormal distribution with coefficient of variation `cv`. Their mean is 1000,
+    /// `count` different factors, in thousandths, of the lognormal distribution with coefficient of variation `cv`, which they approach
+    /// with many factors: 18 to 28 have 0.85 to 0.9 of it. Their mean is 1000,
     /// and the first few have a mean near it as well: their places in the distribution are a half, a quarter, three quarters,
     /// an eighth and so on (van der Corput's sequence).
     pub(crate) fn spread_permille(cv: f64, count: u32) -> Vec<u64> {

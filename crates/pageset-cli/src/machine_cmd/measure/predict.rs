@@ -80,8 +80,7 @@ pub(super) fn predict(
     Ok(())
 }
 
-/// The description of this host, with equal cores: a seed would decide which of them is slow, and the fit of one task would
-/// take the first core for the mean.
+/// The description of this host, with equal cores: nothing says which of them is slow, and all were measured.
 fn parse(text: &str) -> Result<Machine, Failure> {
     let machine = Machine::parse("the description of this host", text);
     machine.map(Machine::with_equal_cores).map_err(|error| Failure::new(Exit::Failed, error))
