@@ -23,7 +23,7 @@ const LAST_STEP: f64 = 0.005;
 /// The most steps.
 const STEPS: usize = 6;
 /// The most trials of a fit without one machine. A guess, like [`REFIT_STEP`].
-const REFIT_STEPS: usize = 7;
+const REFIT_STEPS: usize = 10;
 /// The largest step of these fits along each logarithm: their start is further away.
 const REFIT_STEP: f64 = 0.15;
 /// Where the fits without one machine start: cycles of a fault, cycles of a page on the LRU, load of lines. Round numbers near earlier
@@ -181,13 +181,13 @@ struct Refit {
     size: f64,
     /// Accepted steps.
     steps: usize,
-    /// The part of a step that is tried. Each rejected trial halves it for the rest of the fit.
+    /// The part of a step that is tried: halved after a rejected trial, and doubled after an accepted one, up to 1.
     damping: f64,
     ended: bool,
 }
 
 /// Predicts each machine with costs that are set on the rows of the others. Each of these fits starts from the same round numbers
-/// and their slopes. After a step that does not bring the other machines nearer, this and all later steps are halved. A cost that no other
+/// and their slopes. After a step that does not bring the other machines nearer, the next is half as long, until one does. A cost that no other
 /// machine determines keeps its round number.
 ///
 /// # Errors
@@ -248,6 +248,7 @@ pub fn leave_one_out(
             if size < refit.size {
                 (refit.at, refit.rows, refit.size) = (at, rows, size);
                 refit.steps += 1;
+                refit.damping = (2.0 * refit.damping).min(1.0);
             } else {
                 refit.damping /= 2.0;
             }
