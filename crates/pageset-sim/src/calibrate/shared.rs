@@ -2,7 +2,7 @@
 //!
 //! The unknowns are the logarithms of the costs: a fault, a page on the LRU, and one load factor of lines for each group of
 //! machines whose descriptions have the same one. Gauss-Newton steps bring the simulated rows near the published ones. Then each
-//! machine in turn is left out, and the costs are fitted again to the other machines.
+//! machine in turn is left out, and the costs are fitted to the other machines, from round numbers.
 
 use super::least_squares::{Slopes, step};
 use super::{Goal, Settings, Target, simulate};
@@ -324,4 +324,35 @@ fn residuals(goals: &[Goal], simulated: &[Target]) -> Vec<f64> {
         [score, zone, lru]
     };
     goals.iter().zip(simulated).flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::find;
+
+    #[test]
+    fn corrected_slopes_foresee_the_trial_that_corrected_them() {
+        let goals = [Goal::of(&find("lkp-sb02").unwrap().unwrap()).unwrap()];
+        let row = |score, zone, lru| Target { tasks: 4, score, contention_pct: Some([zone, lru]) };
+        let (here, there) = (vec![row(1e6, 2.0, 3.0)], vec![row(2e6, 5.0, 1.0)]);
+        let mut refit = Refit {
+            at: vec![0.0, 0.0],
+            rows: here.clone(),
+            slopes: vec![vec![1.0, 2.0]; 3],
+            size: 0.0,
+            steps: 0,
+            damping: 1.0,
+            ended: false,
+        };
+        refit.correct_slopes(&goals, &[0.001, 0.0], &there);
+        assert_eq!(refit.slopes, vec![vec![1.0, 2.0]; 3], "a short step tells nothing");
+        refit.correct_slopes(&goals, &[0.3, 0.4], &there);
+        let changes = residuals(&goals, &there).into_iter().zip(residuals(&goals, &here)).map(|(to, from)| to - from);
+        for (slopes, change) in refit.slopes.iter().zip(changes) {
+            assert!((0.3 * slopes[0] + 0.4 * slopes[1] - change).abs() < 1e-9, "{slopes:?}, {change}");
+            // Across the step nothing was learnt.
+            assert!((0.4 * slopes[0] - 0.3 * slopes[1] - (0.4 - 0.6)).abs() < 1e-9, "{slopes:?}");
+        }
+    }
 }
