@@ -516,7 +516,13 @@ fn a_slow_core_has_slow_work_and_slow_lines_from_outside_and_the_mean_stays() {
         last_levels_per_node: 1,
     };
     let times = RefCell::new(Vec::new());
+    let shared: Vec<LineState> = (0..64).map(|_| LineState::default()).collect();
     run(EngineConfig { topology, core_cv: 0.1, ..config() }, &[0; 64], |engine, _| {
+        let cpu = engine.cpu() as usize;
+        engine.touch(&shared[cpu], NODE);
+        engine.yield_now();
+        // The clock is set anew, and the core's own speed stays.
+        engine.share_socket(NODE, 64);
         let of = |act: &dyn Fn()| {
             let from = engine.now();
             act();
@@ -526,14 +532,16 @@ fn a_slow_core_has_slow_work_and_slow_lines_from_outside_and_the_mean_stays() {
         let work = of(&|| engine.work(ns(10_000)));
         let far = of(&|| engine.touch(&line, NODE));
         let near = of(&|| engine.touch(&line, NODE));
-        times.borrow_mut().push([work, far, near]);
+        let of_another = of(&|| engine.touch(&shared[cpu ^ 1], NODE));
+        times.borrow_mut().push([work, far, near, of_another]);
     });
     let times = times.into_inner();
-    let [work, far, near] = [0, 1, 2].map(|what| {
+    let [work, far, near, of_another] = [0, 1, 2, 3].map(|what| {
         let mean = times.iter().map(|times| times[what]).sum::<f64>() / times.len() as f64;
         times.iter().map(|times| times[what] / mean).collect::<Vec<f64>>()
     });
     assert!(work.iter().zip(&far).all(|(work, far)| (work - far).abs() < 0.002), "{work:?}, {far:?}");
+    assert!(work.iter().zip(&of_another).all(|(work, line)| (work - line).abs() < 0.002), "{work:?}, {of_another:?}");
     assert!(near.iter().all(|near| *near == 1.0), "the core's own caches are not further away");
     let deviation = (work.iter().map(|work| (work - 1.0).powi(2)).sum::<f64>() / work.len() as f64).sqrt();
     assert!((0.07..0.13).contains(&deviation), "{deviation}");
