@@ -252,11 +252,6 @@ fn shared_costs_predict_machines_that_were_left_out() {
         assert!(machine["predicted"]["score"].as_f64() > Some(0.0), "{machine}");
         assert_eq!(machine["shared"]["fault_cycles"], machines[0]["shared"]["fault_cycles"], "shared by all machines");
     }
-    // Fits without a machine start from the same round numbers, and each has its own result.
-    let round = serde_json::json!({ "fault_cycles": 1500.0, "lru_page_cycles": 100.0, "transfer_load": 2.0 });
-    for machine in machines {
-        assert_eq!(machine["shared_of_others"] == round, machine["refit_steps"] == 0, "{machine}");
-    }
     assert_ne!(
         machines[0]["shared_of_others"], machines[1]["shared_of_others"],
         "leaving a machine out changes nothing"

@@ -16,6 +16,7 @@ use crate::error::{Exit, Failure};
 use crate::machine_cmd::{costs, page_fault1, rows_of_sweep};
 use crate::sim::batch::Batch;
 use crate::sim::options::Beside;
+use crate::sim::progress::Progress;
 
 /// Compare a published table with simulations of its rows
 ///
@@ -103,22 +104,29 @@ fn leave_out(
     let workload = page_fault1()?;
     let run: HowToRun<'_> = &|machine, tuning, era| beside.run(workload, machine, tuning, era);
     let settings = Settings { run, effort: beside.effort.of_each() };
-    let all_left_out = match calibrate::leave_one_out(&all, &goals, &settings, &|| batch.keep_on()) {
+    let progress = Progress::new();
+    let heard = |ended, all| progress.of(ended, all);
+    let sharing = match calibrate::share(&all, &goals, &settings, || batch.keep_on(), heard) {
         Err(RunError::Interrupted) => return Ok(None),
-        left_out => left_out.map_err(|error| Failure::new(Exit::Failed, error))?,
+        sharing => sharing.map_err(|error| Failure::new(Exit::Failed, error))?,
     };
     let mut notes = Vec::new();
-    for ((machine, goal), left_out) in all.iter().zip(&goals).zip(&all_left_out) {
+    for (((machine, goal), left_out), scatter) in all.iter().zip(&goals).zip(&sharing.left_out).zip(&sharing.scatter) {
         let Some(judged) = machines.get_mut(machine.name.as_str()) else { continue };
         judged.shared = left_out.shared;
         judged.fitted.pace = Rate::try_from(left_out.simulated.score / goal.row.score)
             .map_err(|error| Failure::new(Exit::Failed, format!("cannot fit the pace of {}: {error}", machine.name)))?;
+        let expected = left_out.expected.contention_pct.unwrap_or_default();
         notes.push(format!(
-            "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {} after {} steps, pace {:.3}",
+            "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {}{}, pace {:.3}; batch 31 as the \
+             average of many simulations: zone lock {:.1} %, LRU lock {:.1} %, scatter {:.1} points",
             machine.name,
             costs(&judged.shared),
-            left_out.steps,
-            judged.fitted.pace.get()
+            if left_out.at_limit { ", at the limit of a range" } else { "" },
+            judged.fitted.pace.get(),
+            expected[0],
+            expected[1],
+            scatter[0].max(scatter[1]),
         ));
     }
     Ok(Some(notes))

@@ -20,6 +20,7 @@ use crate::output::Output;
 use crate::sim::batch::Batch;
 use crate::sim::machine;
 use crate::sim::options::{Beside, described};
+use crate::sim::progress::Progress;
 
 /// List, show, detect, measure and calibrate simulated machines
 #[derive(clap::Args)]
@@ -160,11 +161,8 @@ fn share(names: &[String], beside: &Beside) -> Result<Exit, Failure> {
     let effort = beside.effort.of_each();
     let settings = Settings { run: &|machine, tuning, era| beside.run(workload, machine, tuning, era), effort };
     let batch = Batch::begin(&beside.effort)?;
-    let heard = |rows: &[Target]| {
-        for (machine, simulated) in machines.iter().zip(rows) {
-            let _ = writeln!(io::stderr(), "{}: {}", machine.name, row(simulated));
-        }
-    };
+    let progress = Progress::new();
+    let heard = |ended, all| progress.of(ended, all);
     let sharing = match calibrate::share(&machines, &goals, &settings, || batch.keep_on(), heard) {
         Err(RunError::Interrupted) => return Ok(Exit::Interrupted),
         sharing => sharing.map_err(|error| Failure::new(Exit::Failed, error))?,
@@ -228,8 +226,18 @@ fn text(fit: &Calibration) -> String {
 
 /// The shared costs, and a row for each machine: with the costs of all machines, and with those of the others.
 fn shared_text(fit: &SharedFit, width: columns::Fit) -> String {
-    let heads =
-        ["machine", "score", "zone lock %", "LRU lock %", "of others", "zone lock %", "LRU lock %", "costs of others"];
+    let heads = [
+        "machine",
+        "score",
+        "zone lock %",
+        "LRU lock %",
+        "of others",
+        "zone lock %",
+        "LRU lock %",
+        "expected",
+        "scatter",
+        "costs of others",
+    ];
     let mut table = numbers(heads.into_iter(), 0..1);
     let ratio = |of: &Target, to: &Target| format!("x {:.2}", of.score / to.score);
     for machine in &fit.machines {
@@ -247,11 +255,17 @@ fn shared_text(fit: &SharedFit, width: columns::Fit) -> String {
             ratio(others, &machine.published),
             points(others, 0),
             points(others, 1),
-            costs(&machine.shared_of_others),
+            machine.expected.contention_pct.map_or_else(String::new, |[zone, lru]| format!("{zone:.1} / {lru:.1}")),
+            format!("{:.1}", machine.scatter[0].max(machine.scatter[1])),
+            costs(&machine.shared_of_others) + if machine.at_limit { " (limit)" } else { "" },
         ]);
     }
-    let mut text = format!("Rows of batch 31 at pace 1, {}. Contention: published / simulated.\n", how(&fit.how));
-    text += &width.table(table, &[0, 3, 4, 5, 0, 1, 2, 6]);
+    let mut text = format!(
+        "Rows of batch 31 at pace 1, {}. Contention: published / simulated.\n\
+         Expected: zone lock / LRU lock % on the surface through all simulations. Scatter: of one simulation around it, in points.\n",
+        how(&fit.how)
+    );
+    text += &width.table(table, &[0, 3, 5, 6, 0, 1, 2, 4, 8, 7]);
     text += "\nCosts of all machines together: fault_cycles / lru_page_cycles / transfer_load\n";
     let mut kinds: Vec<String> = fit.machines.iter().map(|machine| costs(&machine.shared)).collect();
     kinds.sort();

@@ -1,32 +1,31 @@
-//! One step of the method of least squares for a few unknowns.
+//! The method of least squares for a few unknowns.
 
-/// The derivatives of one residual, one number for each unknown.
-pub(super) type Slopes = Vec<f64>;
-
-/// The step that minimises the squares of `residuals + slopes · step`. `None` where the residuals do not determine it.
-pub(super) fn step<'r>(unknowns: usize, rows: impl Iterator<Item = (&'r Slopes, f64)>) -> Option<Vec<f64>> {
-    // The normal equations, with the right side as the last column.
-    let mut system = vec![vec![0.0; unknowns + 1]; unknowns];
-    for (slopes, residual) in rows {
-        for i in 0..unknowns {
-            (0..unknowns).for_each(|j| system[i][j] += slopes[i] * slopes[j]);
-            system[i][unknowns] -= slopes[i] * residual;
+/// The numbers `x` that minimise the squares of `terms · x - value` over all rows. `None` where the rows do not determine them.
+pub(super) fn solve<const N: usize>(rows: impl Iterator<Item = ([f64; N], f64)>) -> Option<[f64; N]> {
+    // The normal equations, and their right side.
+    let (mut system, mut right) = ([[0.0; N]; N], [0.0; N]);
+    for (terms, value) in rows {
+        for i in 0..N {
+            (0..N).for_each(|j| system[i][j] += terms[i] * terms[j]);
+            right[i] += terms[i] * value;
         }
     }
     // Elimination with the largest pivots.
-    for i in 0..unknowns {
-        let pivot = (i..unknowns).max_by(|a, b| system[*a][i].abs().total_cmp(&system[*b][i].abs()))?;
+    for i in 0..N {
+        let pivot = (i..N).max_by(|a, b| system[*a][i].abs().total_cmp(&system[*b][i].abs()))?;
         system.swap(i, pivot);
-        let row = system[i].clone();
+        right.swap(i, pivot);
+        let (row, value) = (system[i], right[i]);
         if row[i].abs() < 1e-12 {
             return None;
         }
-        for other in (0..unknowns).filter(|other| *other != i) {
+        for other in (0..N).filter(|other| *other != i) {
             let factor = system[other][i] / row[i];
             system[other].iter_mut().zip(&row).for_each(|(value, of_row)| *value -= factor * of_row);
+            right[other] -= factor * value;
         }
     }
-    Some((0..unknowns).map(|i| system[i][unknowns] / system[i][i]).collect())
+    Some(std::array::from_fn(|i| right[i] / system[i][i]))
 }
 
 #[cfg(test)]
@@ -34,21 +33,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_solves_a_linear_problem() {
-        let slopes = [vec![2.0, 1.0, 0.0], vec![0.0, 3.0, 1.0], vec![1.0, 0.0, 4.0]];
-        let residuals = [3.0, -2.0, 5.0];
-        let step = step(3, slopes.iter().zip(residuals)).unwrap();
-        for (row, residual) in slopes.iter().zip(residuals) {
-            let reached: f64 = row.iter().zip(&step).map(|(slope, step)| slope * step).sum();
-            assert!((reached + residual).abs() < 1e-9, "{step:?}");
+    fn a_linear_problem_is_solved() {
+        let rows = [([2.0, 1.0, 0.0], 3.0), ([0.0, 3.0, 1.0], -2.0), ([1.0, 0.0, 4.0], 5.0)];
+        let found = solve(rows.into_iter()).unwrap();
+        for (terms, value) in rows {
+            let reached: f64 = terms.iter().zip(&found).map(|(term, x)| term * x).sum();
+            assert!((reached - value).abs() < 1e-9, "{found:?}");
         }
     }
 
     #[test]
-    fn contradictions_are_averaged_and_an_unknown_without_slopes_has_no_step() {
-        let slopes = [vec![1.0], vec![1.0], vec![1.0]];
-        assert!((step(1, slopes.iter().zip([-1.0, -2.0, -6.0])).unwrap()[0] - 3.0).abs() < 1e-12);
-        let slopes = [vec![1.0, 0.0]];
-        assert_eq!(step(2, slopes.iter().zip([1.0])), None);
+    fn contradictions_are_averaged_and_an_unknown_in_no_row_is_not_determined() {
+        let rows = [([1.0], 1.0), ([1.0], 2.0), ([1.0], 6.0)];
+        assert!((solve(rows.into_iter()).unwrap()[0] - 3.0).abs() < 1e-12);
+        assert_eq!(solve(std::iter::once(([1.0, 0.0], 1.0))), None);
     }
 }

@@ -7,8 +7,9 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `goal` | the published row of a machine |
-//! | `least_squares` | one step of the method of least squares |
+//! | `least_squares` | the method of least squares |
 //! | `one_task` | the pace of a measured machine, from the score of one task |
+//! | `surface` | a machine's row as a function of the shared costs |
 //! | `shared` | the fit of the shared costs |
 //! | `result` | the results |
 
@@ -17,6 +18,7 @@ mod least_squares;
 mod one_task;
 mod result;
 mod shared;
+mod surface;
 
 use std::fmt;
 
@@ -30,12 +32,12 @@ use crate::sweep::{BySeed, Effort, run_seeds};
 pub use goal::{Goal, GoalError, Target};
 pub use one_task::{OneTask, pace_of_one_task};
 pub use result::{Calibration, Judged, SharedFit, Simulated};
-pub use shared::{LeftOut, Sharing, leave_one_out, share, transfer_groups};
+pub use shared::{LeftOut, Sharing, share, transfer_groups};
 
 /// The schema of [`Calibration`].
 pub const SCHEMA: &str = "pageset.calibrate/2";
 /// The schema of [`SharedFit`].
-pub const SHARED_SCHEMA: &str = "pageset.share/1";
+pub const SHARED_SCHEMA: &str = "pageset.share/2";
 
 /// Creates the run of a machine under a set of rules in an era.
 pub type HowToRun<'s> = &'s dyn for<'m> Fn(&'m Machine, Tuning, Era) -> Run<'m>;
@@ -85,7 +87,8 @@ pub fn fit(
     for _ in 0..SIMULATIONS {
         let fitted = Fitted { pace: rounded(pace).unwrap_or(machine.fitted.pace) };
         let trial = [Machine { fitted, ..machine.clone() }];
-        let simulated = simulate(&trial, &[*goal], settings, &keep_on)?.pop().ok_or(RunError::Interrupted)?;
+        let simulated =
+            simulate(&trial, &[*goal], settings, &keep_on, &|_, _| {})?.pop().ok_or(RunError::Interrupted)?;
         let off = (simulated.score / goal.row.score).ln();
         if best.is_none_or(|(least, _)| off.abs() < least) {
             let fit = Fit { fitted, simulated };
@@ -105,19 +108,21 @@ fn rounded(pace: f64) -> Option<Rate> {
     Rate::try_from((1e4 * pace).round() / 1e4).ok()
 }
 
-/// Simulates the rows of machines. Contention is that of the simulation, also where none was published.
+/// Simulates the rows of machines. Contention is that of the simulation, also where none was published. `heard` gets the numbers of
+/// finished and of all simulations.
 fn simulate(
     machines: &[Machine],
     goals: &[Goal],
     settings: &Settings<'_>,
     keep_on: &(impl Fn() -> bool + Sync + ?Sized),
+    heard: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Vec<Target>, RunError> {
     let runs: Vec<Run<'_>> = machines
         .iter()
         .zip(goals)
         .map(|(machine, goal)| Run { tasks: goal.row.tasks, ..(settings.run)(machine, goal.tuning, goal.era) })
         .collect();
-    let outcomes = run_seeds(&runs, settings.effort, keep_on, |_, _| {});
+    let outcomes = run_seeds(&runs, settings.effort, keep_on, heard);
     let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
     if outcomes.iter().any(|seeds| seeds.len() < settings.effort.seeds as usize) {
         return Err(RunError::Interrupted);

@@ -98,10 +98,13 @@ pub struct Judged {
     pub simulated: Target,
     /// The costs that are set on all other machines.
     pub shared_of_others: Shared,
-    /// Steps of the fit to the other machines, from round numbers.
-    #[serde(default)]
-    pub refit_steps: usize,
-    /// The row with the costs of the others: a prediction.
+    /// Whether one of these is at the limit of its range, so that the fit would go further.
+    pub at_limit: bool,
+    /// How much single simulations scatter around the surface that fits follow, in points of zone lock and LRU lock contention.
+    pub scatter: [f64; 2],
+    /// The row with the costs of the others on that surface: an average over chance.
+    pub expected: Target,
+    /// The row simulated with the costs of the others: a prediction.
     pub predicted: Target,
 }
 
@@ -115,7 +118,9 @@ impl SharedFit {
             shared: sharing.shared[place],
             simulated: sharing.simulated[place],
             shared_of_others: sharing.left_out[place].shared,
-            refit_steps: sharing.left_out[place].steps,
+            at_limit: sharing.left_out[place].at_limit,
+            scatter: sharing.scatter[place],
+            expected: sharing.left_out[place].expected,
             predicted: sharing.left_out[place].simulated,
         };
         SharedFit {

@@ -1,12 +1,11 @@
-//! The costs that all machines share, set on the rows of all of them together.
+//! The costs that all machines share, set on the rows of all of them together, and without each machine in turn.
 //!
-//! The unknowns are the logarithms of the costs: a fault, a page on the LRU, and one load factor of lines for each group of
-//! machines whose descriptions have the same one. Gauss-Newton steps bring the simulated rows near the published ones. Then each
-//! machine in turn is left out, and the costs are fitted to the other machines, from round numbers.
+//! Each machine's row is simulated at the same places of the costs' ranges. A [surface](super::surface) follows these rows, and all
+//! fits use the surfaces only: that of all machines, and those without one. The result of each is then simulated.
 
-use super::least_squares::{Slopes, step};
+use super::surface::{COSTS, Place, Surface, spread};
 use super::{Goal, Settings, Target, simulate};
-use crate::machine::{Cycles, Machine, Shared, Slowdown};
+use crate::machine::{Cycles, Machine, Rate, Shared, Slowdown};
 use crate::run::RunError;
 
 /// Standard error of a score before a pace is fitted, as a logarithm: clocks under load differ from base clocks by as much. A
@@ -14,26 +13,22 @@ use crate::run::RunError;
 const SCORE_ERROR: f64 = 0.15;
 /// Standard error of contention in percentage points. It is published in whole points; the model is coarser. A guess.
 const POINTS_ERROR: f64 = 2.0;
-/// The step along each logarithm for measuring slopes, well above the noise of a run.
-const SLOPE_STEP: f64 = 0.06;
-/// The largest step along each logarithm. Where both locks are near their limit, contention is far from linear in the costs.
-const LARGEST_STEP: f64 = 0.08;
-/// The search ends when all steps are below this.
-const LAST_STEP: f64 = 0.005;
-/// The most steps.
-const STEPS: usize = 6;
-/// The most trials of a fit without one machine. A guess, like [`REFIT_STEP`].
-const REFIT_STEPS: usize = 10;
-/// The largest step of these fits along each logarithm: their start is further away.
-const REFIT_STEP: f64 = 0.15;
-/// Where the fits without one machine start: cycles of a fault, cycles of a page on the LRU, load of lines. Round numbers near earlier
-/// fits, so not blind; but what a fit finds from here does not depend on the row that it leaves out.
-const NEUTRAL: (f64, f64, f64) = (1500.0, 100.0, 2.0);
-/// How strongly these fits are held to their start, as a standard error of each logarithm: so weakly that it matters only where the
-/// other machines hardly determine a cost. A guess.
-const NEUTRAL_ERROR: f64 = 1.0;
-/// The number of costs in front of the load factors.
-const COSTS: usize = 2;
+/// The middle of the costs' ranges: cycles of a fault, cycles of a page on the LRU, load of lines. Round numbers near earlier fits,
+/// so not blind; but they do not depend on the row that a fit leaves out.
+const MIDDLE: [f64; COSTS] = [1500.0, 100.0, 2.0];
+/// Half the width of each range, as a logarithm: from 0.67 to 1.49 of the middle. Earlier fits lie within.
+const HALF_WIDTH: f64 = 0.4;
+/// How strongly fits are held to the middle, as a standard error of each logarithm: so weakly that it matters only where the rows
+/// hardly determine a cost. A guess.
+const MIDDLE_ERROR: f64 = 1.0;
+/// Simulations of each machine. A surface has ten unknowns, and single runs scatter by several points.
+const SAMPLES: usize = 48;
+/// A search starts from this many places, since there may be several nearest ones.
+const STARTS: usize = 8;
+/// The first and the last step of a search, as parts of half a range.
+const SEARCH: (f64, f64) = (0.25, 1e-6);
+/// The costs in front of the load factors, one of which each group of machines has.
+const COMMON: usize = COSTS - 1;
 
 /// The result of a fit of the shared costs.
 #[derive(Clone, PartialEq, Debug)]
@@ -42,6 +37,8 @@ pub struct Sharing {
     pub shared: Vec<Shared>,
     /// The simulated rows with these costs.
     pub simulated: Vec<Target>,
+    /// For each machine, how much single simulations scatter, in points of zone lock and LRU lock contention.
+    pub scatter: Vec<[f64; 2]>,
     /// For each machine, what follows without its row.
     pub left_out: Vec<LeftOut>,
 }
@@ -51,73 +48,92 @@ pub struct Sharing {
 pub struct LeftOut {
     /// The machine's shared costs, set on the other machines.
     pub shared: Shared,
+    /// Whether one of these costs is at the limit of its range, so that the fit would go further.
+    pub at_limit: bool,
+    /// The machine's row at these costs on its surface: an average over chance.
+    pub expected: Target,
     /// The machine's row, simulated with these costs.
     pub simulated: Target,
-    /// Steps of the fit to the other machines, which starts from round numbers.
-    pub steps: usize,
 }
 
-/// A point of the search.
-struct Point {
-    /// The logarithms of the costs.
-    at: Vec<f64>,
-    /// The simulated rows.
-    rows: Vec<Target>,
-    /// The slopes of all residuals.
-    slopes: Vec<Slopes>,
-}
-
-/// The machines and rows of a fit.
-struct Trials<'a> {
-    machines: &'a [Machine],
-    groups: Vec<usize>,
+/// The surfaces of all machines of a fit.
+struct Surfaces<'a> {
     goals: &'a [Goal],
-    settings: &'a Settings<'a>,
-    keep_on: &'a (dyn Fn() -> bool + Sync),
+    groups: Vec<usize>,
+    of: Vec<Surface>,
 }
 
-impl Trials<'_> {
-    /// The number of costs.
-    fn unknowns(&self) -> usize {
-        COSTS + self.groups.iter().max().map_or(0, |last| last + 1)
-    }
-
-    /// The machine at `place` with the costs of a point.
-    fn machine(&self, place: usize, at: &[f64]) -> Machine {
-        with(&self.machines[place], at, self.groups[place])
-    }
-
-    /// The rows of all machines at each point.
-    fn rows(&self, points: &[Vec<f64>]) -> Result<Vec<Vec<Target>>, RunError> {
-        if self.machines.is_empty() {
-            return Err(RunError::Interrupted);
-        }
+impl<'a> Surfaces<'a> {
+    /// Simulates each machine at all places. `heard` gets the numbers of finished and of all simulations.
+    fn sample(
+        machines: &[Machine],
+        goals: &'a [Goal],
+        settings: &Settings<'_>,
+        keep_on: &(dyn Fn() -> bool + Sync),
+        heard: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Self, RunError> {
         let (mut trials, mut rows) = (Vec::new(), Vec::new());
-        for at in points {
-            trials.extend((0..self.machines.len()).map(|place| self.machine(place, at)));
-            rows.extend_from_slice(self.goals);
+        for place in (0..SAMPLES).map(spread) {
+            trials.extend(machines.iter().map(|machine| with(machine, costs(&place))));
+            rows.extend_from_slice(goals);
         }
-        let all = simulate(&trials, &rows, self.settings, self.keep_on)?;
-        Ok(all.chunks(self.machines.len()).map(<[Target]>::to_vec).collect())
+        let simulated = simulate(&trials, &rows, settings, keep_on, heard)?;
+        let samples_of = |machine: usize| -> Vec<(Place, Target)> {
+            let of_machine = simulated.iter().skip(machine).step_by(machines.len());
+            of_machine.enumerate().map(|(number, row)| (spread(number), *row)).collect()
+        };
+        let of = (0..machines.len()).map(|machine| Surface::through(&samples_of(machine)));
+        // The places determine a surface.
+        let of = of.collect::<Option<Vec<_>>>().filter(|of| !of.is_empty()).ok_or(RunError::Interrupted)?;
+        Ok(Surfaces { goals, groups: transfer_groups(machines), of })
     }
 
-    /// The rows at a point, and their slopes from one step along each cost.
-    fn point(&self, at: Vec<f64>) -> Result<Point, RunError> {
-        let mut points = vec![at.clone()];
-        for unknown in 0..at.len() {
-            let mut next = at.clone();
-            next[unknown] += SLOPE_STEP;
-            points.push(next);
-        }
-        let mut rows = self.rows(&points)?.into_iter();
-        let Some(here) = rows.next() else { return Err(RunError::Interrupted) };
-        let residuals = residuals(self.goals, &here);
-        let stepped: Vec<Vec<f64>> = rows.map(|rows| self::residuals(self.goals, &rows)).collect();
-        let slopes = (0..residuals.len())
-            .map(|row| stepped.iter().map(|moved| (moved[row] - residuals[row]) / SLOPE_STEP).collect())
-            .collect();
-        Ok(Point { at, rows: here, slopes })
+    /// The place of a machine in a fit.
+    fn place(&self, at: &[f64], machine: usize) -> Place {
+        [at[0], at[1], at[COMMON + self.groups[machine]]]
     }
+
+    /// How far costs are from explaining the rows of all machines but one, and from the middle.
+    fn far(&self, at: &[f64], without: Option<usize>) -> f64 {
+        let off = |machine: usize| -> f64 {
+            let row = self.of[machine].at(&self.place(at, machine));
+            residuals(&self.goals[machine], &row).iter().map(|residual| residual.powi(2)).sum()
+        };
+        let held = at.iter().map(|at| (at * HALF_WIDTH / MIDDLE_ERROR).powi(2)).sum::<f64>();
+        (0..self.of.len()).filter(|machine| Some(*machine) != without).map(off).sum::<f64>() + held
+    }
+
+    /// The costs that explain the rows of all machines but one best, as places in their ranges.
+    fn fit(&self, without: Option<usize>) -> Vec<f64> {
+        let unknowns = COMMON + self.groups.iter().max().map_or(0, |last| last + 1);
+        let start = |place: Place| (0..unknowns).map(|cost| place[cost.min(COMMON)]).collect();
+        let with_size = |at: Vec<f64>| (self.far(&at, without), at);
+        let mut starts: Vec<(f64, Vec<f64>)> = (0..SAMPLES).map(spread).map(start).map(with_size).collect();
+        starts.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        starts.truncate(STARTS);
+        let ends = starts.into_iter().map(|start| descend(start, |at| self.far(at, without)));
+        ends.min_by(|(a, _), (b, _)| a.total_cmp(b)).map_or_else(Vec::new, |(_, at)| at)
+    }
+}
+
+/// Goes down from a place within the ranges: one cost up or down, by less and less.
+fn descend((mut least, mut at): (f64, Vec<f64>), far: impl Fn(&[f64]) -> f64) -> (f64, Vec<f64>) {
+    let mut reach = SEARCH.0;
+    while reach > SEARCH.1 {
+        let before = least;
+        for (cost, step) in (0..at.len()).flat_map(|cost| [(cost, reach), (cost, -reach)]) {
+            let mut next = at.clone();
+            next[cost] = (next[cost] + step).clamp(-1.0, 1.0);
+            let size = far(&next);
+            if size < least {
+                (least, at) = (size, next);
+            }
+        }
+        if least >= before {
+            reach /= 2.0;
+        }
+    }
+    (least, at)
 }
 
 /// For each machine, the number of its group: machines with equal load factors are one group.
@@ -134,8 +150,8 @@ pub fn transfer_groups(machines: &[Machine]) -> Vec<usize> {
     machines.iter().map(group).collect()
 }
 
-/// Sets the shared costs of machines on their rows, starting from their present costs, and predicts each machine
-/// [from the others](leave_one_out). Calls `heard` with the simulated rows of each step.
+/// Sets the shared costs of machines on their rows, and predicts each machine with costs that are set on the rows of the others.
+/// `heard` gets the numbers of finished and of all simulations that find the surfaces.
 ///
 /// # Errors
 /// A simulation failed, or the caller stopped it, or there is no machine.
@@ -144,215 +160,82 @@ pub fn share(
     goals: &[Goal],
     settings: &Settings<'_>,
     keep_on: impl Fn() -> bool + Sync,
-    mut heard: impl FnMut(&[Target]),
+    heard: impl Fn(usize, usize) + Sync,
 ) -> Result<Sharing, RunError> {
-    let trials = Trials { machines, groups: transfer_groups(machines), goals, settings, keep_on: &keep_on };
-    let mut at = start(machines, &trials.groups, trials.unknowns());
-    let mut best: Option<(f64, Point)> = None;
-    for _ in 0..STEPS {
-        let point = trials.point(at.clone())?;
-        heard(&point.rows);
-        let residuals = residuals(goals, &point.rows);
-        let size = residuals.iter().map(|r| r * r).sum::<f64>();
-        let next = step(at.len(), point.slopes.iter().zip(residuals.iter().copied()));
-        if best.as_ref().is_none_or(|(least, _)| size < *least) {
-            best = Some((size, point));
+    let surfaces = Surfaces::sample(machines, goals, settings, &keep_on, &heard)?;
+    let together = surfaces.fit(None);
+    let shared = |at: &[f64], machine| costs(&surfaces.place(at, machine));
+    let of_all: Vec<Shared> = (0..machines.len()).map(|machine| shared(&together, machine)).collect();
+    let without: Vec<Vec<f64>> = (0..machines.len()).map(|machine| surfaces.fit(Some(machine))).collect();
+    let of_others = without.iter().enumerate().map(|(machine, at)| shared(at, machine));
+    let trials = of_all.iter().copied().chain(of_others);
+    let trials: Vec<Machine> =
+        machines.iter().cycle().zip(trials).map(|(machine, costs)| with(machine, costs)).collect();
+    let rows: Vec<Goal> = goals.iter().chain(goals).copied().collect();
+    let mut simulated = simulate(&trials, &rows, settings, &keep_on, &|_, _| {})?;
+    let predicted = simulated.split_off(machines.len());
+    let left_out = |(machine, at): (usize, &Vec<f64>)| {
+        let place = surfaces.place(at, machine);
+        LeftOut {
+            shared: shared(at, machine),
+            at_limit: place.iter().any(|at| at.abs() >= 1.0),
+            expected: surfaces.of[machine].at(&place),
+            simulated: predicted[machine],
         }
-        let Some(next) = next.filter(|step| step.iter().any(|step| step.abs() > LAST_STEP)) else { break };
-        at = moved(&at, &next, LARGEST_STEP);
-    }
-    let Some((_, best)) = best else { return Err(RunError::Interrupted) };
+    };
     Ok(Sharing {
-        left_out: leave_one_out(machines, goals, settings, &keep_on)?,
-        shared: (0..machines.len()).map(|place| trials.machine(place, &best.at).shared).collect(),
-        simulated: best.rows,
+        shared: of_all,
+        simulated,
+        scatter: surfaces.of.iter().map(|surface| surface.scatter).collect(),
+        left_out: without.iter().enumerate().map(left_out).collect(),
     })
 }
 
-/// A fit without the row of one machine.
-struct Refit {
-    /// The logarithms of the costs.
-    at: Vec<f64>,
-    /// The simulated rows, also that of the machine that was left out.
-    rows: Vec<Target>,
-    /// The slopes of all residuals, corrected after each trial.
-    slopes: Vec<Slopes>,
-    /// Sum of the squares of the residuals of the other machines, and of the distance from the start.
-    size: f64,
-    /// Accepted steps.
-    steps: usize,
-    /// The part of a step that is tried: halved after a rejected trial, and doubled after an accepted one, up to 1.
-    damping: f64,
-    ended: bool,
-}
-
-/// Predicts each machine with costs that are set on the rows of the others. Each of these fits starts from the same round numbers
-/// and their slopes. After a step that does not bring the other machines nearer, the next is half as long, until one does. A cost that no other
-/// machine determines keeps its round number.
-///
-/// # Errors
-/// A simulation failed, or the caller stopped it, or there is no machine.
-pub fn leave_one_out(
-    machines: &[Machine],
-    goals: &[Goal],
-    settings: &Settings<'_>,
-    keep_on: &(dyn Fn() -> bool + Sync),
-) -> Result<Vec<LeftOut>, RunError> {
-    let trials = Trials { machines, groups: transfer_groups(machines), goals, settings, keep_on };
-    let mut neutral = vec![NEUTRAL.2.ln(); trials.unknowns()];
-    (neutral[0], neutral[1]) = (NEUTRAL.0.ln(), NEUTRAL.1.ln());
-    let first = trials.point(neutral.clone())?;
-    let per_machine = residuals(goals, &first.rows).len() / goals.len().max(1);
-    let size_without = |rows: &[Target], at: &[f64], machine: usize| -> f64 {
-        let residuals = residuals(goals, rows).into_iter().enumerate();
-        let others = residuals.filter(|(row, _)| row / per_machine != machine).map(|(_, residual)| residual.powi(2));
-        others.chain(at.iter().zip(&neutral).map(|(at, start)| ((at - start) / NEUTRAL_ERROR).powi(2))).sum()
-    };
-    let held: Vec<Slopes> = (0..neutral.len())
-        .map(|cost| (0..neutral.len()).map(|other| f64::from(u8::from(other == cost)) / NEUTRAL_ERROR).collect())
-        .collect();
-    let start = |machine| Refit {
-        at: neutral.clone(),
-        rows: first.rows.clone(),
-        slopes: first.slopes.clone(),
-        size: size_without(&first.rows, &neutral, machine),
-        steps: 0,
-        damping: 1.0,
-        ended: false,
-    };
-    let mut refits: Vec<Refit> = (0..goals.len()).map(start).collect();
-    for _ in 0..REFIT_STEPS {
-        let (mut tried, mut points) = (Vec::new(), Vec::new());
-        for (machine, refit) in refits.iter_mut().enumerate().filter(|(_, refit)| !refit.ended) {
-            let others = refit.slopes.iter().zip(residuals(goals, &refit.rows)).enumerate();
-            let others = others.filter(|(row, _)| row / per_machine != machine).map(|(_, row)| row);
-            let off = refit.at.iter().zip(&neutral).map(|(at, start)| (at - start) / NEUTRAL_ERROR);
-            let step = step(neutral.len(), others.chain(held.iter().zip(off)))
-                .map(|step| step.iter().map(|part| part * refit.damping).collect::<Vec<_>>());
-            match step.filter(|step| step.iter().any(|part| part.abs() > LAST_STEP)) {
-                Some(step) => {
-                    tried.push(machine);
-                    points.push(moved(&refit.at, &step, REFIT_STEP));
-                }
-                None => refit.ended = true,
-            }
-        }
-        if tried.is_empty() {
-            break;
-        }
-        let rows = trials.rows(&points)?;
-        for ((machine, at), rows) in tried.into_iter().zip(points).zip(rows) {
-            let size = size_without(&rows, &at, machine);
-            let refit = &mut refits[machine];
-            refit.correct_slopes(goals, &at, &rows);
-            if size < refit.size {
-                (refit.at, refit.rows, refit.size) = (at, rows, size);
-                refit.steps += 1;
-                refit.damping = (2.0 * refit.damping).min(1.0);
-            } else {
-                refit.damping /= 2.0;
-            }
-        }
-    }
-    let left_out = |(place, refit): (usize, Refit)| LeftOut {
-        shared: trials.machine(place, &refit.at).shared,
-        simulated: refit.rows[place],
-        steps: refit.steps,
-    };
-    Ok(refits.into_iter().enumerate().map(left_out).collect())
-}
-
-impl Refit {
-    /// Corrects the slopes by what a trial at `at` showed, along the direction of its step (Broyden's method).
-    fn correct_slopes(&mut self, goals: &[Goal], at: &[f64], rows: &[Target]) {
-        let step: Vec<f64> = at.iter().zip(&self.at).map(|(to, from)| to - from).collect();
-        let length = step.iter().map(|part| part * part).sum::<f64>();
-        // After a shorter step, the noise of the runs would outweigh what it tells.
-        if length.sqrt() < SLOPE_STEP / 2.0 {
-            return;
-        }
-        let changes = residuals(goals, rows).into_iter().zip(residuals(goals, &self.rows)).map(|(to, from)| to - from);
-        for (slopes, change) in self.slopes.iter_mut().zip(changes) {
-            let foreseen = slopes.iter().zip(&step).map(|(slope, part)| slope * part).sum::<f64>();
-            for (slope, part) in slopes.iter_mut().zip(&step) {
-                *slope += (change - foreseen) * part / length;
-            }
-        }
+/// The costs at a place, rounded as printed.
+fn costs(place: &Place) -> Shared {
+    let [fault, lru, load] = std::array::from_fn(|cost| MIDDLE[cost] * (HALF_WIDTH * place[cost]).exp());
+    // The ranges of the costs lie within those of their types.
+    let cycles = |cycles: f64| Cycles::try_from(cycles.round()).unwrap_or(Cycles::none());
+    Shared {
+        fault_cycles: cycles(fault),
+        lru_page_cycles: cycles(lru),
+        transfer_load: Slowdown::try_from((1e3 * load).round() / 1e3).unwrap_or(Slowdown::none()),
     }
 }
 
-/// A point after a step, no part of which is larger than `largest`.
-fn moved(at: &[f64], step: &[f64], largest: f64) -> Vec<f64> {
-    at.iter().zip(step).map(|(at, step)| at + step.clamp(-largest, largest)).collect()
-}
-
-/// The logarithms of the present costs. They start from the first machine.
-fn start(machines: &[Machine], groups: &[usize], unknowns: usize) -> Vec<f64> {
-    let mut at = vec![0.0; unknowns];
-    for (machine, group) in machines.iter().zip(groups).rev() {
-        at[0] = machine.shared.fault_cycles.get().max(1.0).ln();
-        at[1] = machine.shared.lru_page_cycles.get().max(1.0).ln();
-        at[COSTS + group] = machine.shared.transfer_load.get().ln();
-    }
-    at
-}
-
-/// A machine with the costs of a point, at pace 1.
-fn with(machine: &Machine, at: &[f64], group: usize) -> Machine {
-    let before = machine.shared;
-    // Rounded as printed. The search stays in the ranges of these types; a value outside of them keeps the present cost.
-    let cycles = |log: f64, before| Cycles::try_from(log.exp().round()).unwrap_or(before);
-    let load = Slowdown::try_from((1e3 * at[COSTS + group].exp()).round() / 1e3);
-    let mut machine = machine.clone();
-    machine.shared = Shared {
-        fault_cycles: cycles(at[0], before.fault_cycles),
-        lru_page_cycles: cycles(at[1], before.lru_page_cycles),
-        transfer_load: load.unwrap_or(before.transfer_load),
-    };
-    machine.fitted.pace = crate::machine::Rate::ONE;
+/// A machine with these costs, at pace 1.
+fn with(machine: &Machine, shared: Shared) -> Machine {
+    let mut machine = Machine { shared, ..machine.clone() };
+    machine.fitted.pace = Rate::ONE;
     machine
 }
 
-/// Score, zone lock and LRU lock of each machine, off the published values in standard errors.
-fn residuals(goals: &[Goal], simulated: &[Target]) -> Vec<f64> {
-    let of = |(goal, simulated): (&Goal, &Target)| {
-        let score = (simulated.score / goal.row.score).ln() / SCORE_ERROR;
-        let points = goal.row.contention_pct.zip(simulated.contention_pct);
-        let [zone, lru] = points.map_or([0.0; 2], |(published, simulated)| {
-            [0, 1].map(|lock| (simulated[lock] - published[lock]) / POINTS_ERROR)
-        });
-        [score, zone, lru]
-    };
-    goals.iter().zip(simulated).flat_map(of).collect()
+/// Score, zone lock and LRU lock, off the published values in standard errors.
+fn residuals(goal: &Goal, row: &Target) -> [f64; 3] {
+    let points = goal.row.contention_pct.zip(row.contention_pct);
+    let [zone, lru] =
+        points.map_or([0.0; 2], |(published, row)| [0, 1].map(|lock| (row[lock] - published[lock]) / POINTS_ERROR));
+    [(row.score / goal.row.score).ln() / SCORE_ERROR, zone, lru]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::find;
 
     #[test]
-    fn corrected_slopes_foresee_the_trial_that_corrected_them() {
-        let goals = [Goal::of(&find("lkp-sb02").unwrap().unwrap()).unwrap()];
-        let row = |score, zone, lru| Target { tasks: 4, score, contention_pct: Some([zone, lru]) };
-        let (here, there) = (vec![row(1e6, 2.0, 3.0)], vec![row(2e6, 5.0, 1.0)]);
-        let mut refit = Refit {
-            at: vec![0.0, 0.0],
-            rows: here.clone(),
-            slopes: vec![vec![1.0, 2.0]; 3],
-            size: 0.0,
-            steps: 0,
-            damping: 1.0,
-            ended: false,
-        };
-        refit.correct_slopes(&goals, &[0.001, 0.0], &there);
-        assert_eq!(refit.slopes, vec![vec![1.0, 2.0]; 3], "a short step tells nothing");
-        refit.correct_slopes(&goals, &[0.3, 0.4], &there);
-        let changes = residuals(&goals, &there).into_iter().zip(residuals(&goals, &here)).map(|(to, from)| to - from);
-        for (slopes, change) in refit.slopes.iter().zip(changes) {
-            assert!((0.3 * slopes[0] + 0.4 * slopes[1] - change).abs() < 1e-9, "{slopes:?}, {change}");
-            // Across the step nothing was learnt.
-            assert!((0.4 * slopes[0] - 0.3 * slopes[1] - (0.4 - 0.6)).abs() < 1e-9, "{slopes:?}");
-        }
+    fn the_lowest_place_of_a_valley_within_the_ranges_is_found() {
+        let across = |at: &[f64]| 1e3 * (at[0] + at[1] - 0.2).powi(2) + (at[0] - at[1] - 0.6).powi(2);
+        let (size, at) = descend((f64::INFINITY, vec![-0.8, 0.9]), across);
+        assert!(size < 1e-4 && (at[0] - 0.4).abs() < 0.01 && (at[1] + 0.2).abs() < 0.01, "{size} at {at:?}");
+        let outside = |at: &[f64]| (at[0] - 3.0).powi(2);
+        assert_eq!(descend((f64::INFINITY, vec![0.0]), outside), (4.0, vec![1.0]));
+    }
+
+    #[test]
+    fn the_middle_of_the_ranges_has_round_costs() {
+        let Shared { fault_cycles, lru_page_cycles, transfer_load } = costs(&[0.0; COSTS]);
+        assert_eq!([fault_cycles.get(), lru_page_cycles.get(), transfer_load.get()], MIDDLE);
+        let highest = costs(&[1.0; COSTS]);
+        assert_eq!([highest.fault_cycles.get(), highest.transfer_load.get()], [2238.0, 2.984]);
     }
 }

@@ -102,7 +102,7 @@ impl Share {
 
 impl Cycles {
     /// No cycles.
-    pub(super) const fn none() -> Cycles {
+    pub(crate) const fn none() -> Cycles {
         Cycles(0.0)
     }
 }
