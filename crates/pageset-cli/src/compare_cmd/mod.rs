@@ -101,6 +101,10 @@ fn leave_out(
     batch: &Batch<'_>,
 ) -> Result<Option<Vec<String>>, Failure> {
     let (all, goals) = rows_of_sweep(names)?;
+    if let Some(other) = machines.keys().find(|name| all.iter().all(|machine| machine.name != **name)) {
+        let what = format!("cannot leave {other} out: no row of batch 31 of the built-in sweep");
+        return Err(Failure::new(Exit::Usage, what));
+    }
     let workload = page_fault1()?;
     let run: HowToRun<'_> = &|machine, tuning, era| beside.run(workload, machine, tuning, era);
     let settings = Settings { run, effort: beside.effort.of_each() };
@@ -118,8 +122,8 @@ fn leave_out(
             .map_err(|error| Failure::new(Exit::Failed, format!("cannot fit the pace of {}: {error}", machine.name)))?;
         let expected = left_out.expected.contention_pct.unwrap_or_default();
         notes.push(format!(
-            "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {}{}, pace {:.3}; batch 31 as the \
-             average of many simulations: zone lock {:.1} %, LRU lock {:.1} %, scatter {:.1} points",
+            "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {}{}, pace {:.3}; batch 31 on the \
+             surface through all simulations: zone lock {:.1} %, LRU lock {:.1} %, scatter {:.1} points",
             machine.name,
             costs(&judged.shared),
             if left_out.at_limit { ", at the limit of a range" } else { "" },

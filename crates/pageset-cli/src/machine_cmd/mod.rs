@@ -154,7 +154,7 @@ fn fit(name: &str, beside: &Beside) -> Result<Exit, Failure> {
     batch.give(&result, |result, _| text(result), std::iter::once((Vec::new(), &result)))
 }
 
-/// The machines of the batch sweep, with their rows.
+/// Sets the shared costs of the machines of the batch sweep.
 fn share(names: &[String], beside: &Beside) -> Result<Exit, Failure> {
     let (machines, goals) = rows_of_sweep(names)?;
     let workload = page_fault1()?;
@@ -167,6 +167,7 @@ fn share(names: &[String], beside: &Beside) -> Result<Exit, Failure> {
         Err(RunError::Interrupted) => return Ok(Exit::Interrupted),
         sharing => sharing.map_err(|error| Failure::new(Exit::Failed, error))?,
     };
+    drop(progress);
     let Some((first, goal)) = machines.first().zip(goals.first()) else { return Ok(Exit::Done) };
     let run = beside.run(workload, first, goal.tuning, goal.era);
     let result = SharedFit::new(&run, &machines, &goals, &sharing, effort.seeds);
@@ -262,7 +263,7 @@ fn shared_text(fit: &SharedFit, width: columns::Fit) -> String {
     }
     let mut text = format!(
         "Rows of batch 31 at pace 1, {}. Contention: published / simulated.\n\
-         Expected: zone lock / LRU lock % on the surface through all simulations. Scatter: of one simulation around it, in points.\n",
+         Expected: zone lock / LRU lock % on the surface through all simulations. Scatter: of a simulated row around it, in points.\n",
         how(&fit.how)
     );
     text += &width.table(table, &[0, 3, 5, 6, 0, 1, 2, 4, 8, 7]);

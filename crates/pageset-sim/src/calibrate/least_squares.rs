@@ -1,6 +1,7 @@
 //! The method of least squares for a few unknowns.
 
-/// The numbers `x` that minimise the squares of `terms · x - value` over all rows. `None` where the rows do not determine them.
+/// The numbers `x` that minimise the squares of `terms · x - value` over all rows. `None` where the rows do not determine them or are
+/// no numbers.
 pub(super) fn solve<const N: usize>(rows: impl Iterator<Item = ([f64; N], f64)>) -> Option<[f64; N]> {
     // The normal equations, and their right side.
     let (mut system, mut right) = ([[0.0; N]; N], [0.0; N]);
@@ -26,6 +27,7 @@ pub(super) fn solve<const N: usize>(rows: impl Iterator<Item = ([f64; N], f64)>)
         }
     }
     Some(std::array::from_fn(|i| right[i] / system[i][i]))
+        .filter(|found: &[f64; N]| found.iter().all(|x| x.is_finite()))
 }
 
 #[cfg(test)]
@@ -34,7 +36,8 @@ mod tests {
 
     #[test]
     fn a_linear_problem_is_solved() {
-        let rows = [([2.0, 1.0, 0.0], 3.0), ([0.0, 3.0, 1.0], -2.0), ([1.0, 0.0, 4.0], 5.0)];
+        // The first pivot is not in the first row.
+        let rows = [([0.0, 3.0, 1.0], -2.0), ([0.1, 1.0, 0.0], 3.0), ([1.0, 0.0, 4.0], 5.0)];
         let found = solve(rows.into_iter()).unwrap();
         for (terms, value) in rows {
             let reached: f64 = terms.iter().zip(&found).map(|(term, x)| term * x).sum();
@@ -47,5 +50,7 @@ mod tests {
         let rows = [([1.0], 1.0), ([1.0], 2.0), ([1.0], 6.0)];
         assert!((solve(rows.into_iter()).unwrap()[0] - 3.0).abs() < 1e-12);
         assert_eq!(solve(std::iter::once(([1.0, 0.0], 1.0))), None);
+        assert_eq!(solve([([1.0], 1.0), ([1.0], f64::NAN)].into_iter()), None);
+        assert_eq!(solve([([1.0], 1.0), ([f64::NAN], 1.0)].into_iter()), None);
     }
 }

@@ -98,11 +98,11 @@ pub struct Judged {
     pub simulated: Target,
     /// The costs that are set on all other machines.
     pub shared_of_others: Shared,
-    /// Whether one of these is at the limit of its range, so that the fit would go further.
+    /// Whether a cost of that fit is at the limit of its range, so that the fit would go further.
     pub at_limit: bool,
-    /// How much single simulations scatter around the surface that fits follow, in points of zone lock and LRU lock contention.
+    /// The standard deviation of simulated rows around the surface that fits follow, in points of zone lock and LRU lock contention.
     pub scatter: [f64; 2],
-    /// The row with the costs of the others on that surface: an average over chance.
+    /// The row with the costs of the others on that surface, which averages over chance.
     pub expected: Target,
     /// The row simulated with the costs of the others: a prediction.
     pub predicted: Target,

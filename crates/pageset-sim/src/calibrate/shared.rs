@@ -14,7 +14,7 @@ const SCORE_ERROR: f64 = 0.15;
 /// Standard error of contention in percentage points. It is published in whole points; the model is coarser. A guess.
 const POINTS_ERROR: f64 = 2.0;
 /// The middle of the costs' ranges: cycles of a fault, cycles of a page on the LRU, load of lines. Round numbers near earlier fits,
-/// so not blind; but they do not depend on the row that a fit leaves out.
+/// which had seen all rows; but the same ones whichever row is left out.
 const MIDDLE: [f64; COSTS] = [1500.0, 100.0, 2.0];
 /// Half the width of each range, as a logarithm: from 0.67 to 1.49 of the middle. Earlier fits lie within.
 const HALF_WIDTH: f64 = 0.4;
@@ -37,7 +37,8 @@ pub struct Sharing {
     pub shared: Vec<Shared>,
     /// The simulated rows with these costs.
     pub simulated: Vec<Target>,
-    /// For each machine, how much single simulations scatter, in points of zone lock and LRU lock contention.
+    /// For each machine, the standard deviation of simulated rows around their surface, in points of zone lock and LRU lock
+    /// contention: chance, and what the surface cannot follow.
     pub scatter: Vec<[f64; 2]>,
     /// For each machine, what follows without its row.
     pub left_out: Vec<LeftOut>,
@@ -48,9 +49,9 @@ pub struct Sharing {
 pub struct LeftOut {
     /// The machine's shared costs, set on the other machines.
     pub shared: Shared,
-    /// Whether one of these costs is at the limit of its range, so that the fit would go further.
+    /// Whether a cost of this fit is at the limit of its range, so that the fit would go further.
     pub at_limit: bool,
-    /// The machine's row at these costs on its surface: an average over chance.
+    /// The machine's row at these costs on its surface, which averages over chance.
     pub expected: Target,
     /// The machine's row, simulated with these costs.
     pub simulated: Target,
@@ -88,7 +89,7 @@ impl<'a> Surfaces<'a> {
         Ok(Surfaces { goals, groups: transfer_groups(machines), of })
     }
 
-    /// The place of a machine in a fit.
+    /// The place of a machine in a fit. `at` has the costs of a fault and of a page on the LRU, and the load of each group's lines.
     fn place(&self, at: &[f64], machine: usize) -> Place {
         [at[0], at[1], at[COMMON + self.groups[machine]]]
     }
@@ -120,16 +121,16 @@ impl<'a> Surfaces<'a> {
 fn descend((mut least, mut at): (f64, Vec<f64>), far: impl Fn(&[f64]) -> f64) -> (f64, Vec<f64>) {
     let mut reach = SEARCH.0;
     while reach > SEARCH.1 {
-        let before = least;
+        let mut found = false;
         for (cost, step) in (0..at.len()).flat_map(|cost| [(cost, reach), (cost, -reach)]) {
             let mut next = at.clone();
             next[cost] = (next[cost] + step).clamp(-1.0, 1.0);
             let size = far(&next);
             if size < least {
-                (least, at) = (size, next);
+                (least, at, found) = (size, next, true);
             }
         }
-        if least >= before {
+        if !found {
             reach /= 2.0;
         }
     }
@@ -151,7 +152,8 @@ pub fn transfer_groups(machines: &[Machine]) -> Vec<usize> {
 }
 
 /// Sets the shared costs of machines on their rows, and predicts each machine with costs that are set on the rows of the others.
-/// `heard` gets the numbers of finished and of all simulations that find the surfaces.
+/// `heard` gets the numbers of finished and of all simulations. A group of one machine is not determined without it: its load then
+/// stays in the middle.
 ///
 /// # Errors
 /// A simulation failed, or the caller stopped it, or there is no machine.
@@ -162,7 +164,9 @@ pub fn share(
     keep_on: impl Fn() -> bool + Sync,
     heard: impl Fn(usize, usize) + Sync,
 ) -> Result<Sharing, RunError> {
-    let surfaces = Surfaces::sample(machines, goals, settings, &keep_on, &heard)?;
+    let each = machines.len() * settings.effort.seeds as usize;
+    let (sampled, all) = (SAMPLES * each, (SAMPLES + 2) * each);
+    let surfaces = Surfaces::sample(machines, goals, settings, &keep_on, &|ended, _| heard(ended, all))?;
     let together = surfaces.fit(None);
     let shared = |at: &[f64], machine| costs(&surfaces.place(at, machine));
     let of_all: Vec<Shared> = (0..machines.len()).map(|machine| shared(&together, machine)).collect();
@@ -172,13 +176,13 @@ pub fn share(
     let trials: Vec<Machine> =
         machines.iter().cycle().zip(trials).map(|(machine, costs)| with(machine, costs)).collect();
     let rows: Vec<Goal> = goals.iter().chain(goals).copied().collect();
-    let mut simulated = simulate(&trials, &rows, settings, &keep_on, &|_, _| {})?;
+    let mut simulated = simulate(&trials, &rows, settings, &keep_on, &|ended, _| heard(sampled + ended, all))?;
     let predicted = simulated.split_off(machines.len());
     let left_out = |(machine, at): (usize, &Vec<f64>)| {
         let place = surfaces.place(at, machine);
         LeftOut {
             shared: shared(at, machine),
-            at_limit: place.iter().any(|at| at.abs() >= 1.0),
+            at_limit: at.iter().any(|at| at.abs() >= 1.0),
             expected: surfaces.of[machine].at(&place),
             simulated: predicted[machine],
         }
@@ -229,6 +233,39 @@ mod tests {
         assert!(size < 1e-4 && (at[0] - 0.4).abs() < 0.01 && (at[1] + 0.2).abs() < 0.01, "{size} at {at:?}");
         let outside = |at: &[f64]| (at[0] - 3.0).powi(2);
         assert_eq!(descend((f64::INFINITY, vec![0.0]), outside), (4.0, vec![1.0]));
+    }
+
+    #[test]
+    fn each_group_has_its_own_load_and_a_wrong_row_bends_no_fit_without_it() {
+        // Four machines in two groups, whose rows depend on the costs in different ways. The middle pulls a little.
+        let truth = |machine: usize, [fault, lru, load]: Place| {
+            let strength = 1.0 + machine as f64 / 2.0;
+            let odds = 2.0 * strength * load - 3.0 * lru / strength + 0.3 * fault;
+            let zone = 60.0 / (1.0 + (-odds).exp());
+            Target {
+                tasks: 4,
+                score: 1e6 * (-0.3 * fault - 0.1 * strength * load).exp(),
+                contention_pct: Some([zone, 60.0 - zone]),
+            }
+        };
+        let hidden = [0.3, -0.4, 0.5, -0.6];
+        let groups = vec![0, 0, 1, 1];
+        let goal = Goal::of(&crate::machine::find("lkp-sb02").unwrap().unwrap()).unwrap();
+        let place = |machine: usize| [hidden[0], hidden[1], hidden[COMMON + groups[machine]]];
+        let mut goals: Vec<Goal> = (0..4).map(|machine| Goal { row: truth(machine, place(machine)), ..goal }).collect();
+        goals[3].row.score *= 2.0;
+        let samples = |machine: usize| (0..SAMPLES).map(move |number| (spread(number), truth(machine, spread(number))));
+        let of = (0..4).map(|machine| Surface::through(&samples(machine).collect::<Vec<_>>()).unwrap()).collect();
+        let surfaces = Surfaces { goals: &goals, groups: groups.clone(), of };
+        let off = |at: &[f64]| at.iter().zip(&hidden).map(|(at, hidden)| (at - hidden).abs()).fold(0.0, f64::max);
+        let (without, with) = (surfaces.fit(Some(3)), surfaces.fit(None));
+        assert!(off(&without) < 0.15, "{without:?}");
+        assert!(off(&with) > 0.2, "{with:?}");
+    }
+
+    #[test]
+    fn a_fit_of_what_is_no_number_ends() {
+        assert!(descend((f64::NAN, vec![0.0]), |_| f64::NAN).0.is_nan());
     }
 
     #[test]

@@ -13,26 +13,27 @@ pub(super) const COSTS: usize = 3;
 pub(super) type Place = [f64; COSTS];
 /// Terms of a polynomial of second degree: a constant, each cost, and each product of two costs.
 const TERMS: usize = 1 + COSTS + COSTS * (COSTS + 1) / 2;
-/// A lower limit of contention in per cent, so that its odds exist. Published values are whole points.
+/// A lower limit of contention in per cent, so that its odds exist: far below what a published value, a whole point, tells. A guess.
 const LEAST_PCT: f64 = 0.02;
 
 /// How sharply waiting moves from one lock to the other: a wait is for the zone lock with the log odds asinh(SHARPNESS p)/SHARPNESS,
-/// where p is a polynomial. 0 would mean p itself. Chosen among 0, 0.4, 0.6, 0.8 and 1 by errors at places that a surface had
-/// not seen, without a look at published rows: on lkp-skl-4sp1 3.3, 2.1, 1.7, 1.9 and 2.3 points, and the least or nearly the
-/// least on three of four other large machines.
+/// where p is a polynomial. Near 0 this is p itself. Chosen among 0, 0.4, 0.6, 0.8 and 1 by errors at places that a surface had
+/// not seen, without a look at published rows: on lkp-skl-4sp1 3.3, 2.1, 1.7, 1.9 and 2.3 points, and the least on
+/// three of four other large machines.
 const SHARPNESS: f64 = 0.6;
-/// The least weight of a row, relative to the largest: rows where all waiting is for one lock say little about where it moves.
+/// The least weight of a row, relative to the largest: rows where all waiting is for one lock say little about where it moves. A guess.
 const LEAST_WEIGHT: f64 = 0.1;
 
 /// The simulated row of a machine at any place. Three polynomials of second degree give the logarithm of the score, the log odds of
-/// waiting for either lock, and [how sharply](SHARPNESS) the waiting is for the zone lock.
+/// waiting for either lock, and, [bent](SHARPNESS), the log odds that a wait is for the zone lock.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Surface {
     tasks: u32,
     score: [f64; TERMS],
     waits: [f64; TERMS],
     for_zone: [f64; TERMS],
-    /// Standard deviation of single simulations around the surface, in points of zone lock and LRU lock contention.
+    /// Standard deviation of the rows around the surface, in points of zone lock and LRU lock contention: chance, and what
+    /// polynomials cannot follow.
     pub(super) scatter: [f64; 2],
 }
 
@@ -43,7 +44,7 @@ impl Surface {
             let rows = samples.iter().map(|(place, row)| (terms(place), value(row), weight(row)));
             solve(rows.map(|(terms, value, weight)| (terms.map(|term| weight * term), weight * value)))
         };
-        // Points of contention for each unit of the polynomial.
+        // How much of the waiting moves for each unit of the polynomial.
         let points = |row: &Target| {
             let [zone, lru] = contention(row);
             zone * lru / (zone + lru).powi(2) / (SHARPNESS * (zone / lru).ln()).cosh()
@@ -136,7 +137,8 @@ mod tests {
         };
         let samples = |noise: f64| -> Vec<(Place, Target)> {
             let with = |number: usize| {
-                let (place, sign) = (spread(number), if number.is_multiple_of(2) { noise } else { -noise });
+                // In no order that a base of the sequence has.
+                let (place, sign) = (spread(number), if number % 7 < 3 { noise } else { -noise });
                 let mut row = truth(place);
                 row.contention_pct = row.contention_pct.map(|[zone, lru]| [zone + sign, lru - sign]);
                 (place, row)
