@@ -1,6 +1,7 @@
 """Reads a study's table as its users do, and checks its Kubernetes manifest against the published schema.
 
-Usage: study-readers.py TABLE MANIFEST CELLS. Every reader has to see the same cells, and the schema has to refuse broken manifests.
+Usage: study-readers.py TABLE MANIFEST CELLS. Every reader has to see the
+same rows, machines and sums of three columns, and the schema has to refuse broken manifests.
 """
 
 import copy

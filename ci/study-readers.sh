@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A study's table in DuckDB, pandas and Polars, and its manifest against the schema of Kubernetes: see ci/study-readers.py. The
-# packages come from PyPI and stay in a folder that is removed. Prints `SKIPPED` where there is no python or no registry.
+# Reads a study's table with DuckDB, pandas and Polars, and checks its manifest against the schema of Kubernetes: see
+# ci/study-readers.py. The packages come from PyPI, into a folder that is removed. Prints `SKIPPED` without python3, or if pip
+# cannot install the packages.
 # PAGESET_BUILT is a folder with a built `pageset`; without it, the script builds one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 packages=(duckdb==2.0.1 pandas==3.1.1 polars==2.1.0 pyarrow==26.0.1 kubernetes-validate==1.37.0)
 if ! { python3 -m venv "$work/python" && "$work/python/bin/pip" install --quiet "${packages[@]}"; } >"$work/said" 2>&1; then
-    echo "study readers: SKIPPED, ${packages[*]} are not to be had: $(grep . "$work/said" | tail -n 1)"
+    echo "study readers: SKIPPED, cannot install ${packages[*]}: $(grep . "$work/said" | tail -n 1)"
     exit 0
 fi
 
