@@ -267,7 +267,8 @@ fn shared_text(fit: &SharedFit, width: columns::Fit) -> String {
         how(&fit.how)
     );
     text += &width.table(table, &[0, 3, 5, 6, 0, 1, 2, 4, 8, 7]);
-    text += "\nCosts of all machines together: fault_cycles / lru_page_cycles / transfer_load\n";
+    let limit = if fit.at_limit { ", at the limit of a range" } else { "" };
+    text += &format!("\nCosts of all machines together{limit}: fault_cycles / lru_page_cycles / transfer_load\n");
     let mut kinds: Vec<String> = fit.machines.iter().map(|machine| costs(&machine.shared)).collect();
     kinds.sort();
     kinds.dedup();

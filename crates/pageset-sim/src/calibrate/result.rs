@@ -81,6 +81,8 @@ pub struct SharedFit {
     /// How the rows were simulated.
     #[serde(flatten)]
     pub how: Simulated,
+    /// Whether one of the costs of all machines is at the limit of its range, so that the fit would go further.
+    pub at_limit: bool,
     /// The machines.
     pub machines: Vec<Judged>,
 }
@@ -126,6 +128,7 @@ impl SharedFit {
         SharedFit {
             schema: SHARED_SCHEMA.to_owned(),
             how: Simulated::of(run, seeds),
+            at_limit: sharing.at_limit,
             machines: machines.iter().enumerate().map(judged).collect(),
         }
     }

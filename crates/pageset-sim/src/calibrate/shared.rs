@@ -35,6 +35,8 @@ const COMMON: usize = COSTS - 1;
 pub struct Sharing {
     /// The shared costs of each machine.
     pub shared: Vec<Shared>,
+    /// Whether one of them is at the limit of its range, so that the fit would go further.
+    pub at_limit: bool,
     /// The simulated rows with these costs.
     pub simulated: Vec<Target>,
     /// For each machine, the standard deviation of simulated rows around their surface, in points of zone lock and LRU lock
@@ -182,17 +184,23 @@ pub fn share(
         let place = surfaces.place(at, machine);
         LeftOut {
             shared: shared(at, machine),
-            at_limit: at.iter().any(|at| at.abs() >= 1.0),
+            at_limit: is_at_limit(at),
             expected: surfaces.of[machine].at(&place),
             simulated: predicted[machine],
         }
     };
     Ok(Sharing {
         shared: of_all,
+        at_limit: is_at_limit(&together),
         simulated,
         scatter: surfaces.of.iter().map(|surface| surface.scatter).collect(),
         left_out: without.iter().enumerate().map(left_out).collect(),
     })
+}
+
+/// Whether a cost is at a limit of its range.
+fn is_at_limit(at: &[f64]) -> bool {
+    at.iter().any(|at| at.abs() >= 1.0)
 }
 
 /// The costs at a place, rounded as printed.

@@ -72,6 +72,7 @@ fn the_hidden_shared_costs_of_machines_are_found() {
     });
     let goals = published(&hidden);
     let sharing = share(&machines, &goals, &settings(), || true, |_, _| {}).unwrap();
+    assert!(!sharing.at_limit, "{sharing:?}");
     for (found, hidden) in sharing.shared.iter().zip(&hidden) {
         let off = [
             found.fault_cycles.get() / hidden.shared.fault_cycles.get(),
@@ -116,5 +117,5 @@ fn a_machine_that_was_left_out_does_not_bend_its_own_prediction() {
     // No cost in its range makes faults as slow.
     rows.iter().zip(&mut goals).for_each(|(row, goal)| goal.row.score = 0.3 * row.row.score);
     let sharing = share(&machines, &goals, &settings(), || true, |_, _| {}).unwrap();
-    assert!(sharing.left_out.iter().all(|left_out| left_out.at_limit), "{sharing:?}");
+    assert!(sharing.at_limit && sharing.left_out.iter().all(|left_out| left_out.at_limit), "{sharing:?}");
 }
