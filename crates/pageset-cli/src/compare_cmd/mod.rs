@@ -101,8 +101,11 @@ fn leave_out(
     batch: &Batch<'_>,
 ) -> Result<Option<Vec<String>>, Failure> {
     let (all, goals) = rows_of_sweep(names)?;
-    if let Some(other) = machines.keys().find(|name| all.iter().all(|machine| machine.name != **name)) {
-        let what = format!("cannot leave {other} out: no row of batch 31 of the built-in sweep");
+    let is_known = |name: &&str| all.iter().any(|machine| machine.name == *name);
+    let mut unknown: Vec<&str> = machines.keys().copied().filter(|name| !is_known(name)).collect();
+    if !unknown.is_empty() {
+        unknown.sort_unstable();
+        let what = format!("cannot leave {} out: no row of batch 31 of the built-in sweep", unknown.join(", "));
         return Err(Failure::new(Exit::Usage, what));
     }
     let workload = page_fault1()?;

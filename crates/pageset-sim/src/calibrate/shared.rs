@@ -3,7 +3,7 @@
 //! Each machine's row is simulated at the same places of the costs' ranges. A [surface](super::surface) follows these rows, and all
 //! fits use the surfaces only: that of all machines, and those without one. The result of each is then simulated.
 
-use super::surface::{COSTS, Place, Surface, spread};
+use super::surface::{COSTS, Place, Surface, halton};
 use super::{Goal, Settings, Target, simulate};
 use crate::machine::{Cycles, Machine, Rate, Shared, Slowdown};
 use crate::run::RunError;
@@ -76,14 +76,14 @@ impl<'a> Surfaces<'a> {
         heard: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Self, RunError> {
         let (mut trials, mut rows) = (Vec::new(), Vec::new());
-        for place in (0..SAMPLES).map(spread) {
+        for place in (0..SAMPLES).map(halton) {
             trials.extend(machines.iter().map(|machine| with(machine, costs(&place))));
             rows.extend_from_slice(goals);
         }
         let simulated = simulate(&trials, &rows, settings, keep_on, heard)?;
         let samples_of = |machine: usize| -> Vec<(Place, Target)> {
             let of_machine = simulated.iter().skip(machine).step_by(machines.len());
-            of_machine.enumerate().map(|(number, row)| (spread(number), *row)).collect()
+            of_machine.enumerate().map(|(number, row)| (halton(number), *row)).collect()
         };
         let of = (0..machines.len()).map(|machine| Surface::through(&samples_of(machine)));
         // The places determine a surface.
@@ -111,7 +111,7 @@ impl<'a> Surfaces<'a> {
         let unknowns = COMMON + self.groups.iter().max().map_or(0, |last| last + 1);
         let start = |place: Place| (0..unknowns).map(|cost| place[cost.min(COMMON)]).collect();
         let with_size = |at: Vec<f64>| (self.far(&at, without), at);
-        let mut starts: Vec<(f64, Vec<f64>)> = (0..SAMPLES).map(spread).map(start).map(with_size).collect();
+        let mut starts: Vec<(f64, Vec<f64>)> = (0..SAMPLES).map(halton).map(start).map(with_size).collect();
         starts.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         starts.truncate(STARTS);
         let ends = starts.into_iter().map(|start| descend(start, |at| self.far(at, without)));
@@ -262,7 +262,7 @@ mod tests {
         let place = |machine: usize| [hidden[0], hidden[1], hidden[COMMON + groups[machine]]];
         let mut goals: Vec<Goal> = (0..4).map(|machine| Goal { row: truth(machine, place(machine)), ..goal }).collect();
         goals[3].row.score *= 2.0;
-        let samples = |machine: usize| (0..SAMPLES).map(move |number| (spread(number), truth(machine, spread(number))));
+        let samples = |machine: usize| (0..SAMPLES).map(move |number| (halton(number), truth(machine, halton(number))));
         let of = (0..4).map(|machine| Surface::through(&samples(machine).collect::<Vec<_>>()).unwrap()).collect();
         let surfaces = Surfaces { goals: &goals, groups: groups.clone(), of };
         let off = |at: &[f64]| at.iter().zip(&hidden).map(|(at, hidden)| (at - hidden).abs()).fold(0.0, f64::max);

@@ -106,7 +106,7 @@ fn terms(place: &Place) -> [f64; TERMS] {
 }
 
 /// Places spread evenly over the ranges of all costs, always the same: the sequence of Halton (1960) in the bases 2, 3 and 5.
-pub(super) fn spread(number: usize) -> Place {
+pub(super) fn halton(number: usize) -> Place {
     [2, 3, 5].map(|base| {
         // The digits of the number, mirrored at the point.
         let (mut left, mut digit, mut part) = (number + 1, 1.0, 0.0);
@@ -138,7 +138,7 @@ mod tests {
         let samples = |noise: f64| -> Vec<(Place, Target)> {
             let with = |number: usize| {
                 // In no order that a base of the sequence has.
-                let (place, sign) = (spread(number), if number % 7 < 3 { noise } else { -noise });
+                let (place, sign) = (halton(number), if number % 7 < 3 { noise } else { -noise });
                 let mut row = truth(place);
                 row.contention_pct = row.contention_pct.map(|[zone, lru]| [zone + sign, lru - sign]);
                 (place, row)
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_row_without_contention_has_a_surface_and_too_few_rows_have_none() {
-        let rows: Vec<(Place, Target)> = (0..12).map(|number| (spread(number), row(0.0, 0.0, 0.0))).collect();
+        let rows: Vec<(Place, Target)> = (0..12).map(|number| (halton(number), row(0.0, 0.0, 0.0))).collect();
         let there = Surface::through(&rows).unwrap().at(&[0.0; COSTS]);
         assert!(there.contention_pct.unwrap().iter().all(|pct| (0.0..0.1).contains(pct)), "{there:?}");
         assert_eq!(Surface::through(&rows[..TERMS]), None);
@@ -170,7 +170,7 @@ mod tests {
     fn places_fill_the_range_evenly() {
         for cost in 0..COSTS {
             let mut counts = [0; 8];
-            (0..48).for_each(|number| counts[(4.0 * (spread(number)[cost] + 1.0)) as usize] += 1);
+            (0..48).for_each(|number| counts[(4.0 * (halton(number)[cost] + 1.0)) as usize] += 1);
             assert!(counts.iter().all(|count| (5..=7).contains(count)), "{counts:?}");
         }
     }

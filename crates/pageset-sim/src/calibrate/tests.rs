@@ -110,6 +110,8 @@ fn a_machine_that_was_left_out_does_not_bend_its_own_prediction() {
     let off = |shared: Shared| (shared.fault_cycles.get() / hidden[0].shared.fault_cycles.get()).ln().abs();
     let (bent, predicted) = (off(sharing.shared[0]), off(sharing.left_out[0].shared));
     assert!(predicted < 0.03 && bent > 2.0 * predicted, "{predicted} off, with all machines {bent}");
+    let score = sharing.left_out[0].simulated.score;
+    assert!((score / rows[0].row.score).ln().abs() < 0.03, "{score}, {rows:?}");
     // Its own row does not matter at all, and no machine is an error.
     let left_out = share(&machines, &rows, &settings(), || true, |_, _| {}).unwrap().left_out[0];
     assert_eq!(left_out, sharing.left_out[0]);
