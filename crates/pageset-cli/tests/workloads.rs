@@ -111,6 +111,19 @@ fn one_page_has_all_tables() {
     assert_eq!(rows, tables[0]["comparison"]["rows"].as_array().unwrap().len());
     let base = page.lines().find(|line| line.starts_with("| lkp-sb02 | 31 | 1,744,495 / ")).expect("the base row");
     assert!(base.ends_with(" | base, fitted, shared |"), "{base}");
+    // One seed has intervals over time, and the page marks the rows that have not settled.
+    let one =
+        ["compare", "--all-tables", "--machine", "lkp-sb02", "--seconds", "0.01", "--warm-up", "0.01", "--seeds", "1"];
+    let (page, _) = ends(0, &one);
+    let json: Value = serde_json::from_str(&ends(0, &[&one[..], &["--json"]].concat()).0).expect("JSON");
+    let values = json["tables"][0]["values"].as_array().unwrap();
+    let scores = || values.iter().filter(|value| value["column"] == "score");
+    assert!(scores().all(|score| score["interval"].as_f64() > Some(0.0)), "{json}");
+    let unsettled = scores().filter(|score| score["unsettled"] == true).count();
+    let marked = |line: &&str| line.starts_with("| lkp-sb02 | ") && line.split(" | ").nth(1).unwrap().ends_with(" ~");
+    assert_eq!(page.lines().filter(marked).count(), unsettled);
+    assert!((1..scores().count()).contains(&unsettled), "{unsettled} rows have not settled");
+    assert!(page.contains(" ± ") && page.contains(": over time, of scores"), "{page}");
     let (_, err) = all(2, &["--machine", "pdp-11"]);
     assert!(err.contains("has all of pdp-11"), "{err}");
     ends(2, &["compare", "--all-tables", "page_fault1-batch-sweep.csv"]);

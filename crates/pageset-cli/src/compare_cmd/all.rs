@@ -50,17 +50,22 @@ pub(super) fn run(machines: &[String], words: &[String], beside: &Beside) -> Res
     batch.give(&page, |page, _| markdown(page), rows)
 }
 
+/// The mark of a row with a simulation that has not settled.
+const UNSETTLED: &str = "~";
+
 /// The page.
 fn markdown(page: &Page) -> String {
     let (change, points) = BOUNDS;
     let seeds = page.tables.first().map_or(0, |table| table.comparison.seeds.len());
+    let over = if seeds > 1 { "over the seeds" } else { "over time, of scores, their changes and shares of time" };
     let mut text = format!(
         "# All published tables, next to predictions\n\n\
          Written by `pageset compare --all-tables`, with seeds 1 to {seeds}. Do not edit it. Every built-in table runs with \
          the shipped machines. [accuracy.md](accuracy.md) says how the machines were fitted.\n\n\
-         A value is *published / predicted*, with half the width of the 95 % interval over the seeds behind ±. **Bold** misses: a \
-         change above {change} % with the wrong sign, or a share off by more than {points} points. The last column says what the \
-         model had seen of the row's values:\n\n\
+         A value is *published / predicted*, with half the width of the 95 % interval behind ±: {over}. **Bold** misses: a \
+         change above {change} % with the wrong sign, or a share off by more than {points} points. `{UNSETTLED}` marks rows \
+         with a simulation that has not settled: with more time its means may move by more than the interval. The last column says what \
+         the model had seen of the row's values:\n\n\
          | word | what had been seen |\n| --- | --- |\n\
          | base | the base of the changes: equal by definition, counted nowhere |\n\
          | fitted | the machine's one number was fitted to this value |\n\
@@ -136,6 +141,9 @@ fn of_table(table: &PageTable) -> String {
     let mut values = table.values.iter().peekable();
     for row in &result.rows {
         let mut cells: Vec<String> = row.keys.values().map(ToString::to_string).collect();
+        if let (true, Some(last)) = (row.is_unsettled(), cells.last_mut()) {
+            *last += &format!(" {UNSETTLED}");
+        }
         let mut seen: Vec<Seen> = Vec::new();
         for column in &columns {
             let Some(effect) = row.effect(column) else {
@@ -167,7 +175,8 @@ fn of_table(table: &PageTable) -> String {
 fn cell(effect: &Effect, interval: Option<f64>) -> String {
     let published = effect.published.map_or_else(|| "-".to_owned(), |value| number(effect.kind, value));
     let predicted = number(effect.kind, effect.simulated.mean);
-    let within = interval.map(|width| format!(" ± {}", number(effect.kind, width))).unwrap_or_default();
+    let within =
+        interval.map(|width| format!(" ± {}", number(effect.kind, width).trim_start_matches('+'))).unwrap_or_default();
     match effect.verdict() {
         Verdict::Misses => format!("{published} / **{predicted}**{within}"),
         Verdict::Holds | Verdict::Open => format!("{published} / {predicted}{within}"),

@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
     /// Compare all built-in tables, and write one page of Markdown
     ///
-    /// Each published value stands next to its prediction, the 95 % interval over the seeds, and what the model had seen of the
+    /// Each published value stands next to its prediction, the 95 % interval, and what the model had seen of the
     /// value. The page counts wins against both baselines, and signs of changes above 3 %. --json has everything. --machine
     /// and --row select rows of all tables.
     #[arg(long, conflicts_with_all = ["table", "batch", "leave_one_out"])]

@@ -27,6 +27,7 @@ pub(super) const TERMS: &[Term] = &[
     column("lru_points", "Of an interval or a drift: the wait for LRU locks, in percentage points.", "", ""),
     column("steadiness", "How steady the measurement of a run is: its warm-up, its length, the interval over time, the drift, and the verdict.", "", ""),
     column("drift", "The second half of a measurement less the first half.", "Larger than `interval`: the run had not reached its steady state.", "Use a longer --warm-up or --duration, or --history."),
+    column("unsettled", "Whether a simulation of a published row has not settled: with more time its means may move by more than the interval.", "A tilde behind the row.", ""),
     column("settled", "Whether nothing drifts by more than chance gives, and all intervals are within the precision (1 if the whole time was measured).",
         "False: another time of measurement gives another result.", "Use a longer --duration or a larger --precision."),
     column("mean", "The mean over the seeds.", "", ""),

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::result::{Cell, CompareResult, CompareRow, Effect, MeanErrors, NEAR_POINTS, SMALL_CHANGE_PCT, Verdict};
 use super::seen::{Seen, seen};
 use super::table::{Key, Kind};
-use crate::statistics::student_95;
 
 /// The schema of [`Page`].
 pub const PAGE_SCHEMA: &str = "pageset.compare-page/1";
@@ -47,9 +46,13 @@ pub struct Judged {
     pub published: f64,
     /// The mean of the predictions over the seeds.
     pub predicted: f64,
-    /// Half the width of the 95 % interval of that mean; missing for one seed.
+    /// Half the width of the 95 % interval of that mean: over the seeds, or over time if there is one seed. Missing where neither is
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<f64>,
+    /// Whether a simulation of the row has not settled: a mean over more time may differ.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsettled: bool,
     /// The baseline "do nothing".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub do_nothing: Option<f64>,
@@ -87,16 +90,16 @@ pub struct Counts {
 }
 
 impl Judged {
-    fn of(table: &str, seeds: usize, row: &CompareRow, column: &str, effect: &Effect) -> Option<Judged> {
+    fn of(table: &str, row: &CompareRow, column: &str, effect: &Effect) -> Option<Judged> {
         let keys: Vec<String> = row.keys.values().map(Key::to_string).collect();
-        let root = (seeds as f64).sqrt();
         Some(Judged {
             row: keys.join(", "),
             column: column.to_owned(),
             kind: effect.kind,
             published: effect.published?,
             predicted: effect.simulated.mean,
-            interval: (seeds > 1).then(|| student_95(seeds - 1) * effect.simulated.deviation / root),
+            interval: row.interval.get(column).copied(),
+            unsettled: row.is_unsettled(),
             do_nothing: effect.do_nothing,
             forecast: effect.forecast,
             seen: seen(table, &row.keys, column),
@@ -162,9 +165,8 @@ impl PageTable {
     pub fn new(comparison: CompareResult) -> PageTable {
         let mut values = Vec::new();
         for row in &comparison.rows {
-            let seeds = row.simulations.iter().map(|simulation| simulation.seeds.len()).min().unwrap_or(0);
             for (column, effect) in row.effects() {
-                values.extend(Judged::of(&comparison.table, seeds, row, column, &effect));
+                values.extend(Judged::of(&comparison.table, row, column, &effect));
             }
         }
         let counts = Counts::of(values.iter());
@@ -212,7 +214,7 @@ mod tests {
             forecast,
             simulated: crate::statistics::Spread { mean: predicted, deviation: 1.0 },
         };
-        let judged = Judged::of("t.csv", 4, &CompareRow::default(), "c", &effect).unwrap();
+        let judged = Judged::of("t.csv", &CompareRow::default(), "c", &effect).unwrap();
         Judged { seen, ..judged }
     }
 
@@ -246,8 +248,6 @@ mod tests {
         let unseen = Counts::of(values.iter().filter(|value| value.seen == Seen::Unseen));
         assert_eq!((unseen.values, unseen.right_signs, unseen.near_shares), (3, 1, 1));
         assert_eq!(Counts::sum([all, unseen].into_iter()).values, 8);
-        // Four seeds with a deviation of 1: 3.18 standard errors of a half.
-        assert!((values[0].interval.unwrap() - 1.59).abs() < 0.02, "{:?}", values[0].interval);
     }
 
     #[test]

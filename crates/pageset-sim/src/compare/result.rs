@@ -263,6 +263,12 @@ impl CompareRow {
         })
     }
 
+    /// Whether a simulation of the row has not settled.
+    #[must_use]
+    pub fn is_unsettled(&self) -> bool {
+        self.simulations.iter().flat_map(|simulation| &simulation.steadiness).any(|found| !found.settled)
+    }
+
     /// All simulated columns, in the order of the table.
     pub fn effects(&self) -> impl Iterator<Item = (&str, Effect)> {
         self.kinds.keys().filter_map(|column| Some((column.as_str(), self.effect(column)?)))
