@@ -98,6 +98,19 @@ pub fn run(
     keep_on: impl Fn() -> bool + Sync,
     done: impl Fn(usize, usize) + Sync,
 ) -> Result<Summary, StoreError> {
+    run_with(cells, store, shard, workers, keep_on, done, |cell, keep_on| simulate(cells, cell, keep_on))
+}
+
+/// [`run`] with another simulator.
+fn run_with(
+    cells: &Cells<'_>,
+    store: &Store,
+    shard: Shard,
+    workers: NonZeroUsize,
+    keep_on: impl Fn() -> bool + Sync,
+    done: impl Fn(usize, usize) + Sync,
+    simulate: impl Fn(Cell, &dyn Fn() -> bool) -> Result<Value, RunError> + Sync,
+) -> Result<Summary, StoreError> {
     let begin = Instant::now();
     store.prepare()?;
     let own: Vec<Cell> = cells.all().iter().copied().skip(shard.index).step_by(shard.of).collect();
@@ -121,7 +134,7 @@ pub fn run(
                         break;
                     }
                     let place = (first + index) % own.len();
-                    match one(cells, store, own[place], &permits, &goes_on) {
+                    match one(cells, store, own[place], &permits, || simulate(own[place], &goes_on)) {
                         Ok(Fate::Found) => lock().found += 1,
                         Ok(Fate::Ran(time)) => {
                             let mut summary = lock();
@@ -158,7 +171,7 @@ fn one(
     store: &Store,
     cell: Cell,
     permits: &Permits,
-    keep_on: &impl Fn() -> bool,
+    simulate: impl FnOnce() -> Result<Value, RunError>,
 ) -> Result<Fate, StoreError> {
     let description = match cells.description(cell) {
         Ok(description) => description,
@@ -171,7 +184,7 @@ fn one(
     }
     let (simulated, time) = permits.with(|| {
         let begin = Instant::now();
-        (panic::catch_unwind(AssertUnwindSafe(|| simulate(cells, cell, keep_on))), begin.elapsed())
+        (panic::catch_unwind(AssertUnwindSafe(simulate)), begin.elapsed())
     });
     let message = match simulated {
         Ok(Ok(mut outcome)) => {
@@ -191,7 +204,7 @@ fn one(
 }
 
 /// Simulates a cell: the outcome as it is stored.
-fn simulate(cells: &Cells<'_>, cell: Cell, keep_on: &impl Fn() -> bool) -> Result<Value, RunError> {
+fn simulate(cells: &Cells<'_>, cell: Cell, keep_on: &dyn Fn() -> bool) -> Result<Value, RunError> {
     let run = cells.run(cell);
     let outcome = run.run(keep_on)?;
     let (time, busy) = (outcome.time.whole_ns(), outcome.busy.whole_ns());
@@ -206,6 +219,30 @@ fn simulate(cells: &Cells<'_>, cell: Cell, keep_on: &impl Fn() -> bool) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::Study;
+
+    #[test]
+    fn a_cell_that_panics_fails_alone_and_runs_again() {
+        let text = "machines = ['lkp-sb02']\nworkloads = ['malloc1']\ntasks = [1]\nseeds = 5\n";
+        let study = Study::parse("s.toml", text).unwrap();
+        let cells = Cells::of(&study).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        let run = |panics: bool| {
+            let simulator = |cell: Cell, _: &dyn Fn() -> bool| {
+                assert!(!panics || cell.seed != 3, "seed {} is broken", cell.seed);
+                Ok(json!({ "score": cell.seed }))
+            };
+            run_with(&cells, &store, Shard::WHOLE, NonZeroUsize::MIN, || true, |_, _| {}, simulator).unwrap()
+        };
+        let summary = run(true);
+        assert_eq!((summary.cells, summary.ran, summary.found), (5, 4, 0));
+        let [(cell, message)] = &summary.failed[..] else { panic!("{summary:?}") };
+        assert_eq!((cell.seed, message.as_str()), (3, "the simulator panicked: seed 3 is broken"));
+        // The others keep their results, and only the failed one runs again.
+        let summary = run(false);
+        assert_eq!((summary.ran, summary.found, summary.failed.len()), (1, 4, 0));
+    }
 
     #[test]
     fn shards_are_parsed() {
