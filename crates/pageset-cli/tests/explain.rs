@@ -128,7 +128,7 @@ fn the_fit_of_a_machine_matches_its_schema() {
     ];
     let share: Vec<&dyn AsRef<std::path::Path>> = share.iter().map(|word| word as _).collect();
     let share = json(&ends(0, &share).0);
-    strict(&json(&ends(0, &[&"explain", &"--schema", &"pageset.share/2"]).0)).validate(&share).unwrap();
+    strict(&json(&ends(0, &[&"explain", &"--schema", &"pageset.share/3"]).0)).validate(&share).unwrap();
     let mut names = Vec::new();
     members(&fit, &mut names);
     members(&share, &mut names);

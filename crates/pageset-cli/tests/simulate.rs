@@ -250,8 +250,8 @@ fn shared_costs_predict_machines_that_were_left_out() {
     assert_eq!(machines.len(), 3);
     for machine in machines {
         assert!(machine["predicted"]["score"].as_f64() > Some(0.0), "{machine}");
-        assert_eq!(machine["shared"]["fault_cycles"], machines[0]["shared"]["fault_cycles"], "shared by all machines");
     }
+    assert!(fit["shared"]["fault_cycles"].as_f64() > Some(0.0), "{fit}");
     assert_ne!(
         machines[0]["shared_of_others"], machines[1]["shared_of_others"],
         "leaving a machine out changes nothing"
@@ -267,8 +267,14 @@ fn shared_costs_predict_machines_that_were_left_out() {
     std::fs::write(&mine, format!("{table}xeon-2s40,31,1000,0,1,1,2\nvm-8,31,1000,0,1,1,2\n")).expect("a file");
     let (_, err) = ends(2, &[&["compare", mine.to_str().expect("UTF-8"), "--leave-one-out"], &short[..]].concat());
     assert!(err.contains("cannot leave vm-8, xeon-2s40 out: no row of batch 31 of the built-in sweep"), "{err}");
-    let (_, err) = ends(2, &["machine", "share", "--machine", "lkp-sb02,lkp-skl-4sp1"]);
-    assert!(err.contains("cannot leave lkp-skl-4sp1 out: no other machine has its transfer_load; try more"), "{err}");
+    let (_, err) = ends(2, &["machine", "share", "--machine", "lkp-sb02"]);
+    assert!(err.contains("cannot leave lkp-sb02 out: no machine is left; try more machines"), "{err}");
+    let (_, err) =
+        ends(1, &["machine", "share", "--machine", "lkp-sb02,lkp-skl-d01", "--seconds", "1us", "--warm-up", "1us"]);
+    assert!(
+        err.contains("cannot share costs: lkp-skl-d01 finished no page") && err.contains("a longer --duration"),
+        "{err}"
+    );
     let (_, err) = ends(2, &["machine", "share", "--machine", "vm-8"]);
     assert!(err.contains("cannot share the costs of vm-8: no row of batch 31"), "{err}");
     let (_, err) = ends(2, &["compare", "batch-31-63-127.csv", "--leave-one-out"]);

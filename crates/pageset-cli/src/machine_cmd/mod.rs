@@ -6,9 +6,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use pageset_sim::calibrate::{
-    self, Calibration, Fit, Goal, GoalError, Settings, SharedFit, Simulated, Target, transfer_groups,
-};
+use pageset_sim::calibrate::{self, Calibration, Fit, Goal, GoalError, Settings, SharedFit, Simulated, Target};
 use pageset_sim::machine::{Machine, SHIPPED, Shared, detect};
 use pageset_sim::run::RunError;
 use pageset_sim::time::Time;
@@ -168,6 +166,11 @@ fn share(names: &[String], beside: &Beside) -> Result<Exit, Failure> {
         sharing => sharing.map_err(|error| Failure::new(Exit::Failed, error))?,
     };
     drop(progress);
+    let did_nothing = |row: &Target| row.score <= 0.0;
+    if let Some(idle) = sharing.simulated.iter().position(did_nothing) {
+        let what = format!("cannot share costs: {} finished no page in its simulation", machines[idle].name);
+        return Err(Failure::new(Exit::Failed, what).help("try a longer --duration"));
+    }
     let Some((first, goal)) = machines.first().zip(goals.first()) else { return Ok(Exit::Done) };
     let run = beside.run(workload, first, goal.tuning, goal.era);
     let result = SharedFit::new(&run, &machines, &goals, &sharing, effort.seeds);
@@ -189,11 +192,8 @@ pub(crate) fn rows_of_sweep(names: &[String]) -> Result<(Vec<Machine>, Vec<Goal>
         let what = format!("cannot share the costs of {missing}: no row of batch 31 of the batch sweep");
         return Err(Failure::new(Exit::Usage, what));
     }
-    let groups = transfer_groups(&machines);
-    let alone = groups.iter().position(|group| groups.iter().filter(|other| *other == group).count() == 1);
-    if let Some(alone) = alone {
-        let name = &machines[alone].name;
-        let what = format!("cannot leave {name} out: no other machine has its transfer_load; try more machines");
+    if let [alone] = &machines[..] {
+        let what = format!("cannot leave {} out: no machine is left; try more machines", alone.name);
         return Err(Failure::new(Exit::Usage, what));
     }
     Ok((machines, goals))
@@ -269,10 +269,7 @@ fn shared_text(fit: &SharedFit, width: columns::Fit) -> String {
     text += &width.table(table, &[0, 3, 5, 6, 0, 1, 2, 4, 8, 7]);
     let limit = if fit.at_limit { ", at the limit of a range" } else { "" };
     text += &format!("\nCosts of all machines together{limit}: fault_cycles / lru_page_cycles / transfer_load\n");
-    let mut kinds: Vec<String> = fit.machines.iter().map(|machine| costs(&machine.shared)).collect();
-    kinds.sort();
-    kinds.dedup();
-    text + &kinds.join("\n") + "\n"
+    text + &costs(&fit.shared) + "\n"
 }
 
 /// The shared costs of a machine, in the order of its description.

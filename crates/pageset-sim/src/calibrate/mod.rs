@@ -32,12 +32,12 @@ use crate::sweep::{BySeed, Effort, run_seeds};
 pub use goal::{Goal, GoalError, Target};
 pub use one_task::{OneTask, pace_of_one_task};
 pub use result::{Calibration, Judged, SharedFit, Simulated};
-pub use shared::{LeftOut, Sharing, share, transfer_groups};
+pub use shared::{LeftOut, Sharing, share};
 
 /// The schema of [`Calibration`].
 pub const SCHEMA: &str = "pageset.calibrate/2";
 /// The schema of [`SharedFit`].
-pub const SHARED_SCHEMA: &str = "pageset.share/2";
+pub const SHARED_SCHEMA: &str = "pageset.share/3";
 
 /// Creates the run of a machine under a set of rules in an era.
 pub type HowToRun<'s> = &'s dyn for<'m> Fn(&'m Machine, Tuning, Era) -> Run<'m>;

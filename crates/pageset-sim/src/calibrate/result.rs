@@ -81,7 +81,9 @@ pub struct SharedFit {
     /// How the rows were simulated.
     #[serde(flatten)]
     pub how: Simulated,
-    /// Whether one of the costs of all machines is at the limit of its range, so that the fit would go further.
+    /// The costs that are set on all machines.
+    pub shared: Shared,
+    /// Whether one of these costs is at the limit of its range, so that the fit would go further.
     pub at_limit: bool,
     /// The machines.
     pub machines: Vec<Judged>,
@@ -94,9 +96,7 @@ pub struct Judged {
     pub machine: String,
     /// The published row.
     pub published: Target,
-    /// The costs that are set on all machines.
-    pub shared: Shared,
-    /// The row with these costs.
+    /// The row with the costs that are set on all machines.
     pub simulated: Target,
     /// The costs that are set on all other machines.
     pub shared_of_others: Shared,
@@ -117,7 +117,6 @@ impl SharedFit {
         let judged = |(place, machine): (usize, &Machine)| Judged {
             machine: machine.name.clone(),
             published: goals[place].row,
-            shared: sharing.shared[place],
             simulated: sharing.simulated[place],
             shared_of_others: sharing.left_out[place].shared,
             at_limit: sharing.left_out[place].at_limit,
@@ -128,6 +127,7 @@ impl SharedFit {
         SharedFit {
             schema: SHARED_SCHEMA.to_owned(),
             how: Simulated::of(run, seeds),
+            shared: sharing.shared,
             at_limit: sharing.at_limit,
             machines: machines.iter().enumerate().map(judged).collect(),
         }

@@ -13,10 +13,10 @@ use crate::run::RunError;
 const SCORE_ERROR: f64 = 0.15;
 /// Standard error of contention in percentage points. It is published in whole points; the model is coarser. A guess.
 const POINTS_ERROR: f64 = 2.0;
-/// The middle of the costs' ranges: cycles of a fault, cycles of a page on the LRU, load of lines. Round numbers near earlier fits,
-/// which had seen all rows; but the same ones whichever row is left out.
-const MIDDLE: [f64; COSTS] = [1200.0, 80.0, 1.8];
-/// Half the width of each range, as a logarithm: from 0.64 to 1.57 of the middle. Earlier fits lie within.
+/// The middle of the costs' ranges: cycles of a fault, cycles of a page on the LRU, load of lines. Round numbers near the shipped
+/// costs, which had seen all rows; but the same ones whichever row is left out.
+const MIDDLE: [f64; COSTS] = [1800.0, 100.0, 2.0];
+/// Half the width of each range, as a logarithm: from 0.64 to 1.57 of the middle.
 const HALF_WIDTH: f64 = 0.45;
 /// How strongly fits are held to the middle, as a standard error of each logarithm: so weakly that it matters only where the rows
 /// hardly determine a cost. A guess.
@@ -27,14 +27,12 @@ const SAMPLES: usize = 48;
 const STARTS: usize = 8;
 /// The first and the last step of a search, as parts of half a range.
 const SEARCH: (f64, f64) = (0.25, 1e-6);
-/// The costs in front of the load factors, one of which each group of machines has.
-const COMMON: usize = COSTS - 1;
 
 /// The result of a fit of the shared costs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sharing {
-    /// The shared costs of each machine.
-    pub shared: Vec<Shared>,
+    /// The shared costs.
+    pub shared: Shared,
     /// Whether one of them is at the limit of its range, so that the fit would go further.
     pub at_limit: bool,
     /// The simulated rows with these costs.
@@ -49,7 +47,7 @@ pub struct Sharing {
 /// The prediction of a machine that was left out.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LeftOut {
-    /// The machine's shared costs, set on the other machines.
+    /// The shared costs, set on the other machines.
     pub shared: Shared,
     /// Whether a cost of this fit is at the limit of its range, so that the fit would go further.
     pub at_limit: bool,
@@ -62,7 +60,6 @@ pub struct LeftOut {
 /// The surfaces of all machines of a fit.
 struct Surfaces<'a> {
     goals: &'a [Goal],
-    groups: Vec<usize>,
     of: Vec<Surface>,
 }
 
@@ -88,18 +85,13 @@ impl<'a> Surfaces<'a> {
         let of = (0..machines.len()).map(|machine| Surface::through(&samples_of(machine)));
         // The places determine a surface.
         let of = of.collect::<Option<Vec<_>>>().filter(|of| !of.is_empty()).ok_or(RunError::Interrupted)?;
-        Ok(Surfaces { goals, groups: transfer_groups(machines), of })
-    }
-
-    /// The place of a machine in a fit. `at` has the costs of a fault and of a page on the LRU, and the load of each group's lines.
-    fn place(&self, at: &[f64], machine: usize) -> Place {
-        [at[0], at[1], at[COMMON + self.groups[machine]]]
+        Ok(Surfaces { goals, of })
     }
 
     /// How far costs are from explaining the rows of all machines but one, and from the middle.
-    fn far(&self, at: &[f64], without: Option<usize>) -> f64 {
+    fn far(&self, at: &Place, without: Option<usize>) -> f64 {
         let off = |machine: usize| -> f64 {
-            let row = self.of[machine].at(&self.place(at, machine));
+            let row = self.of[machine].at(at);
             residuals(&self.goals[machine], &row).iter().map(|residual| residual.powi(2)).sum()
         };
         let held = at.iter().map(|at| (at * HALF_WIDTH / MIDDLE_ERROR).powi(2)).sum::<f64>();
@@ -107,25 +99,23 @@ impl<'a> Surfaces<'a> {
     }
 
     /// The costs that explain the rows of all machines but one best, as places in their ranges.
-    fn fit(&self, without: Option<usize>) -> Vec<f64> {
-        let unknowns = COMMON + self.groups.iter().max().map_or(0, |last| last + 1);
-        let start = |place: Place| (0..unknowns).map(|cost| place[cost.min(COMMON)]).collect();
-        let with_size = |at: Vec<f64>| (self.far(&at, without), at);
-        let mut starts: Vec<(f64, Vec<f64>)> = (0..SAMPLES).map(halton).map(start).map(with_size).collect();
+    fn fit(&self, without: Option<usize>) -> Place {
+        let with_size = |at: Place| (self.far(&at, without), at);
+        let mut starts: Vec<(f64, Place)> = (0..SAMPLES).map(halton).map(with_size).collect();
         starts.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         starts.truncate(STARTS);
         let ends = starts.into_iter().map(|start| descend(start, |at| self.far(at, without)));
-        ends.min_by(|(a, _), (b, _)| a.total_cmp(b)).map_or_else(Vec::new, |(_, at)| at)
+        ends.min_by(|(a, _), (b, _)| a.total_cmp(b)).map_or([0.0; COSTS], |(_, at)| at)
     }
 }
 
 /// Goes down from a place within the ranges: one cost up or down, by less and less.
-fn descend((mut least, mut at): (f64, Vec<f64>), far: impl Fn(&[f64]) -> f64) -> (f64, Vec<f64>) {
+fn descend<const N: usize>((mut least, mut at): (f64, [f64; N]), far: impl Fn(&[f64; N]) -> f64) -> (f64, [f64; N]) {
     let mut reach = SEARCH.0;
     while reach > SEARCH.1 {
         let mut found = false;
-        for (cost, step) in (0..at.len()).flat_map(|cost| [(cost, reach), (cost, -reach)]) {
-            let mut next = at.clone();
+        for (cost, step) in (0..N).flat_map(|cost| [(cost, reach), (cost, -reach)]) {
+            let mut next = at;
             next[cost] = (next[cost] + step).clamp(-1.0, 1.0);
             let size = far(&next);
             if size < least {
@@ -139,23 +129,8 @@ fn descend((mut least, mut at): (f64, Vec<f64>), far: impl Fn(&[f64]) -> f64) ->
     (least, at)
 }
 
-/// For each machine, the number of its group: machines with equal load factors are one group.
-#[must_use]
-pub fn transfer_groups(machines: &[Machine]) -> Vec<usize> {
-    let mut loads: Vec<f64> = Vec::new();
-    let group = |machine: &Machine| {
-        let load = machine.shared.transfer_load.get();
-        loads.iter().position(|known| *known == load).unwrap_or_else(|| {
-            loads.push(load);
-            loads.len() - 1
-        })
-    };
-    machines.iter().map(group).collect()
-}
-
 /// Sets the shared costs of machines on their rows, and predicts each machine with costs that are set on the rows of the others.
-/// `heard` gets the numbers of finished and of all simulations. A group of one machine is not determined without it: its load then
-/// stays in the middle.
+/// `heard` gets the numbers of finished and of all simulations. One machine alone is predicted from the middle of the ranges.
 ///
 /// # Errors
 /// A simulation failed, or the caller stopped it, or there is no machine.
@@ -170,27 +145,21 @@ pub fn share(
     let (sampled, all) = (SAMPLES * each, (SAMPLES + 2) * each);
     let surfaces = Surfaces::sample(machines, goals, settings, &keep_on, &|ended, _| heard(ended, all))?;
     let together = surfaces.fit(None);
-    let shared = |at: &[f64], machine| costs(&surfaces.place(at, machine));
-    let of_all: Vec<Shared> = (0..machines.len()).map(|machine| shared(&together, machine)).collect();
-    let without: Vec<Vec<f64>> = (0..machines.len()).map(|machine| surfaces.fit(Some(machine))).collect();
-    let of_others = without.iter().enumerate().map(|(machine, at)| shared(at, machine));
-    let trials = of_all.iter().copied().chain(of_others);
+    let without: Vec<Place> = (0..machines.len()).map(|machine| surfaces.fit(Some(machine))).collect();
+    let trials = std::iter::repeat_n(&together, machines.len()).chain(&without);
     let trials: Vec<Machine> =
-        machines.iter().cycle().zip(trials).map(|(machine, costs)| with(machine, costs)).collect();
+        machines.iter().cycle().zip(trials).map(|(machine, at)| with(machine, costs(at))).collect();
     let rows: Vec<Goal> = goals.iter().chain(goals).copied().collect();
     let mut simulated = simulate(&trials, &rows, settings, &keep_on, &|ended, _| heard(sampled + ended, all))?;
     let predicted = simulated.split_off(machines.len());
-    let left_out = |(machine, at): (usize, &Vec<f64>)| {
-        let place = surfaces.place(at, machine);
-        LeftOut {
-            shared: shared(at, machine),
-            at_limit: is_at_limit(at),
-            expected: surfaces.of[machine].at(&place),
-            simulated: predicted[machine],
-        }
+    let left_out = |(machine, at): (usize, &Place)| LeftOut {
+        shared: costs(at),
+        at_limit: is_at_limit(at),
+        expected: surfaces.of[machine].at(at),
+        simulated: predicted[machine],
     };
     Ok(Sharing {
-        shared: of_all,
+        shared: costs(&together),
         at_limit: is_at_limit(&together),
         simulated,
         scatter: surfaces.of.iter().map(|surface| surface.scatter).collect(),
@@ -199,7 +168,7 @@ pub fn share(
 }
 
 /// Whether a cost is at a limit of its range.
-fn is_at_limit(at: &[f64]) -> bool {
+fn is_at_limit(at: &Place) -> bool {
     at.iter().any(|at| at.abs() >= 1.0)
 }
 
@@ -236,16 +205,16 @@ mod tests {
 
     #[test]
     fn the_lowest_place_of_a_valley_within_the_ranges_is_found() {
-        let across = |at: &[f64]| 1e3 * (at[0] + at[1] - 0.2).powi(2) + (at[0] - at[1] - 0.6).powi(2);
-        let (size, at) = descend((f64::INFINITY, vec![-0.8, 0.9]), across);
+        let across = |at: &[f64; 2]| 1e3 * (at[0] + at[1] - 0.2).powi(2) + (at[0] - at[1] - 0.6).powi(2);
+        let (size, at) = descend((f64::INFINITY, [-0.8, 0.9]), across);
         assert!(size < 1e-4 && (at[0] - 0.4).abs() < 0.01 && (at[1] + 0.2).abs() < 0.01, "{size} at {at:?}");
-        let outside = |at: &[f64]| (at[0] - 3.0).powi(2);
-        assert_eq!(descend((f64::INFINITY, vec![0.0]), outside), (4.0, vec![1.0]));
+        let outside = |at: &[f64; 1]| (at[0] - 3.0).powi(2);
+        assert_eq!(descend((f64::INFINITY, [0.0]), outside), (4.0, [1.0]));
     }
 
     #[test]
-    fn each_group_has_its_own_load_and_a_wrong_row_bends_no_fit_without_it() {
-        // Four machines in two groups, whose rows depend on the costs in different ways. The middle pulls a little.
+    fn a_wrong_row_bends_no_fit_without_it() {
+        // Four machines, whose rows depend on the costs in different ways. The middle pulls a little.
         let truth = |machine: usize, [fault, lru, load]: Place| {
             let strength = 1.0 + machine as f64 / 2.0;
             let odds = 2.0 * strength * load - 3.0 * lru / strength + 0.3 * fault;
@@ -256,16 +225,14 @@ mod tests {
                 contention_pct: Some([zone, 60.0 - zone]),
             }
         };
-        let hidden = [0.3, -0.4, 0.5, -0.6];
-        let groups = vec![0, 0, 1, 1];
+        let hidden = [0.3, -0.4, 0.5];
         let goal = Goal::of(&crate::machine::find("lkp-sb02").unwrap().unwrap()).unwrap();
-        let place = |machine: usize| [hidden[0], hidden[1], hidden[COMMON + groups[machine]]];
-        let mut goals: Vec<Goal> = (0..4).map(|machine| Goal { row: truth(machine, place(machine)), ..goal }).collect();
+        let mut goals: Vec<Goal> = (0..4).map(|machine| Goal { row: truth(machine, hidden), ..goal }).collect();
         goals[3].row.score *= 2.0;
         let samples = |machine: usize| (0..SAMPLES).map(move |number| (halton(number), truth(machine, halton(number))));
         let of = (0..4).map(|machine| Surface::through(&samples(machine).collect::<Vec<_>>()).unwrap()).collect();
-        let surfaces = Surfaces { goals: &goals, groups: groups.clone(), of };
-        let off = |at: &[f64]| at.iter().zip(&hidden).map(|(at, hidden)| (at - hidden).abs()).fold(0.0, f64::max);
+        let surfaces = Surfaces { goals: &goals, of };
+        let off = |at: &Place| at.iter().zip(&hidden).map(|(at, hidden)| (at - hidden).abs()).fold(0.0, f64::max);
         let (without, with) = (surfaces.fit(Some(3)), surfaces.fit(None));
         assert!(off(&without) < 0.15, "{without:?}");
         assert!(off(&with) > 0.2, "{with:?}");
@@ -273,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_fit_of_what_is_no_number_ends() {
-        assert!(descend((f64::NAN, vec![0.0]), |_| f64::NAN).0.is_nan());
+        assert!(descend((f64::NAN, [0.0]), |_| f64::NAN).0.is_nan());
     }
 
     #[test]
@@ -281,6 +248,6 @@ mod tests {
         let Shared { fault_cycles, lru_page_cycles, transfer_load } = costs(&[0.0; COSTS]);
         assert_eq!([fault_cycles.get(), lru_page_cycles.get(), transfer_load.get()], MIDDLE);
         let highest = costs(&[1.0; COSTS]);
-        assert_eq!([highest.fault_cycles.get(), highest.transfer_load.get()], [1882.0, 2.823]);
+        assert_eq!([highest.fault_cycles.get(), highest.transfer_load.get()], [2823.0, 3.137]);
     }
 }

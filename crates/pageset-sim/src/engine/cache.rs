@@ -83,10 +83,23 @@ pub struct CacheCosts {
     pub line: [Time; Source::COUNT],
     /// Duration of writing a whole page, by source.
     pub page: [Time; Source::COUNT],
-    /// How much longer a line of another core takes for each further busy core of the socket, in thousandths of its latency:
-    /// requests queue at an interconnect that all cores share.
-    pub transfer_permille_per_core: u64,
+    /// Latency of a line of another core of the last level with [`LOAD_CORES`] busy cores, relative to one busy core.
+    pub transfer_load: f64,
 }
+
+impl CacheCosts {
+    /// What requests of other busy cores add to the latency of a line of another core, in thousandths of it.
+    fn queueing_permille(&self, others: u32) -> u64 {
+        let share = f64::from(others) / f64::from(LOAD_CORES - 1);
+        (1000.0 * (self.transfer_load - 1.0) * share.powf(QUEUEING_EXPONENT)).round() as u64
+    }
+}
+
+/// Busy cores with which [`CacheCosts::transfer_load`] is reached: between the 36 and 44 of two machines of the batch tables.
+pub const LOAD_CORES: u32 = 40;
+/// How queueing for lines grows with the busy cores: it would be 1 if all cores shared one bus, and 1/2 on a square mesh, whose
+/// narrowest cut grows with the root of its cores. Chosen among five values with rows of batch 31 in sight: docs/research/accuracy.md.
+const QUEUEING_EXPONENT: f64 = 0.7;
 
 /// The last touch of a line: the core, and the number of lines that the core had brought in by then. Zero means never
 /// touched.
@@ -104,8 +117,8 @@ pub(crate) struct Caches {
     costs: CacheCosts,
     cores: Box<[CoreCache]>,
     sources: [Cell<u64>; Source::COUNT],
-    /// Latency of a line of another core in thousandths of that on an idle socket, by socket.
-    transfer_permille: Box<[Cell<u64>]>,
+    /// What requests of other cores add to the latency of a line of another core, in thousandths of it.
+    queueing_permille: Cell<u64>,
 }
 
 /// The state of a core's caches.
@@ -140,19 +153,20 @@ impl Caches {
                 })
                 .collect(),
             sources: Default::default(),
-            transfer_permille: (0..topology.sockets).map(|_| Cell::new(1000)).collect(),
+            queueing_permille: Cell::new(0),
         }
     }
 
-    /// Divides each last level of a socket, and the interconnect of its cores, among its busy cores. The first `cores` cores of the
-    /// socket are busy.
-    pub(crate) fn share_socket(&self, socket: Socket, cores: u32) {
+    /// Divides each last level among its busy cores, the first `cores` cores of the machine.
+    ///
+    /// Requests for lines of other cores are answered by all sockets, so they queue behind all busy cores, also those of the
+    /// `alike` machines that this one represents; requests within one of several last levels of a node, only behind its own.
+    pub(crate) fn share(&self, cores: u32, alike: u32) {
         let each = self.topology.cores_per_last_level();
-        let others = u64::from(cores.min(each).saturating_sub(1));
-        self.transfer_permille[socket.0 as usize].set(1000 + self.costs.transfer_permille_per_core * others);
-        for core in self.cores.iter().filter(|core| core.socket == socket) {
-            let before = core.last_level % self.topology.last_levels_per_node * each;
-            let busy = cores.saturating_sub(before).clamp(1, each);
+        let queueing = if self.topology.last_levels_per_node > 1 { cores.min(each) } else { cores * alike };
+        self.queueing_permille.set(self.costs.queueing_permille(queueing.saturating_sub(1)));
+        for core in &self.cores {
+            let busy = cores.saturating_sub(core.last_level * each).clamp(1, each);
             core.llc_share.set((self.costs.llc_lines / u64::from(busy)).max(self.costs.l2_lines));
         }
     }
@@ -257,8 +271,11 @@ impl Caches {
         let (time, core) = (self.costs.line[source as usize], &self.cores[core.0 as usize]);
         match source {
             Source::L1 | Source::L2 => time,
-            Source::Transfer => {
-                time.permille(self.transfer_permille[core.socket.0 as usize].get()).permille(core.permille)
+            // Requests for a contended line queue at its home, however far away they come from. A guess for those from another
+            // last level.
+            Source::Transfer | Source::NearTransfer => {
+                let transfer = self.costs.line[Source::Transfer as usize];
+                (time + transfer.permille(self.queueing_permille.get())).permille(core.permille)
             }
             _ => time.permille(core.permille),
         }

@@ -22,7 +22,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 
 pub use bandwidth::Memory;
-pub use cache::{CacheCosts, LINE_BYTES, LineState, Source};
+pub use cache::{CacheCosts, LINE_BYTES, LOAD_CORES, LineState, Source};
 pub(crate) use durations::Durations;
 pub(crate) use fiber::{Fibers, scope};
 pub use interleave::Mode;
@@ -313,18 +313,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets how many cores of a socket have work. They share its last-level cache and its interconnect; fewer busy cores run
-    /// at a higher clock.
-    pub fn share_socket(&self, socket: Socket, cores: u32) {
-        self.caches.share_socket(socket, cores);
-        let all = u64::from(self.config.topology.cores_per_socket);
-        let idle = all - u64::from(cores.max(1)).min(all);
-        let gain = (1000 - self.config.turbo_permille) * idle / (all - 1).max(1);
-        let permille = self.config.work_permille * (1000 - gain) / 1000;
-        self.socket_permille[socket.0 as usize].set(permille);
-        if self.config.topology.socket_of(self.running.core.get()) == socket {
-            self.running.clock_permille.set(self.clock_permille(self.running.core.get()));
+    /// Sets how many cores have work, the first of the machine. Those of a last level share it, lines of other cores queue behind
+    /// all of them, and fewer busy cores of a socket run at a higher clock. `alike` is how many machines like this one, with the
+    /// same work, form the machine that it represents.
+    pub fn share(&self, cores: u32, alike: u32) {
+        let cores = cores.min(self.config.topology.cores());
+        self.caches.share(cores, alike);
+        let all = self.config.topology.cores_per_socket;
+        for (socket, clock) in (0..).zip(&self.socket_permille) {
+            let idle = u64::from(all - cores.saturating_sub(socket * all).clamp(1, all));
+            let gain = (1000 - self.config.turbo_permille) * idle / u64::from(all - 1).max(1);
+            clock.set(self.config.work_permille * (1000 - gain) / 1000);
         }
+        self.running.clock_permille.set(self.clock_permille(self.running.core.get()));
     }
 
     /// Duration of work on a core in thousandths, from its socket's clock and its own speed.

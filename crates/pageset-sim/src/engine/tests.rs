@@ -29,7 +29,7 @@ fn config() -> EngineConfig {
             llc_reuse_factor: 1,
             line,
             page: line.map(|time| time.times(10)),
-            transfer_permille_per_core: 0,
+            transfer_load: 1.0,
         },
         memory: Memory { bytes_per_second: u64::MAX, bytes_per_page: 4096 },
         atomic: ns(5),
@@ -280,22 +280,33 @@ fn reused_lines_stay_longer_than_streamed_data_in_the_last_level() {
 }
 
 #[test]
-fn lines_of_other_cores_queue_behind_the_busy_cores_of_the_socket() {
-    let cache = CacheCosts { transfer_permille_per_core: 500, ..config().cache };
-    for (busy, expected) in [(1, 50), (2, 75)] {
+fn lines_of_other_cores_queue_behind_the_busy_cores_of_the_machine() {
+    let topology = Topology { sockets: 4, cores_per_socket: 10, ..config().topology };
+    // With five last levels of two cores each, core 2 has another one than core 1. Ten cores of each of four sockets are as many as
+    // ten cores of one that represents four.
+    for (last_levels_per_node, busy, alike, queueing, distance) in [
+        (1, 1, 1, 0, 0),
+        (1, 2, 1, 3, 0),
+        (1, 11, 1, 19, 0),
+        (1, 40, 1, 50, 0),
+        (1, 99, 1, 50, 0),
+        (1, 10, 4, 50, 0),
+        (5, 1, 1, 0, 20),
+        (5, 40, 4, 3, 20),
+    ] {
+        let topology = Topology { last_levels_per_node, ..topology };
+        let cache = CacheCosts { transfer_load: 2.0, ..config().cache };
         let line = LineState::default();
-        let cost = Cell::new(0);
-        run(EngineConfig { cache, ..config() }, &[0, 1000], |engine, cpu| {
-            engine.share_socket(NODE, busy);
+        let costs = RefCell::new(Vec::new());
+        run(EngineConfig { topology, cache, turbo_permille: 1000, ..config() }, &[0, 1000, 2000], |engine, _| {
+            engine.share(busy, alike);
             let begin = engine.now();
             engine.touch(&line, NODE);
             engine.yield_now();
-            if cpu == 1 {
-                cost.set((engine.now() - begin).whole_ns());
-            }
+            costs.borrow_mut().push((engine.now() - begin).whole_ns());
         });
-        // Work is not touched: the clock of a socket with one busy core is another test.
-        assert_eq!(cost.get(), expected, "{busy} busy cores");
+        let expected = [50 + queueing, 50 + distance + queueing];
+        assert_eq!(costs.borrow()[1..], expected, "{busy} busy cores, {last_levels_per_node} last levels");
     }
 }
 
@@ -452,7 +463,7 @@ fn a_single_busy_core_runs_at_a_higher_clock() {
     for (busy, takes) in [(1, 80), (2, 100), (9, 100)] {
         let end = RefCell::new(Time::ZERO);
         run(config(), &[0], |engine, _| {
-            engine.share_socket(NODE, busy);
+            engine.share(busy, 1);
             engine.work(ns(100));
             *end.borrow_mut() = engine.now();
         });
@@ -522,7 +533,7 @@ fn a_slow_core_has_slow_work_and_slow_lines_from_outside_and_the_mean_stays() {
         engine.touch(&shared[cpu], NODE);
         engine.yield_now();
         // The clock is set anew, and the core's own speed stays.
-        engine.share_socket(NODE, 64);
+        engine.share(64, 1);
         let of = |act: &dyn Fn()| {
             let from = engine.now();
             act();

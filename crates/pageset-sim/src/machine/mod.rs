@@ -105,30 +105,11 @@ pub struct Cited {
     /// The exception of a page fault and the return from it, in cycles. Default 0: part of [`Shared::fault_cycles`].
     #[serde(default = "Cycles::none")]
     pub fault_entry_cycles: Cycles,
-    /// How the cores of a socket are connected. Default: other.
-    #[serde(default)]
-    pub interconnect: Interconnect,
     /// Turbo: speed of a core that works alone on its socket, relative to a socket with all cores busy. Default 1:
     /// equal clocks.
     #[serde(default = "Slowdown::none")]
     pub turbo: Slowdown,
 }
-
-/// How requests for lines of other cores wait for each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Interconnect {
-    /// A ring. All cores share its capacity, so requests queue in proportion to the busy cores.
-    Ring,
-    /// A mesh, whose links grow with its cores; and machines of four sockets, whose requests wait for the home agents of
-    /// all sockets. Latency under load does not depend on the number of busy cores.
-    #[default]
-    Other,
-}
-
-/// Busy cores of the ring whose latency under load [`Shared::transfer_load`] is: the mean of the two large rings of the batch
-/// tables.
-const RING_CORES: f64 = 20.0;
 
 /// Values that follow from the microarchitecture and from cited values.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -153,8 +134,8 @@ pub struct Shared {
     pub fault_cycles: Cycles,
     /// Instructions of one page put on or taken off the LRU, but for the locked operations of joining it, in cycles.
     pub lru_page_cycles: Cycles,
-    /// Latency of a line that another core of the socket has written, under load, relative to an idle machine. On a ring: with
-    /// 20 busy cores. The machines of one kind of socket share it.
+    /// Latency of a line that another core of the socket has written, with [40 busy cores](crate::engine::LOAD_CORES), relative to
+    /// an idle machine.
     pub transfer_load: Slowdown,
 }
 
@@ -367,19 +348,9 @@ impl Machine {
     pub fn engine_config(&self, seed: u64) -> EngineConfig {
         let (c, d, g) = (&self.cited, &self.derived, &self.guessed);
         let lines = |kib: Kib| kib.get() * 1024 / LINE_BYTES;
-        // On a ring each further busy core adds its share. The load of other sockets is constant.
-        let load = self.shared.transfer_load.get();
-        let (constant, per_core) = match c.interconnect {
-            Interconnect::Ring => (1.0, (load - 1.0) / (RING_CORES - 1.0)),
-            Interconnect::Other => (load, 0.0),
-        };
         let last_levels = c.nodes_per_socket.get() * c.last_levels_per_node.get();
-        let paced = |ns: f64| Time::from_ns(ns * self.fitted.pace.get());
-        let loaded = c.core_to_core_ns.get() * constant;
-        let transfer = paced(loaded);
-        // Requests for a contended line queue at its home, however far away they come from. A guess.
-        let queueing = loaded - c.core_to_core_ns.get();
-        let near_transfer = paced(c.near_transfer_ns.map_or(loaded, |ns| ns.get() + queueing));
+        let transfer = self.time(c.core_to_core_ns);
+        let near_transfer = self.time(c.near_transfer_ns.unwrap_or(c.core_to_core_ns));
         let near_memory = self.time(c.near_memory_ns.unwrap_or(c.remote_memory_ns));
         let [l1, l2, llc, memory, remote_transfer, remote_memory] =
             [c.l1_ns, c.l2_ns, c.llc_ns, c.memory_ns, c.remote_transfer_ns, c.remote_memory_ns].map(|ns| self.time(ns));
@@ -407,7 +378,7 @@ impl Machine {
                 llc_reuse_factor: g.llc_reuse_factor.get(),
                 line: [l1, l2, llc, transfer, memory, remote_transfer, remote_memory, near_transfer, near_memory],
                 page: page.map(as_work),
-                transfer_permille_per_core: (1000.0 * per_core).round() as u64,
+                transfer_load: self.shared.transfer_load.get(),
             },
             memory: Memory {
                 bytes_per_second: (c.memory_gb_per_s.get() * 1e9

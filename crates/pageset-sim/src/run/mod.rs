@@ -109,6 +109,15 @@ impl From<NoMemory> for RunError {
     }
 }
 
+/// What a node that represents all nodes of a machine takes from the machine.
+#[derive(Clone, Copy)]
+struct OneOf {
+    /// Nodes of the machine. All have the same work.
+    nodes: u32,
+    /// The node's part of the reserve, which would follow the formula in a machine of one node.
+    reserve_kib: u64,
+}
+
 impl Run<'_> {
     /// Performs the run on this thread. Polls `keep_on`; `false` interrupts the run.
     ///
@@ -125,8 +134,8 @@ impl Run<'_> {
                 let tasks = self.tasks / nodes;
                 let run = Run { machine: &machine, tasks, whole: true, ..self.clone() };
                 // The watermarks must equal those of the whole machine, whose reserve spreads over the nodes.
-                let reserve_kib = Some(self.reserve_kib() / u64::from(nodes));
-                Ok(run.simulate(reserve_kib, keep_on)?.times(nodes))
+                let reserve_kib = self.reserve_kib() / u64::from(nodes);
+                Ok(run.simulate(Some(OneOf { nodes, reserve_kib }), keep_on)?.times(nodes))
             }
             None => self.simulate(None, keep_on),
         }
@@ -158,8 +167,8 @@ impl Run<'_> {
         WatermarkRule::default().reserve_kib(pages, u64::from(map.nodes()))
     }
 
-    /// Simulates the whole machine. Without `reserve_kib` the reserve follows the formula.
-    fn simulate(&self, reserve_kib: Option<u64>, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
+    /// Simulates the whole machine, which may be one node of a larger one.
+    fn simulate(&self, one_of: Option<OneOf>, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
         let cpus = self.machine.topology().cpus();
         let needs = self.workload.needs(self.tasks);
         let map = MemoryMap::new(self.machine);
@@ -171,7 +180,10 @@ impl Run<'_> {
             tuning: self.tuning,
             high_fraction: self.high_fraction,
             cache_slice_pages: self.cache_slice_pages(),
-            watermarks: WatermarkRule { min_free_kbytes: reserve_kib, ..WatermarkRule::default() },
+            watermarks: WatermarkRule {
+                min_free_kbytes: one_of.map(|one| one.reserve_kib),
+                ..WatermarkRule::default()
+            },
             ..Config::new(&zones, &nodes)
         };
         // All zones are alike.
@@ -188,6 +200,8 @@ impl Run<'_> {
             }
             let allocator = Allocator::new(sim, &config, metadata.lend(&mut zones))?;
             let system = System::new(&allocator, self.machine, self.era, needs);
+            // Only cores with work share the last-level caches, the ways to lines of other cores, and the power budget.
+            engine.share(self.tasks, one_of.map_or(1, |one| one.nodes));
             self.measure(&engine, &system, &keep_on)
         })
     }
@@ -201,7 +215,6 @@ impl Run<'_> {
     }
 
     fn measure(&self, engine: &Engine, system: &System<'_>, keep_on: &impl Fn() -> bool) -> Result<Outcome, RunError> {
-        self.share_sockets(engine);
         system.age(self.history).map_err(RunError::Alloc)?;
         let job = self.workload.set_up(system, self.tasks).map_err(RunError::Alloc)?;
         let job = &job;
@@ -276,16 +289,6 @@ impl Run<'_> {
                 }
                 Next::Window | Next::Restart | Next::End => return (begin, end - begin, steadiness),
             }
-        }
-    }
-
-    /// Only cores with work share the last-level caches and the power budget.
-    fn share_sockets(&self, engine: &Engine) {
-        let topology = self.machine.topology();
-        for socket in self.machine.nodes() {
-            let busy = self.tasks.min(topology.cores());
-            let first = socket.0 * topology.cores_per_socket;
-            engine.share_socket(socket, busy.saturating_sub(first).min(topology.cores_per_socket));
         }
     }
 
