@@ -248,6 +248,11 @@ fn shared_costs_predict_machines_that_were_left_out() {
             .expect("JSON");
     let machines = fit["machines"].as_array().expect("machines");
     assert_eq!(machines.len(), 3);
+    let (csv, _) = ends(0, &[&["machine", "share", "--machine", SMALL, "--csv"], &short[..]].concat());
+    let costs = ["fault_cycles", "lru_page_cycles", "transfer_load"].map(|cost| fit["shared"][cost].as_f64().unwrap());
+    let [fault, lru, load] = costs;
+    assert!(csv.starts_with("shared.fault_cycles,shared.lru_page_cycles,shared.transfer_load,machine,"), "{csv}");
+    assert_eq!(csv.matches(&format!("\n{fault},{lru},{load},lkp-")).count(), 3, "{csv}");
     for machine in machines {
         assert!(machine["predicted"]["score"].as_f64() > Some(0.0), "{machine}");
     }
@@ -271,10 +276,9 @@ fn shared_costs_predict_machines_that_were_left_out() {
     assert!(err.contains("cannot leave lkp-sb02 out: no machine is left; try more machines"), "{err}");
     let (_, err) =
         ends(1, &["machine", "share", "--machine", "lkp-sb02,lkp-skl-d01", "--seconds", "1us", "--warm-up", "1us"]);
-    assert!(
-        err.contains("cannot share costs: lkp-skl-d01 finished no page") && err.contains("a longer --duration"),
-        "{err}"
-    );
+    assert!(err.contains("lkp-skl-d01 finished no operation") && err.contains("a longer --duration"), "{err}");
+    let (_, err) = ends(1, &["machine", "calibrate", "lkp-sb02", "--seconds", "1us", "--warm-up", "1us"]);
+    assert!(err.contains("lkp-sb02 finished no operation"), "{err}");
     let (_, err) = ends(2, &["machine", "share", "--machine", "vm-8"]);
     assert!(err.contains("cannot share the costs of vm-8: no row of batch 31"), "{err}");
     let (_, err) = ends(2, &["compare", "batch-31-63-127.csv", "--leave-one-out"]);

@@ -122,7 +122,7 @@ fn one_page_has_all_tables() {
     let unsettled = scores().filter(|score| score["unsettled"] == true).count();
     let marked = |line: &&str| line.starts_with("| lkp-sb02 | ") && line.split(" | ").nth(1).unwrap().ends_with(" ~");
     assert_eq!(page.lines().filter(marked).count(), unsettled);
-    assert!((1..scores().count()).contains(&unsettled), "{unsettled} rows have not settled");
+    assert!(unsettled > 0, "{unsettled} rows have not settled");
     assert!(page.contains(" ± ") && page.contains(": over time, of scores"), "{page}");
     let (_, err) = all(2, &["--machine", "pdp-11"]);
     assert!(err.contains("has all of pdp-11"), "{err}");

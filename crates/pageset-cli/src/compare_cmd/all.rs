@@ -57,7 +57,11 @@ const UNSETTLED: &str = "~";
 fn markdown(page: &Page) -> String {
     let (change, points) = BOUNDS;
     let seeds = page.tables.first().map_or(0, |table| table.comparison.seeds.len());
-    let over = if seeds > 1 { "over the seeds" } else { "over time, of scores, their changes and shares of time" };
+    let over = if seeds > 1 {
+        "over the seeds, or over time where only one has ended"
+    } else {
+        "over time, of scores, their changes and shares of time"
+    };
     let mut text = format!(
         "# All published tables, next to predictions\n\n\
          Written by `pageset compare --all-tables`, with seeds 1 to {seeds}. Do not edit it. Every built-in table runs with \

@@ -166,15 +166,18 @@ fn share(names: &[String], beside: &Beside) -> Result<Exit, Failure> {
         sharing => sharing.map_err(|error| Failure::new(Exit::Failed, error))?,
     };
     drop(progress);
-    let did_nothing = |row: &Target| row.score <= 0.0;
-    if let Some(idle) = sharing.simulated.iter().position(did_nothing) {
-        let what = format!("cannot share costs: {} finished no page in its simulation", machines[idle].name);
-        return Err(Failure::new(Exit::Failed, what).help("try a longer --duration"));
-    }
     let Some((first, goal)) = machines.first().zip(goals.first()) else { return Ok(Exit::Done) };
     let run = beside.run(workload, first, goal.tuning, goal.era);
     let result = SharedFit::new(&run, &machines, &goals, &sharing, effort.seeds);
-    batch.give(&result, shared_text, result.machines.iter().map(|row| (Vec::new(), row)))
+    let Shared { fault_cycles, lru_page_cycles, transfer_load } = result.shared;
+    let of_all = || {
+        vec![
+            ("shared.fault_cycles", fault_cycles.get().to_string()),
+            ("shared.lru_page_cycles", lru_page_cycles.get().to_string()),
+            ("shared.transfer_load", transfer_load.get().to_string()),
+        ]
+    };
+    batch.give(&result, shared_text, result.machines.iter().map(|row| (of_all(), row)))
 }
 
 /// The machines of the batch sweep and their rows of batch 31: all of them, or those with these names.

@@ -110,6 +110,9 @@ fn rounded(pace: f64) -> Option<Rate> {
 
 /// Simulates the rows of machines. Contention is that of the simulation, also where none was published. `heard` gets the numbers of
 /// finished and of all simulations.
+///
+/// # Errors
+/// A simulation failed, was stopped, or finished no operation.
 fn simulate(
     machines: &[Machine],
     goals: &[Goal],
@@ -136,7 +139,11 @@ fn simulate(
         score: mean(outcomes, Outcome::score),
         contention_pct: Some([mean(outcomes, Outcome::zone_pct), mean(outcomes, Outcome::lru_pct)]),
     };
-    Ok(goals.iter().zip(&outcomes).map(reached).collect())
+    let rows: Vec<Target> = goals.iter().zip(&outcomes).map(reached).collect();
+    match rows.iter().zip(machines).find(|(row, _)| row.score <= 0.0) {
+        Some((_, machine)) => Err(RunError::NoWork { machine: machine.name.clone() }),
+        None => Ok(rows),
+    }
 }
 
 #[cfg(test)]

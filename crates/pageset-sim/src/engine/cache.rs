@@ -68,6 +68,13 @@ impl Source {
     }
 }
 
+/// Busy cores with which [`CacheCosts::transfer_load`] is reached: between the 36 and 44 of two machines of the batch tables.
+pub const LOAD_CORES: u32 = 40;
+/// How queueing for lines grows with the busy cores: it would be 1 if all cores shared one bus, and 1/2 on a square mesh, whose
+/// narrowest cut grows with the root of its cores. A guess, chosen among five values with rows of batch 31 in sight:
+/// docs/research/accuracy.md. No row tells how more than 96 cores queue.
+const QUEUEING_EXPONENT: f64 = 0.7;
+
 /// Cache sizes in lines, and latencies by source.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheCosts {
@@ -83,23 +90,18 @@ pub struct CacheCosts {
     pub line: [Time; Source::COUNT],
     /// Duration of writing a whole page, by source.
     pub page: [Time; Source::COUNT],
-    /// Latency of a line of another core of the last level with [`LOAD_CORES`] busy cores, relative to one busy core.
+    /// Latency of a line of another core of the last level with [`LOAD_CORES`] busy cores, relative to an idle machine.
     pub transfer_load: f64,
 }
 
 impl CacheCosts {
-    /// What requests of other busy cores add to the latency of a line of another core, in thousandths of it.
-    fn queueing_permille(&self, others: u32) -> u64 {
-        let share = f64::from(others) / f64::from(LOAD_CORES - 1);
-        (1000.0 * (self.transfer_load - 1.0) * share.powf(QUEUEING_EXPONENT)).round() as u64
+    /// What the requests of `cores` busy cores add to the latency of a line of another core.
+    fn queueing(&self, cores: u32) -> Time {
+        let share = f64::from(cores.saturating_sub(1)) / f64::from(LOAD_CORES - 1);
+        let permille = 1000.0 * (self.transfer_load - 1.0) * share.powf(QUEUEING_EXPONENT);
+        self.line[Source::Transfer as usize].permille(permille.round() as u64)
     }
 }
-
-/// Busy cores with which [`CacheCosts::transfer_load`] is reached: between the 36 and 44 of two machines of the batch tables.
-pub const LOAD_CORES: u32 = 40;
-/// How queueing for lines grows with the busy cores: it would be 1 if all cores shared one bus, and 1/2 on a square mesh, whose
-/// narrowest cut grows with the root of its cores. Chosen among five values with rows of batch 31 in sight: docs/research/accuracy.md.
-const QUEUEING_EXPONENT: f64 = 0.7;
 
 /// The last touch of a line: the core, and the number of lines that the core had brought in by then. Zero means never
 /// touched.
@@ -117,8 +119,8 @@ pub(crate) struct Caches {
     costs: CacheCosts,
     cores: Box<[CoreCache]>,
     sources: [Cell<u64>; Source::COUNT],
-    /// What requests of other cores add to the latency of a line of another core, in thousandths of it.
-    queueing_permille: Cell<u64>,
+    /// What requests of other cores add to the latency of a line of another core: of the same last level, and of another.
+    queueing: [Cell<Time>; 2],
 }
 
 /// The state of a core's caches.
@@ -153,18 +155,21 @@ impl Caches {
                 })
                 .collect(),
             sources: Default::default(),
-            queueing_permille: Cell::new(0),
+            queueing: Default::default(),
         }
     }
 
     /// Divides each last level among its busy cores, the first `cores` cores of the machine.
     ///
-    /// Requests for lines of other cores are answered by all sockets, so they queue behind all busy cores, also those of the
-    /// `alike` machines that this one represents; requests within one of several last levels of a node, only behind its own.
+    /// Requests for a line of another core queue at the line's home, as long however far away they come from, behind the requests of
+    /// all busy cores, also those of the `alike` machines that this one represents. Of several last levels of a node, each
+    /// has its own queue, for lines of its own cores. Both are guesses: published rows depend only on lines of one socket's last level.
     pub(crate) fn share(&self, cores: u32, alike: u32) {
         let each = self.topology.cores_per_last_level();
-        let queueing = if self.topology.last_levels_per_node > 1 { cores.min(each) } else { cores * alike };
-        self.queueing_permille.set(self.costs.queueing_permille(queueing.saturating_sub(1)));
+        let within = if self.topology.last_levels_per_node > 1 { cores.min(each) } else { cores * alike };
+        for (queueing, cores) in self.queueing.iter().zip([within, cores * alike]) {
+            queueing.set(self.costs.queueing(cores));
+        }
         for core in &self.cores {
             let busy = cores.saturating_sub(core.last_level * each).clamp(1, each);
             core.llc_share.set((self.costs.llc_lines / u64::from(busy)).max(self.costs.l2_lines));
@@ -271,12 +276,8 @@ impl Caches {
         let (time, core) = (self.costs.line[source as usize], &self.cores[core.0 as usize]);
         match source {
             Source::L1 | Source::L2 => time,
-            // Requests for a contended line queue at its home, however far away they come from. A guess for those from another
-            // last level.
-            Source::Transfer | Source::NearTransfer => {
-                let transfer = self.costs.line[Source::Transfer as usize];
-                (time + transfer.permille(self.queueing_permille.get())).permille(core.permille)
-            }
+            Source::Transfer => (time + self.queueing[0].get()).permille(core.permille),
+            Source::NearTransfer | Source::RemoteTransfer => (time + self.queueing[1].get()).permille(core.permille),
             _ => time.permille(core.permille),
         }
     }

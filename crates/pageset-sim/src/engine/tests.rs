@@ -282,30 +282,40 @@ fn reused_lines_stay_longer_than_streamed_data_in_the_last_level() {
 #[test]
 fn lines_of_other_cores_queue_behind_the_busy_cores_of_the_machine() {
     let topology = Topology { sockets: 4, cores_per_socket: 10, ..config().topology };
-    // With five last levels of two cores each, core 2 has another one than core 1. Ten cores of each of four sockets are as many as
-    // ten cores of one that represents four.
-    for (last_levels_per_node, busy, alike, queueing, distance) in [
-        (1, 1, 1, 0, 0),
-        (1, 2, 1, 3, 0),
-        (1, 11, 1, 19, 0),
-        (1, 40, 1, 50, 0),
-        (1, 99, 1, 50, 0),
-        (1, 10, 4, 50, 0),
-        (5, 1, 1, 0, 20),
-        (5, 40, 4, 3, 20),
+    // With five last levels of two cores each, core 2 has another one than core 1; core 10 is on another socket. Ten cores of each of
+    // four sockets are as many as ten cores of one that represents four. A line of the own last level or of memory does not queue.
+    for (last_levels_per_node, busy, alike, [within, beyond]) in [
+        (1, 1, 1, [0, 0]),
+        (1, 2, 1, [3, 3]),
+        (1, 11, 1, [19, 19]),
+        (1, 40, 1, [50, 50]),
+        (1, 99, 1, [50, 50]),
+        (1, 10, 4, [50, 50]),
+        (5, 1, 1, [0, 0]),
+        (5, 40, 1, [3, 50]),
     ] {
         let topology = Topology { last_levels_per_node, ..topology };
         let cache = CacheCosts { transfer_load: 2.0, ..config().cache };
         let line = LineState::default();
         let costs = RefCell::new(Vec::new());
-        run(EngineConfig { topology, cache, turbo_permille: 1000, ..config() }, &[0, 1000, 2000], |engine, _| {
+        let starts: [u64; 11] = std::array::from_fn(|cpu| 1000 * cpu as u64);
+        run(EngineConfig { topology, cache, turbo_permille: 1000, ..config() }, &starts, |engine, cpu| {
+            if ![0, 1, 2, 10].contains(&cpu) {
+                return;
+            }
             engine.share(busy, alike);
-            let begin = engine.now();
-            engine.touch(&line, NODE);
+            let of = |line: &LineState| {
+                let begin = engine.now();
+                engine.touch(line, NODE);
+                (engine.now() - begin).whole_ns()
+            };
+            let memory = if cpu == 10 { 150 } else { 80 };
+            assert_eq!(of(&LineState::default()), memory);
+            costs.borrow_mut().push(of(&line));
             engine.yield_now();
-            costs.borrow_mut().push((engine.now() - begin).whole_ns());
         });
-        let expected = [50 + queueing, 50 + distance + queueing];
+        let near = if last_levels_per_node > 1 { 70 + beyond } else { 50 + within };
+        let expected = [50 + within, near, 120 + beyond];
         assert_eq!(costs.borrow()[1..], expected, "{busy} busy cores, {last_levels_per_node} last levels");
     }
 }
@@ -459,15 +469,40 @@ fn a_run_ends_on_time_and_can_continue() {
 }
 
 #[test]
-fn a_single_busy_core_runs_at_a_higher_clock() {
-    for (busy, takes) in [(1, 80), (2, 100), (9, 100)] {
+fn a_single_busy_core_of_a_socket_runs_at_a_higher_clock() {
+    // CPU 2 is on the other socket.
+    for (busy, cpu, takes) in [(1, 0, 80), (2, 0, 100), (9, 0, 100), (3, 0, 100), (3, 2, 80), (4, 2, 100)] {
         let end = RefCell::new(Time::ZERO);
-        run(config(), &[0], |engine, _| {
-            engine.share(busy, 1);
-            engine.work(ns(100));
-            *end.borrow_mut() = engine.now();
+        run(config(), &[0; 3], |engine, own| {
+            if own == cpu {
+                engine.share(busy, 1);
+                engine.work(ns(100));
+                *end.borrow_mut() = engine.now();
+            }
         });
-        assert_eq!(end.into_inner(), ns(takes), "{busy} cores have work");
+        assert_eq!(end.into_inner(), ns(takes), "{busy} cores have work, CPU {cpu}");
+    }
+}
+
+#[test]
+fn busy_cores_divide_the_last_level_of_their_socket() {
+    // A line is still in a last level of 1000 lines after 600 others, and not in half of it.
+    for (busy, cpus, expected) in [(1, [0, 1], 20), (2, [0, 1], 80), (3, [2, 3], 20), (4, [2, 3], 80)] {
+        let (line, cost) = (LineState::default(), Cell::new(0));
+        let node = Socket(cpus[0] / 2);
+        run(config(), &[0, 100_000, 0, 100_000], |engine, cpu| {
+            engine.share(busy, 1);
+            if cpu == cpus[0] {
+                engine.touch(&line, node);
+                (0..600).for_each(|_| engine.touch(&LineState::default(), node));
+            }
+            if cpu == cpus[1] {
+                let begin = engine.now();
+                engine.touch(&line, node);
+                cost.set((engine.now() - begin).whole_ns());
+            }
+        });
+        assert_eq!(cost.get(), expected, "{busy} busy cores, CPUs {cpus:?}");
     }
 }
 
@@ -528,7 +563,8 @@ fn a_slow_core_has_slow_work_and_slow_lines_from_outside_and_the_mean_stays() {
     };
     let times = RefCell::new(Vec::new());
     let shared: Vec<LineState> = (0..64).map(|_| LineState::default()).collect();
-    run(EngineConfig { topology, core_cv: 0.1, ..config() }, &[0; 64], |engine, _| {
+    let cache = CacheCosts { transfer_load: 2.0, ..config().cache };
+    run(EngineConfig { topology, cache, core_cv: 0.1, ..config() }, &[0; 64], |engine, _| {
         let cpu = engine.cpu() as usize;
         engine.touch(&shared[cpu], NODE);
         engine.yield_now();

@@ -134,8 +134,8 @@ pub struct Shared {
     pub fault_cycles: Cycles,
     /// Instructions of one page put on or taken off the LRU, but for the locked operations of joining it, in cycles.
     pub lru_page_cycles: Cycles,
-    /// Latency of a line that another core of the socket has written, with [40 busy cores](crate::engine::LOAD_CORES), relative to
-    /// an idle machine.
+    /// Latency of a line that another core of the last level has written, with [40 busy cores](crate::engine::LOAD_CORES), relative
+    /// to an idle machine. Lines from farther away take as much longer as those.
     pub transfer_load: Slowdown,
 }
 

@@ -123,7 +123,7 @@ fn a_socket_may_have_several_nodes_and_last_levels() {
     });
     assert_eq!(config.cache.llc_lines * 2, whole.unwrap().cache.llc_lines, "each node has half of the last level");
     assert_eq!(config.memory.bytes_per_second * 2, whole.unwrap().memory.bytes_per_second);
-    // Farther lines take longer: node, package, machine.
+    // Farther lines take longer on an idle machine: node, package, machine.
     let line = |source: crate::engine::Source| config.cache.line[source as usize];
     use crate::engine::Source::{Memory, NearMemory, NearTransfer, RemoteMemory, Transfer};
     assert_eq!(line(NearTransfer) - line(Transfer), Time::from_ns(15.0));

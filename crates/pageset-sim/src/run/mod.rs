@@ -89,6 +89,12 @@ pub enum RunError {
     /// The rules are invalid for the machine.
     #[error(transparent)]
     Map(#[from] MapError),
+    /// A fit needs work, and there was none.
+    #[error("{machine} finished no operation in the measured time; try a longer --duration")]
+    NoWork {
+        /// The machine's name.
+        machine: String,
+    },
     /// A task found no memory.
     #[error("a task failed: {0}")]
     Alloc(AllocError),
@@ -200,7 +206,7 @@ impl Run<'_> {
             }
             let allocator = Allocator::new(sim, &config, metadata.lend(&mut zones))?;
             let system = System::new(&allocator, self.machine, self.era, needs);
-            // Only cores with work share the last-level caches, the ways to lines of other cores, and the power budget.
+            // Only cores with work share the last-level caches and the power budget, and queue for lines of other cores.
             engine.share(self.tasks, one_of.map_or(1, |one| one.nodes));
             self.measure(&engine, &system, &keep_on)
         })
