@@ -248,6 +248,22 @@ mod tests {
         let unseen = Counts::of(values.iter().filter(|value| value.seen == Seen::Unseen));
         assert_eq!((unseen.values, unseen.right_signs, unseen.near_shares), (3, 1, 1));
         assert_eq!(Counts::sum([all, unseen].into_iter()).values, 8);
+        assert_eq!(values[0].interval, None, "the row has none");
+    }
+
+    #[test]
+    fn a_value_has_the_interval_of_its_column() {
+        let mut row = CompareRow::default();
+        row.interval.insert("c".to_owned(), 1.59);
+        let effect = Effect {
+            kind: Kind::Amount,
+            published: Some(110.0),
+            do_nothing: None,
+            forecast: None,
+            simulated: crate::statistics::Spread { mean: 105.0, deviation: 1.0 },
+        };
+        let interval = |column| Judged::of("t.csv", &row, column, &effect).unwrap().interval;
+        assert_eq!((interval("c"), interval("d")), (Some(1.59), None));
     }
 
     #[test]

@@ -32,7 +32,7 @@ fn run<'m>(machine: &'m Machine, name: &str) -> Run<'m> {
 #[test]
 fn one_node_represents_two_equal_nodes() {
     let mut machine = machine();
-    // So that a node which does not see the other's cores is told apart.
+    // With this load, a node that ignores the other's cores has another score.
     machine.shared.transfer_load = Slowdown::try_from(10.0).unwrap();
     for tasks in [24, 12] {
         let two = Run { tasks, ..run(&machine, "page_fault1") };
