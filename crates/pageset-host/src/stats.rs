@@ -15,7 +15,7 @@ pub struct PoolStats {
     pub size_bytes: u64,
     /// Bytes on the free lists, and in blocks that are going back to the system.
     pub free_bytes: u64,
-    /// Free bytes in the caches of CPUs.
+    /// Free bytes in the caches of CPUs, and those of deferred frees.
     pub cached_bytes: u64,
     /// Bytes above the limit of the pool, which nobody can allocate.
     pub withheld_bytes: u64,
@@ -68,7 +68,7 @@ impl PagePool {
         for zone in self.zones() {
             all.size_bytes += bytes(zone.managed);
             all.free_bytes += bytes(zone.nr_free_pages);
-            all.cached_bytes += bytes(zone.pagesets.count + zone.depot + zone.waiting);
+            all.cached_bytes += bytes(zone.pagesets.count + zone.depot + zone.waiting + zone.deferred);
             all.alloc_bytes += bytes(zone.pgalloc());
             all.free_total_bytes += bytes(zone.pgfree());
             all.lock_acquisitions += zone.lock_acquisitions();

@@ -88,6 +88,8 @@ pub struct ZoneStats {
     pub owner_pages: u64,
     /// Merges of two blocks in a pageset: [`crate::Tuning::merge_blocks`].
     pub pageset_merges: u64,
+    /// Pages whose free is deferred: neither on a list nor in a pageset. They count as freed, here and in [`Self::pgfree`].
+    pub deferred: u64,
     /// Pages allocated without a pageset.
     pub direct_alloc_pages: u64,
     /// Pages freed without a pageset.
@@ -143,10 +145,10 @@ impl ZoneStats {
         self.pagesets.pgalloc + self.direct_alloc_pages
     }
 
-    /// All pages freed (`pgfree`).
+    /// All pages freed (`pgfree`), also those whose free is deferred or that wait for an owner.
     #[must_use]
     pub const fn pgfree(&self) -> u64 {
-        self.pagesets.pgfree + self.waiting + self.direct_free_pages
+        self.pagesets.pgfree + self.waiting + self.deferred + self.direct_free_pages
     }
 
     /// All holds of the zone lock.
@@ -210,6 +212,7 @@ impl<M: Machine> Allocator<'_, M> {
             waiting: zone.pagesets.iter().map(|pageset| u64::from(pageset.waiting.get())).sum(),
             owner_pages: zone.pagesets.iter().map(|pageset| pageset.owner_pages.get()).sum(),
             pageset_merges: zone.pagesets.iter().map(|pageset| pageset.merges.get()).sum(),
+            deferred: zone.shared.deferred_pages(),
             direct_alloc_pages: zone.shared.buddy.sum(|region| &region.direct_alloc_pages),
             direct_free_pages: zone.shared.buddy.sum(|region| &region.direct_free_pages),
             lock_refill: holds(LockPath::Refill),

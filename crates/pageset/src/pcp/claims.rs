@@ -45,7 +45,7 @@ impl<M: Machine> CachedZone<'_, M> {
     /// nothing.
     fn put_back<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, list: Option<usize>, page: u32, order: Order) {
         if !list.is_some_and(|list| pcp.push(list, page)) {
-            // It counts as allocated until it counts as freed.
+            // It counts as allocated, and as freed.
             pcp.count.set(pcp.count.get() - order.pages() as u32);
             self.shared.defer(page);
         }
@@ -339,17 +339,18 @@ impl<M: Machine> CachedZone<'_, M> {
         {
             env.touch(Line::Page(self.frames().pfn(page)));
             let (order, kind) = (self.frames().tag(page).order(), self.frames().block_type(page));
-            pcp.waiting.fetch_sub(order.pages() as u32, Relaxed);
             let may_keep = pcp.may_keep() && kind != MigrateType::Isolate;
             let list = env.tuning.lists.list(order, kind).filter(|_| may_keep);
-            if !list.is_some_and(|list| pcp.push(list, page)) {
+            if list.is_some_and(|list| pcp.push(list, page)) {
+                pcp.count.set(pcp.count.get() + order.pages() as u32);
+                pcp.count_freed(order.pages());
+                sync::add(&pcp.owner_pages, order.pages());
+            } else {
                 // The caller may wait for nothing: the next holder of the zone lock frees it.
                 self.shared.defer(page);
-                continue;
             }
-            pcp.count.set(pcp.count.get() + order.pages() as u32);
-            pcp.count_freed(order.pages());
-            sync::add(&pcp.owner_pages, order.pages());
+            // Last: a free that has counted once always counts.
+            pcp.waiting.fetch_sub(order.pages() as u32, Relaxed);
         }
     }
 }

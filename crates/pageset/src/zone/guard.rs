@@ -9,6 +9,7 @@ use crate::frame::ZoneKind;
 use crate::machine::{Access, Guard, Line, LockPath, Machine};
 use crate::policy::Watermarks;
 use crate::policy::sizes::boosted;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{self, LockedWord};
 
 /// The most deferred frees that one hold of the lock completes, in blocks: about as much work as a refill. A guess.
@@ -99,6 +100,8 @@ impl<'a, M: Machine> Zone<'a, M> {
             let order = self.buddy.frames.tag(page).order();
             guard.free_block(page, order, guard.frames.block_type(page));
             guard.count_direct_free(order.pages());
+            // Relaxed: only the sum counts.
+            self.deferred_pages.fetch_sub(order.pages() as u32, Relaxed);
         }
     }
 

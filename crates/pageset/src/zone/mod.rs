@@ -9,7 +9,7 @@ mod guard;
 pub(crate) mod memory;
 pub(crate) mod watermark;
 
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::buddy::Buddy;
 use crate::frame::{NodeId, Order, ZoneKind};
@@ -52,6 +52,8 @@ pub(crate) struct Zone<'a, M: Machine> {
     largest_reserve: AtomicU64,
     /// The blocks that [`crate::Allocator::free_deferred`] has claimed.
     pub(crate) deferred: Deferred,
+    /// Their pages. Written without a lock.
+    deferred_pages: AtomicU32,
     /// The positions and counters of compaction.
     pub(crate) compaction: Memory,
 }
@@ -75,6 +77,7 @@ impl<M: Machine> Zone<'_, M> {
             reserve: [const { AtomicU64::new(0) }; ZoneKind::COUNT],
             largest_reserve: AtomicU64::new(0),
             deferred: Deferred::new(),
+            deferred_pages: AtomicU32::new(0),
             compaction: Memory::new(),
         }
     }
@@ -91,7 +94,14 @@ impl<M: Machine> Zone<'_, M> {
     /// Puts a claimed block on the list of deferred frees. Takes no lock and waits for nothing.
     pub(crate) fn defer(&self, page: u32) {
         let link = self.deferred_link(page);
+        // Relaxed: only the sum counts. Added first, so that whoever completes the free does not subtract more than there is.
+        self.deferred_pages.fetch_add(self.buddy.frames.tag(page).order().pages() as u32, Relaxed);
         self.deferred.push(page, |before| link.set(before));
+    }
+
+    /// Pages whose free is deferred, at a recent moment.
+    pub(crate) fn deferred_pages(&self) -> u64 {
+        self.deferred_pages.get().into()
     }
 
     /// The zone's memory pressure.

@@ -276,6 +276,28 @@ fn lists_of_owners_are_emptied() {
     });
 }
 
+/// What waits for an owner counts as freed, also after its pageblock was isolated and the owner defers its free. A count that falls
+/// would be a restart for whoever computes rates.
+#[test]
+fn a_free_counts_once_and_for_ever() {
+    two_cpus(PCP_BUDDY_LIST, |world| {
+        let pages = alloc(world, 0, 100);
+        let isolated = block_of(pages[0]) << Order::PAGEBLOCK.get();
+        free(world, 1, pages);
+        world.set_pageblock_type(Pfn(isolated), MigrateType::Isolate).expect("a pageblock of the zone");
+        let before = world.zone_stats(0);
+        assert_eq!((before.pgfree(), before.waiting, before.deferred), (100, 100, 0));
+        world.machine().run_on(0);
+        let _ = world.tick();
+        let deferred = world.zone_stats(0);
+        assert_eq!((deferred.pgfree(), deferred.waiting), (100, 0));
+        assert!(deferred.deferred > 0, "a hold completes only some");
+        world.drain_all();
+        let after = world.zone_stats(0);
+        assert_eq!((after.pgfree(), after.deferred, after.direct_free_pages), (100, 0, 100));
+    });
+}
+
 #[test]
 fn rules_that_contradict_each_other() {
     let needs = |tuning: Tuning| match tuning.check() {

@@ -58,8 +58,6 @@ pub struct Model<'w> {
     /// Whether each page is in `live`, and pages of each zone that are.
     held: Vec<bool>,
     in_use: Vec<u64>,
-    /// The most pages of each zone whose free may still be deferred.
-    deferred: Vec<u64>,
     /// The blocks freed last, for double frees.
     freed: Vec<Block>,
     holes: Vec<PageRange>,
@@ -79,7 +77,6 @@ impl<'w> Model<'w> {
             live: Vec::new(),
             held: vec![false; 1 << 21],
             in_use: vec![0; world.zone_count()],
-            deferred: vec![0; world.zone_count()],
             freed: Vec::new(),
             holes: map.holes(),
             online,
@@ -143,8 +140,6 @@ impl<'w> Model<'w> {
             Op::FreeDeferred { from, times } => {
                 for _ in 0..times {
                     if let Some(block) = self.drop_block(from) {
-                        let zone = self.world.zone_of(block.pfn).expect("the page is in the zone");
-                        self.deferred[zone] += block.order.pages();
                         self.world.free_deferred(block.pfn, block.order).expect("it is in use");
                     }
                 }
@@ -336,10 +331,6 @@ impl<'w> Model<'w> {
             (Some(order), Ok(pfn)) => {
                 self.check_place(pfn, &Request { order, ..*request });
                 self.take_range(PageRange::new(pfn, pages));
-                if request.wait == Wait::Nothing {
-                    let zone = self.world.zone_of(pfn).expect("the page is in the zone");
-                    self.deferred[zone] += order.pages() - pages;
-                }
             }
             (Some(order), Err(AllocError::OutOfMemory(_) | AllocError::Node(_))) => {
                 self.check_nothing_left(&Request { order, ..*request });
@@ -362,7 +353,7 @@ impl<'w> Model<'w> {
 
     /// Completes the deferred frees, for operations whose expected result depends on them.
     fn complete_deferred(&mut self) {
-        for zone in (0..self.world.zone_count()).filter(|&zone| self.deferred[zone] > 0) {
+        for zone in (0..self.world.zone_count()).filter(|&zone| self.world.zone_stats(zone).deferred > 0) {
             self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
         }
     }
