@@ -236,3 +236,72 @@ fn number(kind: Kind, value: f64) -> String {
         Kind::Change => format!("{value:+.1}").replace("+0.0", "0.0"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use indexmap::IndexMap;
+    use serde_json::json;
+
+    /// The lines of a page of one table, whose only row has these values of an amount and a share.
+    fn page(published: [Option<f64>; 2], simulated: [f64; 2], settled: bool) -> String {
+        let columns = |values: [Option<f64>; 2]| -> IndexMap<_, _> {
+            let named = ["score", "zone_pct"].into_iter().zip(values);
+            named.filter_map(|(name, value)| Some((name, value?))).collect()
+        };
+        let figures = json!({ "score_pct": 1.0, "zone_points": 0.5, "lru_points": 0.5 });
+        let steady =
+            json!({ "warm_up_ns": 0, "measured_ns": 1, "interval": figures, "drift": figures, "settled": settled });
+        let row = json!({
+            "experiment": "m", "tasks": 63,
+            "kinds": { "score": Kind::Amount, "zone_pct": Kind::Share },
+            "published": columns(published),
+            "simulated": columns(simulated.map(Some)),
+            "deviation": { "score": 0.0, "zone_pct": 0.0 },
+            "interval": { "score": 1_234.0, "zone_pct": 0.7 },
+            "do_nothing": { "score": 10_000.0, "zone_pct": 50.0 },
+            "simulations": [{
+                "machine": "m", "workload": "page_fault1", "tasks": 4, "seeds": [1], "warm_up_ns": 0, "measured_ns": [1],
+                "steadiness": [steady], "one_node_for_all": true,
+            }],
+        });
+        let comparison = json!({
+            "schema": "s", "table": "mine.csv", "measured_ns": 2_000_000_000_u64, "warm_up_ns": 500_000_000, "seeds": [1],
+            "rows": [row],
+        });
+        markdown(&Page::new([serde_json::from_value(comparison).expect("a comparison")].into_iter()))
+    }
+
+    #[test]
+    fn hand_made_rows_become_the_lines_of_the_page() {
+        for (published, simulated, settled, line) in [
+            (
+                [Some(11_000.0), Some(40.0)],
+                [10_500.0, 35.0],
+                true,
+                "| m | 63 | 11,000 / 10,500 ± 1,234 | 40.0 / 35.0 ± 0.7 | unseen |",
+            ),
+            // A wrong sign, a share that is 11 points off, and a run that has not settled.
+            (
+                [Some(11_000.0), Some(40.0)],
+                [9_500.0, 51.0],
+                false,
+                "| m | 63 ~ | 11,000 / **9,500** ± 1,234 | 40.0 / **51.0** ± 0.7 | unseen |",
+            ),
+            // A value that was not published takes no other value's interval or word.
+            ([None, Some(40.0)], [9_500.0, 35.0], true, "| m | 63 | - / 9,500 | 40.0 / 35.0 ± 0.7 | unseen |"),
+            ([None, None], [9_500.0, 35.0], true, "| m | 63 | - / 9,500 | - / 35.0 |  |"),
+        ] {
+            let page = page(published, simulated, settled);
+            assert!(page.contains(line), "{line}\nis not in\n{page}");
+        }
+    }
+
+    #[test]
+    fn the_summary_counts_signs_and_shares() {
+        let page = page([Some(11_000.0), Some(40.0)], [10_500.0, 51.0], true);
+        assert!(page.contains("| mine.csv | 2 | 1 | 0 of 0 | 1 | 1 of 1 | 0 of 1 |"), "{page}");
+        assert!(page.contains("| score | 1 | 4.5 | 9.1 | - |"), "10,500 and 10,000 instead of 11,000\n{page}");
+        assert!(page.contains("Simulations of up to 2 s after 0.5 s"), "{page}");
+    }
+}

@@ -178,6 +178,8 @@ pub enum Verdict {
 
 /// Largest change without a meaningful sign, in per cent: published runs vary by as much.
 pub const SMALL_CHANGE_PCT: f64 = 3.0;
+/// Smallest simulated change with a sign, in per cent: a smaller one prints as 0.0, and may be a rounding error.
+const SMALLEST_SIGN_PCT: f64 = 0.05;
 /// Tolerance of a share in percentage points.
 pub const NEAR_POINTS: f64 = 10.0;
 
@@ -217,14 +219,16 @@ impl Effect {
     }
 
     /// The verdict: a share must be within [`NEAR_POINTS`], a change above [`SMALL_CHANGE_PCT`] must have the right
-    /// sign.
+    /// sign. A simulated change below 0.05 % has none.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let Some(published) = self.published else { return Verdict::Open };
         let holds = match self.kind {
             Kind::Share => (self.simulated.mean - published).abs() <= NEAR_POINTS,
             Kind::Amount | Kind::Change => match (self.published_change(), self.simulated_change()) {
-                (Some(p), Some(s)) if p.abs() > SMALL_CHANGE_PCT => (p > 0.0) == (s > 0.0) && s != 0.0,
+                (Some(p), Some(s)) if p.abs() > SMALL_CHANGE_PCT => {
+                    (p > 0.0) == (s > 0.0) && s.abs() >= SMALLEST_SIGN_PCT
+                }
                 _ => return Verdict::Open,
             },
         };
@@ -472,6 +476,8 @@ mod tests {
             (Kind::Amount, Some(110.0), 100.0, 100.5, Verdict::Holds),
             (Kind::Amount, Some(110.0), 100.0, 99.0, Verdict::Misses),
             (Kind::Amount, Some(110.0), 100.0, 100.0, Verdict::Misses),
+            (Kind::Amount, Some(110.0), 100.0, 100.0 + 1e-12, Verdict::Misses),
+            (Kind::Amount, Some(110.0), 100.0, 100.06, Verdict::Holds),
             (Kind::Amount, Some(96.0), 100.0, 80.0, Verdict::Holds),
             (Kind::Amount, Some(102.0), 100.0, 80.0, Verdict::Open),
             (Kind::Amount, None, 100.0, 80.0, Verdict::Open),
