@@ -90,13 +90,13 @@ impl PagesetFrames {
         self.allocator.get().map(work)
     }
 
-    /// The bytes of free memory, with the pages in pagesets. Takes no lock after the first allocation.
+    /// The bytes of free memory, with the pages in pagesets and of deferred frees. Takes no lock after the first allocation.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         let _guard = irq::disable_local();
         let pages = self.with(|allocator| {
             let zone = allocator.zone_stats(0);
-            zone.nr_free_pages + zone.pagesets.count + zone.depot
+            zone.nr_free_pages + zone.pagesets.count + zone.depot + zone.waiting + zone.deferred
         });
         let pages = pages.unwrap_or_else(|| self.pieces.lock().iter().map(|piece| piece.pages).sum());
         pages * PAGE_SIZE as u64

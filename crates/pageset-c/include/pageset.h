@@ -206,7 +206,7 @@ typedef struct pageset_stats {
   uint64_t size_bytes;
   // On the free lists, and in a block that is going back to the system.
   uint64_t free_bytes;
-  // Free, in the caches of CPUs or by deferred frees.
+  // Free, in the caches of CPUs or in deferred frees that are not complete.
   uint64_t cached_bytes;
   // Owned by callers.
   uint64_t in_use_bytes;

@@ -14,7 +14,7 @@ pub struct pageset_stats {
     pub size_bytes: u64,
     /// On the free lists, and in a block that is going back to the system.
     pub free_bytes: u64,
-    /// Free, in the caches of CPUs or by deferred frees.
+    /// Free, in the caches of CPUs or in deferred frees that are not complete.
     pub cached_bytes: u64,
     /// Owned by callers.
     pub in_use_bytes: u64,

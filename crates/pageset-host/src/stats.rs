@@ -15,7 +15,7 @@ pub struct PoolStats {
     pub size_bytes: u64,
     /// Bytes on the free lists, and in blocks that are going back to the system.
     pub free_bytes: u64,
-    /// Free bytes in the caches of CPUs, and those of deferred frees.
+    /// Free bytes in the caches of CPUs, or in deferred frees that are not complete.
     pub cached_bytes: u64,
     /// Bytes above the limit of the pool, which nobody can allocate.
     pub withheld_bytes: u64,

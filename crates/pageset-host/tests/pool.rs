@@ -357,6 +357,7 @@ fn deferred_frees_keep_no_memory_from_later_requests() {
         assert_eq!(pool.alloc_bulk(&mut pages), Ok(pages.len()));
         // SAFETY: the pages are allocated, and nothing refers to them.
         pages.into_iter().for_each(|page| unsafe { pool.free_deferred(page, Order::ZERO).expect("in use") });
+        assert_eq!((pool.stats().in_use_bytes, pool.stats().free_bytes), (0, 0), "freed, and on no list");
         match order_for(wanted) {
             Some(order) => drop(pool.pages(order).expect("all memory is free")),
             None => drop(pool.contig_pages(wanted).expect("all memory is free")),

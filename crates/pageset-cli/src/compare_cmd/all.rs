@@ -67,7 +67,7 @@ fn markdown(page: &Page) -> String {
          Written by `pageset compare --all-tables`, with seeds 1 to {seeds}. Do not edit it. Every built-in table runs with \
          the shipped machines. [accuracy.md](accuracy.md) says how the machines were fitted.\n\n\
          A value is *published / predicted*, with half the width of the 95 % interval behind ±: {over}. **Bold** misses: a \
-         change above {change} % with the wrong sign, or a share off by more than {points} points. `{UNSETTLED}` marks rows \
+         change above {change} % with the wrong sign, or with none, below 0.05 %; or a share off by more than {points} points. `{UNSETTLED}` marks rows \
          with a simulation that has not settled: with more time its means may move by more than the interval. The last column says what \
          the model had seen of the row's values:\n\n\
          | word | what had been seen |\n| --- | --- |\n\
@@ -233,7 +233,9 @@ fn number(kind: Kind, value: f64) -> String {
         Kind::Amount if value.abs() >= 10.0 => format!("{value:.1}"),
         Kind::Amount => format!("{value:.3}"),
         Kind::Share => format!("{value:.1}"),
-        Kind::Change => format!("{value:+.1}").replace("+0.0", "0.0"),
+        // A rounded zero has no sign.
+        Kind::Change if value.abs() < 0.05 => "0.0".to_owned(),
+        Kind::Change => format!("{value:+.1}"),
     }
 }
 

@@ -61,7 +61,8 @@ pub struct Judged {
     pub forecast: Option<f64>,
     /// What the model had seen of this value.
     pub seen: Seen,
-    /// Whether the sign of a change above 3 % is right, or a share within ten points. Missing for other values.
+    /// Whether the sign of a change above 3 % is right, or a share within ten points. False for a predicted change below 0.05 %, which has
+    /// no sign. Missing for other values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
 }

@@ -170,7 +170,7 @@ impl MeanErrors {
 pub enum Verdict {
     /// The simulated change has the published sign, or the share is within ten points.
     Holds,
-    /// The sign or the share is wrong.
+    /// The simulated change has the other sign or none, or the share is wrong.
     Misses,
     /// No value was published, or the published change is too small to have a sign.
     Open,
@@ -179,7 +179,7 @@ pub enum Verdict {
 /// Largest change without a meaningful sign, in per cent: published runs vary by as much.
 pub const SMALL_CHANGE_PCT: f64 = 3.0;
 /// Smallest simulated change with a sign, in per cent: a smaller one prints as 0.0, and may be a rounding error.
-const SMALLEST_SIGN_PCT: f64 = 0.05;
+pub const SMALLEST_SIGN_PCT: f64 = 0.05;
 /// Tolerance of a share in percentage points.
 pub const NEAR_POINTS: f64 = 10.0;
 
@@ -219,7 +219,7 @@ impl Effect {
     }
 
     /// The verdict: a share must be within [`NEAR_POINTS`], a change above [`SMALL_CHANGE_PCT`] must have the right
-    /// sign. A simulated change below 0.05 % has none.
+    /// sign. A simulated change below [`SMALLEST_SIGN_PCT`] has none.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let Some(published) = self.published else { return Verdict::Open };
@@ -477,7 +477,10 @@ mod tests {
             (Kind::Amount, Some(110.0), 100.0, 99.0, Verdict::Misses),
             (Kind::Amount, Some(110.0), 100.0, 100.0, Verdict::Misses),
             (Kind::Amount, Some(110.0), 100.0, 100.0 + 1e-12, Verdict::Misses),
+            (Kind::Amount, Some(110.0), 100.0, 100.04, Verdict::Misses),
             (Kind::Amount, Some(110.0), 100.0, 100.06, Verdict::Holds),
+            (Kind::Amount, Some(90.0), 100.0, 99.96, Verdict::Misses),
+            (Kind::Amount, Some(90.0), 100.0, 99.94, Verdict::Holds),
             (Kind::Amount, Some(96.0), 100.0, 80.0, Verdict::Holds),
             (Kind::Amount, Some(102.0), 100.0, 80.0, Verdict::Open),
             (Kind::Amount, None, 100.0, 80.0, Verdict::Open),

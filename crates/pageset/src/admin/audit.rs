@@ -20,7 +20,7 @@ use crate::zone::watermark::{Mark, MarkTest};
 pub struct Books {
     /// Pages on free lists, ISOLATE included.
     pub free: u64,
-    /// Pages in pagesets and depots.
+    /// Pages in pagesets, on the lists of owners, and in depots.
     pub cached: u64,
     /// Allocated pages.
     pub in_use: u64,
@@ -197,6 +197,9 @@ impl<M: Machine> Audit<'_, '_, M> {
             .check_clusters()
             .or_else(|(page, what, expected, found)| self.error(page, what, expected, found))?;
         self.equal("refills in flight", 0, self.zone.shared.buddy.in_flight.refills().into())?;
+        if self.zone.shared.deferred.is_empty() {
+            self.equal("pages whose free is deferred", 0, self.zone.shared.deferred_pages())?;
+        }
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
         if cached != tagged {
             self.miscounted()?;

@@ -10,6 +10,7 @@ use crate::frame::{NodeId, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::policy::Watermarks;
 use crate::sync::LockedWord;
+use crate::sync::atomic::Ordering::Acquire;
 
 /// Counters of one pageset. Names of `/proc/vmstat` where it has the counter. Unit: pages, except `refills` and
 /// `drains`.
@@ -88,7 +89,8 @@ pub struct ZoneStats {
     pub owner_pages: u64,
     /// Merges of two blocks in a pageset: [`crate::Tuning::merge_blocks`].
     pub pageset_merges: u64,
-    /// Pages whose free is deferred: neither on a list nor in a pageset. They count as freed, here and in [`Self::pgfree`].
+    /// Pages whose free is deferred: those of [`Allocator::free_deferred`], those that a pageset had no room for, and those left to an
+    /// owner that could not keep them. They are neither on a list nor in a pageset. [`Self::pgfree`] counts them.
     pub deferred: u64,
     /// Pages allocated without a pageset.
     pub direct_alloc_pages: u64,
@@ -145,7 +147,8 @@ impl ZoneStats {
         self.pagesets.pgalloc + self.direct_alloc_pages
     }
 
-    /// All pages freed (`pgfree`), also those whose free is deferred or that wait for an owner.
+    /// All pages freed (`pgfree`), also those whose free is deferred or that wait for an owner. A page whose free completes while
+    /// the counters are read may count twice in them.
     #[must_use]
     pub const fn pgfree(&self) -> u64 {
         self.pagesets.pgfree + self.waiting + self.deferred + self.direct_free_pages
@@ -184,6 +187,10 @@ impl<M: Machine> Allocator<'_, M> {
     #[must_use]
     pub fn zone_stats(&self, index: usize) -> ZoneStats {
         let zone = &self.zones[index];
+        // Read before what they turn into, so that a page that moves meanwhile counts twice rather than not at all.
+        // Acquire: pairs with the releases of the subtractions.
+        let waiting = zone.pagesets.iter().map(|pageset| u64::from(pageset.waiting.load(Acquire))).sum();
+        let deferred = zone.shared.deferred_pages();
         let mut pagesets = PagesetStats::default();
         for cpu in 0..zone.pagesets.len() {
             pagesets += self.pageset_stats(index, CpuId(cpu as u32));
@@ -209,10 +216,10 @@ impl<M: Machine> Allocator<'_, M> {
             bitmap_pages: zone.pagesets.iter().map(|pageset| pageset.bitmap_pages.get()).sum(),
             claimed_blocks: zone.shared.buddy.claimed_blocks.get(),
             own_parts: zone.shared.buddy.own_parts.get(),
-            waiting: zone.pagesets.iter().map(|pageset| u64::from(pageset.waiting.get())).sum(),
+            waiting,
             owner_pages: zone.pagesets.iter().map(|pageset| pageset.owner_pages.get()).sum(),
             pageset_merges: zone.pagesets.iter().map(|pageset| pageset.merges.get()).sum(),
-            deferred: zone.shared.deferred_pages(),
+            deferred,
             direct_alloc_pages: zone.shared.buddy.sum(|region| &region.direct_alloc_pages),
             direct_free_pages: zone.shared.buddy.sum(|region| &region.direct_free_pages),
             lock_refill: holds(LockPath::Refill),

@@ -290,9 +290,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Frees a block later: for callers that must wait for nothing, such as NMIs and signal handlers, in any context. Takes no
-    /// lock. The block goes to the buddy in one of the next calls that take the zone's lock; until then it counts as freed
-    /// ([`ZoneStats::deferred`](crate::admin::stats::ZoneStats::deferred)), but not as a free page. A request that finds no memory first completes these frees, unless it waits for nothing.
-    /// [`Self::drain_all`] and [`Self::drain_zone`] also complete them.
+    /// lock. The block goes to the buddy in one of the next calls that take the zone's lock; until then it counts as freed,
+    /// but is no free page: [`ZoneStats::deferred`](crate::admin::stats::ZoneStats::deferred). A request that finds no memory first
+    /// completes these frees, unless it waits for nothing. [`Self::drain_all`] and [`Self::drain_zone`] also complete them.
     ///
     /// # Errors
     /// As [`Self::free`].

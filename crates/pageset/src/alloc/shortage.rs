@@ -30,7 +30,7 @@ pub struct OutOfMemory {
     /// Nor are parts of pageblocks in bitmaps ([`crate::Tuning::bitmaps`]), which `free_pages` includes: to find them, each
     /// failure would read the bitmaps of all pageblocks. [`crate::Allocator::free_blocks`] does.
     pub free_blocks: [u32; Order::COUNT],
-    /// Pages in the pagesets and depots of the zones tried: [`crate::Allocator::drain_all`] would free them.
+    /// Pages in the pagesets and depots of the zones tried, and those of deferred frees: [`crate::Allocator::drain_all`] would free them.
     pub cached_pages: u64,
 }
 

@@ -4,7 +4,7 @@
 //!
 //! Specification: `frontier.md` 1.3 to 1.5, 1.9.
 
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::fence;
 
 use super::{CachedZone, PcpGuard};
@@ -45,7 +45,7 @@ impl<M: Machine> CachedZone<'_, M> {
     /// nothing.
     fn put_back<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, list: Option<usize>, page: u32, order: Order) {
         if !list.is_some_and(|list| pcp.push(list, page)) {
-            // It counts as allocated, and as freed.
+            // The block counts as allocated, and as freed.
             pcp.count.set(pcp.count.get() - order.pages() as u32);
             self.shared.defer(page);
         }
@@ -349,8 +349,8 @@ impl<M: Machine> CachedZone<'_, M> {
                 // The caller may wait for nothing: the next holder of the zone lock frees it.
                 self.shared.defer(page);
             }
-            // Last: a free that has counted once always counts.
-            pcp.waiting.fetch_sub(order.pages() as u32, Relaxed);
+            // Last, and Release, which pairs with the acquire in zone_stats: a reader that misses the page here finds it where it is now.
+            pcp.waiting.fetch_sub(order.pages() as u32, Release);
         }
     }
 }

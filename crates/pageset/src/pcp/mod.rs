@@ -405,11 +405,11 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         u64::from(pageset.count()) >= order.pages() && (order <= Order::COSTLY || (0..LISTS).any(has_block))
     }
 
-    /// Pages in the pagesets, on the lists of owners, and in depots, at a recent moment.
+    /// Pages in the pagesets, on the lists of owners, in depots, and of deferred frees, at a recent moment.
     pub(crate) fn cached_pages(&self) -> u64 {
         let pages = |pageset: &Pageset<_>| u64::from(pageset.count()) + u64::from(pageset.waiting.get());
         let pagesets: u64 = self.pagesets.iter().map(pages).sum();
-        pagesets + self.shared.buddy.depot_pages()
+        pagesets + self.shared.buddy.depot_pages() + self.shared.deferred_pages()
     }
 
     /// The guard of a pageset whose lock `guard` holds.

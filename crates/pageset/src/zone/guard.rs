@@ -9,7 +9,7 @@ use crate::frame::ZoneKind;
 use crate::machine::{Access, Guard, Line, LockPath, Machine};
 use crate::policy::Watermarks;
 use crate::policy::sizes::boosted;
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::Ordering::Release;
 use crate::sync::{self, LockedWord};
 
 /// The most deferred frees that one hold of the lock completes, in blocks: about as much work as a refill. A guess.
@@ -90,6 +90,7 @@ impl<'a, M: Machine> Zone<'a, M> {
     fn free_deferred(&self, env: Env<'_, M>) {
         let path = LockPath::DirectFree;
         let first = self.lock_region(env, path, 0);
+        let mut pages = 0;
         for _ in 0..DEFERRED_PER_HOLD {
             let Some(page) = self.deferred.take(|page| self.deferred_link(page).get()) else { break };
             let other = match self.buddy.region_of(page) {
@@ -100,9 +101,10 @@ impl<'a, M: Machine> Zone<'a, M> {
             let order = self.buddy.frames.tag(page).order();
             guard.free_block(page, order, guard.frames.block_type(page));
             guard.count_direct_free(order.pages());
-            // Relaxed: only the sum counts.
-            self.deferred_pages.fetch_sub(order.pages() as u32, Relaxed);
+            pages += order.pages() as u32;
         }
+        // Release: pairs with the acquire in deferred_pages.
+        self.deferred_pages.fetch_sub(pages, Release);
     }
 
     #[inline]

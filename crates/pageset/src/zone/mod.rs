@@ -16,7 +16,7 @@ use crate::frame::{NodeId, Order, ZoneKind};
 use crate::machine::Machine;
 use crate::policy::{HighAtomicRule, Pressure};
 use crate::sync::atomic::AtomicU8;
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::sync::const_new;
 use crate::sync::{AtomicU64, LockedWord};
 
@@ -50,7 +50,7 @@ pub(crate) struct Zone<'a, M: Machine> {
     pub(crate) reserve: [AtomicU64; ZoneKind::COUNT],
     /// The largest reserve; [`ZoneGuard::set_reserve`] writes both.
     largest_reserve: AtomicU64,
-    /// The blocks that [`crate::Allocator::free_deferred`] has claimed.
+    /// The blocks whose free is deferred.
     pub(crate) deferred: Deferred,
     /// Their pages. Written without a lock.
     deferred_pages: AtomicU32,
@@ -94,14 +94,21 @@ impl<M: Machine> Zone<'_, M> {
     /// Puts a claimed block on the list of deferred frees. Takes no lock and waits for nothing.
     pub(crate) fn defer(&self, page: u32) {
         let link = self.deferred_link(page);
-        // Relaxed: only the sum counts. Added first, so that whoever completes the free does not subtract more than there is.
+        // Relaxed: only the sum counts. Added first, so that the holder that completes the free does not subtract more than there is.
         self.deferred_pages.fetch_add(self.buddy.frames.tag(page).order().pages() as u32, Relaxed);
         self.deferred.push(page, |before| link.set(before));
     }
 
     /// Pages whose free is deferred, at a recent moment.
     pub(crate) fn deferred_pages(&self) -> u64 {
-        self.deferred_pages.get().into()
+        // Acquire: pairs with the release in free_deferred. A reader that sees a free complete also sees the counters that it added to.
+        self.deferred_pages.load(Acquire).into()
+    }
+
+    /// Counts a page as deferred that is not.
+    #[cfg(test)]
+    pub(crate) fn lose_deferred_page(&self) {
+        self.deferred_pages.fetch_add(1, Relaxed);
     }
 
     /// The zone's memory pressure.

@@ -377,6 +377,8 @@ pub fn check_end<M: Machine>(world: &Allocator<'_, M>, shared: &Shared) {
     }
     let books = world.audit(0).expect("the audit passes");
     assert_eq!((books.in_use, books.cached), (0, 0), "after everything was freed and drained");
+    let stats = world.zone_stats(0);
+    assert_eq!((stats.pgalloc() - stats.pgfree(), stats.deferred), (0, 0), "the counters agree");
     let largest: u32 = MigrateType::ALL.iter().map(|&list| world.free_blocks(0, Order::MAX, list)).sum();
     assert_eq!(u64::from(largest) * Order::MAX.pages(), managed, "all memory merges");
 }

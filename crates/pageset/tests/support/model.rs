@@ -352,7 +352,7 @@ impl<'w> Model<'w> {
     }
 
     /// Completes the deferred frees, for operations whose expected result depends on them.
-    fn complete_deferred(&mut self) {
+    fn complete_deferred(&self) {
         for zone in (0..self.world.zone_count()).filter(|&zone| self.world.zone_stats(zone).deferred > 0) {
             self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
         }

@@ -220,7 +220,7 @@ impl<'w> Model<'w> {
         let types =
             || -> Vec<_> { pageblocks.iter().map(|&pfn| world.pageblock_type(Pfn(pfn.max(range.start.0)))).collect() };
         let before = types();
-        let may_merge = (0..world.zone_count()).any(|zone| world.zone_stats(zone).deferred > 0);
+        let may_merge = world.zone_of(range.start).is_some_and(|zone| world.zone_stats(zone).deferred > 0);
         let mover = Mover::new(self, Faults(faults));
         let result = empty(world, &mover);
         mover.end();

@@ -78,7 +78,7 @@ fn pairs(zone: &CachedZone<'_, OneCpu>) -> Vec<u32> {
 #[test]
 fn faults_are_found() {
     type Plant = fn(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>);
-    let rows: [(&str, Plant); 12] = [
+    let rows: [(&str, Plant); 13] = [
         ("the link of a block to the one before it", |_, zone| {
             let slots = pairs(zone);
             zone.frames().links.prev(slots[2]).set(slots[0]);
@@ -143,6 +143,7 @@ fn faults_are_found() {
             pcp.pop(LIST).expect("cached");
             pcp.count.set(pcp.count.get() - 1);
         }),
+        ("pages whose free is deferred", |_, zone| zone.shared.lose_deferred_page()),
         ("the count of a pageset", |world, zone| {
             zone.lock_pageset(world.env(), CpuId(0)).pop(LIST).expect("cached");
         }),
