@@ -311,16 +311,29 @@ impl<'w> Model<'w> {
         self.complete_deferred();
         let Some(range) = self.pick_range(from, 0) else { return };
         let pfn = range.start.align_down(order);
+        let settled = order <= Order::PAGEBLOCK || from.is_multiple_of(2);
+        if settled {
+            self.settle(PageRange::new(pfn, order.pages()));
+        }
         let free = self.world.settled_free_block_around(pfn);
         let contains = free.is_some_and(|free| free.end() >= pfn.offset(order.pages()));
         let block = Block { pfn, order };
         if self.world.alloc_at(pfn, order) {
-            assert!(contains, "{block:?} was free as {free:?}");
+            assert!(contains || !settled, "{block:?} was free as {free:?}");
             self.hold(block);
             self.live.push(block);
         } else if contains {
             let migratetype = self.world.pageblock_type(pfn).expect("the page is in the zone");
             assert!(!migratetype.is_ordinary(), "{block:?} was refused, in a pageblock of {migratetype:?}");
+        }
+    }
+
+    /// Puts the pages in the bitmaps of a range's pageblocks on free lists, as calls that take places do. Merges then may give a pageblock
+    /// its neighbour's type.
+    pub(super) fn settle(&self, range: PageRange) {
+        let pageblocks = (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(PAGEBLOCK as usize);
+        for pfn in pageblocks {
+            let _ = self.world.settled_free_block_around(Pfn(pfn.max(range.start.0)));
         }
     }
 

@@ -219,8 +219,14 @@ impl<'w> Model<'w> {
             (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(PAGEBLOCK as usize).collect();
         let types =
             || -> Vec<_> { pageblocks.iter().map(|&pfn| world.pageblock_type(Pfn(pfn.max(range.start.0)))).collect() };
+        // Ranges of an odd number of pages meet bitmaps.
+        if range.pages.is_multiple_of(2) {
+            self.settle(range);
+        }
         let before = types();
-        let may_merge = world.zone_of(range.start).is_some_and(|zone| world.zone_stats(zone).deferred > 0);
+        let stats = world.zone_of(range.start).map(|zone| world.zone_stats(zone));
+        let is_unsettled = |bitmap| bitmap > 0 && !range.pages.is_multiple_of(2);
+        let may_merge = stats.is_some_and(|stats| stats.deferred > 0 || is_unsettled(stats.bitmap));
         let mover = Mover::new(self, Faults(faults));
         let result = empty(world, &mover);
         mover.end();
@@ -235,7 +241,7 @@ impl<'w> Model<'w> {
                 other => other,
             })
             .collect();
-        // A deferred free that completes meanwhile may give a pageblock its neighbour's type.
+        // A deferred free that completes meanwhile, or a bitmap that is emptied, may give a pageblock its neighbour's type.
         if !may_merge {
             assert_eq!(types(), expected, "{result:?}");
         }
