@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use pageset_sim::compare::page::{BOUNDS, Counts, Page, PageTable};
-use pageset_sim::compare::result::{CompareRow, Effect, Verdict};
+use pageset_sim::compare::result::{CompareRow, Effect, SMALLEST_SIGN_PCT, Verdict};
 use pageset_sim::compare::seen::Seen;
 use pageset_sim::compare::{Kind, SHIPPED, Table};
 use pageset_sim::machine::Machine;
@@ -67,8 +67,8 @@ fn markdown(page: &Page) -> String {
          Written by `pageset compare --all-tables`, with seeds 1 to {seeds}. Do not edit it. Every built-in table runs with \
          the shipped machines. [accuracy.md](accuracy.md) says how the machines were fitted.\n\n\
          A value is *published / predicted*, with half the width of the 95 % interval behind ±: {over}. **Bold** misses: a \
-         change above {change} % with the wrong sign, or with none, below 0.05 %; or a share off by more than {points} points. `{UNSETTLED}` marks rows \
-         with a simulation that has not settled: with more time its means may move by more than the interval. The last column says what \
+         predicted change that has the wrong sign or is below {SMALLEST_SIGN_PCT} %, where the published one is above {change} %; or a \
+         share off by more than {points} points. `{UNSETTLED}` marks rows with a simulation that has not settled: with more time its means may move by more than the interval. The last column says what \
          the model had seen of the row's values:\n\n\
          | word | what had been seen |\n| --- | --- |\n\
          | base | the base of the changes: equal by definition, counted nowhere |\n\
@@ -234,8 +234,7 @@ fn number(kind: Kind, value: f64) -> String {
         Kind::Amount => format!("{value:.3}"),
         Kind::Share => format!("{value:.1}"),
         // A rounded zero has no sign.
-        Kind::Change if value.abs() < 0.05 => "0.0".to_owned(),
-        Kind::Change => format!("{value:+.1}"),
+        Kind::Change => format!("{value:+.1}").replace("+0.0", "0.0").replace("-0.0", "0.0"),
     }
 }
 
@@ -305,5 +304,12 @@ mod tests {
         assert!(page.contains("| mine.csv | 2 | 1 | 0 of 0 | 1 | 1 of 1 | 0 of 1 |"), "{page}");
         assert!(page.contains("| score | 1 | 4.5 | 9.1 | - |"), "10,500 and 10,000 instead of 11,000\n{page}");
         assert!(page.contains("Simulations of up to 2 s after 0.5 s"), "{page}");
+        assert!(page.contains("has the wrong sign or is below 0.05 %"), "{page}");
+    }
+
+    #[test]
+    fn a_rounded_zero_has_no_sign() {
+        let texts = [-0.06, -0.04, 0.0, 0.04, 0.06].map(|value| number(Kind::Change, value));
+        assert_eq!(texts, ["-0.1", "0.0", "0.0", "0.0", "+0.1"]);
     }
 }

@@ -263,7 +263,7 @@ mod tests {
             forecast: None,
             simulated: crate::statistics::Spread { mean: 105.0, deviation: 1.0 },
         };
-        let interval = |column| Judged::of("t.csv", &row, column, &effect).unwrap().interval;
+        let interval = |column| Judged::of("t.csv", &row, column, &effect).expect("it was published").interval;
         assert_eq!((interval("c"), interval("d")), (Some(1.59), None));
     }
 

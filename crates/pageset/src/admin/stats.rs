@@ -89,8 +89,8 @@ pub struct ZoneStats {
     pub owner_pages: u64,
     /// Merges of two blocks in a pageset: [`crate::Tuning::merge_blocks`].
     pub pageset_merges: u64,
-    /// Pages whose free is deferred: those of [`Allocator::free_deferred`], those that a pageset had no room for, and those left to an
-    /// owner that could not keep them. They are neither on a list nor in a pageset. [`Self::pgfree`] counts them.
+    /// Pages whose free is deferred. They are neither on a free list nor in a pageset. [`Self::pgfree`] counts them.
+    /// Three calls defer frees: [`Allocator::free_deferred`], a split or merge in a full pageset, and an owner that cannot keep a page.
     pub deferred: u64,
     /// Pages allocated without a pageset.
     pub direct_alloc_pages: u64,

@@ -107,7 +107,7 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Counts a page as deferred that is not.
     #[cfg(test)]
-    pub(crate) fn lose_deferred_page(&self) {
+    pub(crate) fn plant_deferred_page(&self) {
         self.deferred_pages.fetch_add(1, Relaxed);
     }
 

@@ -5,7 +5,8 @@ use pageset::admin::stats::PagesetStats;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, Tuning, Watermarks};
 use pageset::{
-    Config, CpuId, Immovable, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, Request, Wait, ZoneKind, ZoneSpec,
+    AllocError, Config, CpuId, Immovable, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, Request, Wait,
+    ZoneKind, ZoneSpec,
 };
 
 use MigrateType::{Movable, Reclaimable, Unmovable};
@@ -255,7 +256,10 @@ fn all_deferred(test: impl Fn(&World<'_>)) {
 fn a_request_completes_deferred_frees_before_it_fails() {
     all_deferred(|world| {
         let largest = movable(10);
-        world.alloc(&Request { wait: Wait::Nothing, ..largest }).expect_err("it takes no lock that may be held");
+        let error =
+            world.alloc(&Request { wait: Wait::Nothing, ..largest }).expect_err("it takes no lock that may be held");
+        let AllocError::OutOfMemory(shortage) = error else { panic!("{error}") };
+        assert_eq!((shortage.free_pages, shortage.cached_pages), (0, 1 << 12), "a drain would free them");
         assert_eq!(world.zone_stats(0).nr_free_pages, 0);
         let pfn = world.alloc(&Request { wait: Wait::Lock, ..largest }).expect("all memory is free, and merges");
         world.free(pfn, largest.order).expect("in use");

@@ -8,7 +8,8 @@ use crate::ops::CAPACITY;
 
 impl Model<'_> {
     pub(super) fn check_empty(&self, zone: usize) {
-        assert_eq!(self.world.zone_stats(zone).pagesets.count, 0, "zone {zone}: drained");
+        let stats = self.world.zone_stats(zone);
+        assert_eq!((stats.pagesets.count, stats.waiting, stats.deferred), (0, 0, 0), "zone {zone}: drained");
     }
 
     /// A request that may wait for memory fails only after all reserved pageblocks with free pages were returned.

@@ -219,14 +219,14 @@ impl<'w> Model<'w> {
             (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(PAGEBLOCK as usize).collect();
         let types =
             || -> Vec<_> { pageblocks.iter().map(|&pfn| world.pageblock_type(Pfn(pfn.max(range.start.0)))).collect() };
-        // Ranges of an odd number of pages meet bitmaps.
-        if range.pages.is_multiple_of(2) {
+        // The other half of the ranges meet bitmaps.
+        let settled = range.pages.is_multiple_of(2);
+        if settled {
             self.settle(range);
         }
         let before = types();
         let stats = world.zone_of(range.start).map(|zone| world.zone_stats(zone));
-        let is_unsettled = |bitmap| bitmap > 0 && !range.pages.is_multiple_of(2);
-        let may_merge = stats.is_some_and(|stats| stats.deferred > 0 || is_unsettled(stats.bitmap));
+        let may_merge = stats.is_some_and(|stats| stats.deferred > 0 || !settled && stats.bitmap > 0);
         let mover = Mover::new(self, Faults(faults));
         let result = empty(world, &mover);
         mover.end();

@@ -143,7 +143,7 @@ fn faults_are_found() {
             pcp.pop(LIST).expect("cached");
             pcp.count.set(pcp.count.get() - 1);
         }),
-        ("pages whose free is deferred", |_, zone| zone.shared.lose_deferred_page()),
+        ("pages whose free is deferred", |_, zone| zone.shared.plant_deferred_page()),
         ("the count of a pageset", |world, zone| {
             zone.lock_pageset(world.env(), CpuId(0)).pop(LIST).expect("cached");
         }),
