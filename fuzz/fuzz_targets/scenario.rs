@@ -33,8 +33,8 @@ fn print_failures() {
     }));
 }
 
-/// With the feature `planted`, the run loses a page after three certain operations in a row. Random bytes contain them once
-/// in 600,000 records.
+/// With the feature `planted`, the run loses a page after two certain operations in a row. Random bytes contain them once
+/// in 7,000 records. In thirteen tries libFuzzer needed 1,000 to 17,000 runs.
 #[cfg(feature = "planted")]
 fn run(scenario: &Scenario) {
     let mut matched = 0;
@@ -42,10 +42,9 @@ fn run(scenario: &Scenario) {
         matched = match (matched, op) {
             (0, Op::Drain) => 1,
             (1, Op::HighFraction(_)) => 2,
-            (2, Op::DrainAll) => 3,
             _ => 0,
         };
-        if matched == 3 {
+        if matched == 2 {
             let _lost = world.alloc(&pageset::Request { watermarks: false, ..support::movable(0) });
         }
     });
