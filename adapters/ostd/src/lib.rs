@@ -96,7 +96,7 @@ impl PagesetFrames {
         let _guard = irq::disable_local();
         let pages = self.with(|allocator| {
             let zone = allocator.zone_stats(0);
-            zone.nr_free_pages + zone.pagesets.count + zone.depot + zone.waiting + zone.deferred
+            zone.nr_free_pages + zone.cached_pages()
         });
         let pages = pages.unwrap_or_else(|| self.pieces.lock().iter().map(|piece| piece.pages).sum());
         pages * PAGE_SIZE as u64

@@ -68,7 +68,7 @@ impl PagePool {
         for zone in self.zones() {
             all.size_bytes += bytes(zone.managed);
             all.free_bytes += bytes(zone.nr_free_pages);
-            all.cached_bytes += bytes(zone.pagesets.count + zone.depot + zone.waiting + zone.deferred);
+            all.cached_bytes += bytes(zone.cached_pages());
             all.alloc_bytes += bytes(zone.pgalloc());
             all.free_total_bytes += bytes(zone.pgfree());
             all.lock_acquisitions += zone.lock_acquisitions();

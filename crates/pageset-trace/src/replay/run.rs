@@ -527,7 +527,7 @@ impl<'r, 'a> Run<'r, 'a> {
             self.states[zone] = state;
             self.set_parameters(zone);
             let stats = self.world.zone_stats(zone);
-            let unused = stats.nr_free_pages + stats.pagesets.count + stats.depot + stats.waiting + stats.deferred;
+            let unused = stats.nr_free_pages + stats.cached_pages();
             self.corrections.correct(self.world, zone, unused, state.unused());
             self.outcome.near_mark |= state.free <= state.watermarks.high;
         }

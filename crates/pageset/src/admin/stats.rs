@@ -90,7 +90,7 @@ pub struct ZoneStats {
     /// Merges of two blocks in a pageset: [`crate::Tuning::merge_blocks`].
     pub pageset_merges: u64,
     /// Pages whose free is deferred. They are neither on a free list nor in a pageset. [`Self::pgfree`] counts them.
-    /// Three calls defer frees: [`Allocator::free_deferred`], a split or merge in a full pageset, and an owner that cannot keep a page.
+    /// Frees are deferred by [`Allocator::free_deferred`], and by an owner that cannot keep a page.
     pub deferred: u64,
     /// Pages allocated without a pageset.
     pub direct_alloc_pages: u64,
@@ -152,6 +152,13 @@ impl ZoneStats {
     #[must_use]
     pub const fn pgfree(&self) -> u64 {
         self.pagesets.pgfree + self.waiting + self.deferred + self.direct_free_pages
+    }
+
+    /// Pages that the allocator keeps for CPUs: those in pagesets and depots, those that wait for an owner, and those whose free is
+    /// deferred. With [`Self::nr_free_pages`] they are all pages that nobody uses, but those of ISOLATE pageblocks.
+    #[must_use]
+    pub const fn cached_pages(&self) -> u64 {
+        self.pagesets.count + self.depot + self.waiting + self.deferred
     }
 
     /// All holds of the zone lock.

@@ -106,7 +106,7 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Counts a page as deferred that is not.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn plant_deferred_page(&self) {
         self.deferred_pages.fetch_add(1, Relaxed);
     }

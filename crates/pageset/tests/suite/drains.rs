@@ -245,6 +245,7 @@ fn all_deferred(test: impl Fn(&World<'_>)) {
             all.collect::<Vec<_>>().into_iter().for_each(|pfn| world.free_deferred(pfn, Order::ZERO).expect("in use"));
             let stats = world.zone_stats(0);
             assert_eq!((stats.nr_free_pages, stats.deferred, stats.pgalloc() - stats.pgfree()), (0, 1 << 12, 0));
+            assert_eq!(stats.cached_pages(), 1 << 12);
             test(world);
             world.drain_all();
             assert_eq!(world.audit(0).expect("the audit passes").in_use, 0);
