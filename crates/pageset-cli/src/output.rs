@@ -121,10 +121,12 @@ impl Output {
         match self {
             Output::Stdout(mut out) => out.flush(),
             Output::Direct(_) => Ok(()),
-            Output::Replace(file, path) => match file.persist(&path) {
-                Ok(_) => Ok(()),
-                Err(e) => Err(io::Error::new(e.error.kind(), format!("cannot write {}: {}", path.display(), e.error))),
-            },
+            Output::Replace(file, path) => {
+                // A file system may report a full disk only here, and no whole file is replaced by a part of another.
+                let synced = file.as_file().sync_all();
+                let named = synced.and_then(|()| file.persist(&path).map(drop).map_err(|error| error.error));
+                named.map_err(|error| io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())))
+            }
         }
     }
 }

@@ -75,6 +75,7 @@ fn ten_kills_change_no_byte_and_repeat_no_finished_cell() {
     }
     let finished = *progress.last().unwrap();
     assert!(progress.is_sorted(), "a kill lost a finished cell: {progress:?}");
+    assert!(progress[0] < CELLS, "the first kill came after the last cell, and tests nothing");
     let (out, _) = folder.run(0, "killed", &["--jobs", "2"]);
     let expected = format!("48 cells: {} finished now, {finished} found, 0 failed; ", CELLS - finished);
     assert!(out.starts_with(&expected), "{progress:?}: {out}");
@@ -141,6 +142,58 @@ fn a_damaged_cell_is_reported_and_runs_again() {
     let (text, _) = folder.run(0, "out", &[]);
     assert!(text.starts_with("48 cells: 3 finished now, 45 found, 0 failed; "), "{text}");
     assert!(folder.table("out") == whole);
+}
+
+/// A file that cannot be read concerns its own cell: the others finish, and have rows.
+#[test]
+fn a_cell_that_cannot_be_read_is_listed_and_the_others_finish() {
+    let folder = Folder::new(SMALL);
+    folder.run(0, "out", &[]);
+    let cells = folder.cells("out", "jsonl");
+    fs::remove_file(&cells[0]).unwrap();
+    fs::create_dir(&cells[0]).unwrap();
+    fs::remove_file(&cells[1]).unwrap();
+    let (text, _) = folder.run(1, "out", &[]);
+    assert!(text.starts_with("48 cells: 1 finished now, 46 found, 1 failed; "), "{text}");
+    assert!(text.contains("\n47 of 48 cells are in ") && text.matches("missing: ").count() == 1, "{text}");
+    let message = format!(": cannot read {}: Is a directory (os error 21)\n", cells[0].display());
+    assert!(text.contains(&message), "{text}");
+}
+
+#[test]
+fn a_table_on_standard_output_has_no_text_in_it() {
+    let folder = Folder::new(SMALL);
+    folder.run(0, "out", &[]);
+    let (study, out) = (folder.study(), folder.at("out"));
+    let output = pageset(&[&"study", &"collect", &study, &"--out", &out, &"-o", &"-"]);
+    assert!(output.status.success());
+    assert_eq!(output.stdout, folder.table("out"));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "48 of 48 cells are in -\n");
+    // A folder that is not there: exit code 1, as for all results that cannot be written.
+    let table = folder.at("none/table.parquet");
+    let (_, err) = ends(1, &[&"study", &"collect", &study, &"--out", &out, &"-o", &table]);
+    assert!(err.starts_with(&format!("error: cannot write {}: No such file", table.display())), "{err}");
+}
+
+#[test]
+fn options_of_another_executor_are_refused() {
+    let folder = Folder::new(SMALL);
+    for (options, message) in [
+        (&["--dry-run"][..], "cannot use --dry-run with --executor local; allowed: --executor slurm or kubernetes"),
+        (
+            &["--sbatch=--qos=x", "--executor", "kubernetes"],
+            "cannot use --sbatch with --executor kubernetes; allowed: --executor slurm",
+        ),
+        (
+            &["--shard", "0/4", "--executor", "slurm"],
+            "cannot use --shard with --executor slurm; allowed: --executor local",
+        ),
+        (&["--image", "x"], "cannot use --image with --executor local; allowed: --executor kubernetes"),
+    ] {
+        let (out, err) = folder.run(2, "out", options);
+        assert!(out.is_empty() && err.starts_with(&format!("error: {message}\n")), "{err}");
+        assert!(!folder.at("out").exists());
+    }
 }
 
 #[test]
@@ -275,9 +328,28 @@ fn the_script_of_slurm_runs_every_shard() {
     let (script, _) = folder.run(
         0,
         "it's here",
-        &["--executor", "slurm", "--dry-run", "--shards", "3", "--jobs", "2", "--sbatch=--partition=short"],
+        &[
+            "--executor",
+            "slurm",
+            "--dry-run",
+            "--shards",
+            "3",
+            "--jobs",
+            "2",
+            "--parallelism",
+            "2",
+            "--sbatch=--partition=short",
+        ],
     );
-    assert!(script.contains("\n#SBATCH --array=0-2\n") && script.contains("\n#SBATCH --partition=short\n"), "{script}");
+    // Slurm does not create the folder of its logs.
+    assert!(
+        script.contains("/it'\\''s here/slurm'\n") && script.contains("\n# Before sbatch: mkdir -p '/"),
+        "{script}"
+    );
+    assert!(
+        script.contains("\n#SBATCH --array=0-2%2\n") && script.contains("\n#SBATCH --partition=short\n"),
+        "{script}"
+    );
     for shard in 0..3 {
         let mut shell = Command::new("sh");
         let ran = shell.args(["-c", &script]).env("SLURM_ARRAY_TASK_ID", shard.to_string()).output().unwrap();
@@ -307,6 +379,23 @@ fn the_manifest_of_kubernetes_has_the_real_schema() {
     let output = command.args(options).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let list = json(&String::from_utf8(output.stdout).unwrap());
+    // Another study, folder or division is another Job, with a config map of its own that does not change.
+    let name = list["items"][1]["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("pageset-s-") && name.len() == 18, "{name}");
+    assert_eq!((&list["items"][0]["metadata"]["name"], &list["items"][0]["immutable"]), (&name.into(), &true.into()));
+    let other = Folder::new(&SMALL.replace("seeds = 3", "seeds = 4"));
+    for (folder, out, shards, same) in [
+        (&folder, "batches", "4", true),
+        (&other, "batches", "4", false),
+        (&folder, "others", "4", false),
+        (&folder, "batches", "5", false),
+    ] {
+        let mut command = support::command(&[&"study", &"run", &folder.study(), &"--out", &out]);
+        let mut options = options;
+        options[8] = shards;
+        let list = json(&String::from_utf8(command.args(options).output().unwrap().stdout).unwrap());
+        assert_eq!(list["items"][1]["metadata"]["name"] == name, same, "{out} {shards}");
+    }
     of_schema::<k8s_openapi::api::core::v1::ConfigMap>(&list["items"][0]);
     of_schema::<k8s_openapi::api::batch::v1::Job>(&list["items"][1]);
     let (map, job) = (&list["items"][0], &list["items"][1]);

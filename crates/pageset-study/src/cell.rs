@@ -244,6 +244,27 @@ mod tests {
         assert!(first.len() == 32 && more[0] == *first, "{first}");
     }
 
+    /// Not only names: machines and rules of one name with other numbers are other cells.
+    #[test]
+    fn a_number_in_a_file_changes_the_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let study = folder.path().join("s.toml");
+        let text = "machines = ['m.toml']\nworkloads = ['malloc1']\nrules = ['r.toml']\ntasks = [1]\n";
+        let (_, machine) = pageset_sim::machine::SHIPPED.iter().find(|(name, _)| *name == "lkp-sb02").unwrap();
+        let address_of = |memory: &str, batch: u32| {
+            let changed = machine.replace("memory_gib = 4", memory);
+            std::fs::write(folder.path().join("m.toml"), changed).unwrap();
+            std::fs::write(folder.path().join("r.toml"), format!("base = 'linux-4.17'\nbatch = {batch}\n")).unwrap();
+            let study = Study::parse(study.to_str().unwrap(), text).unwrap();
+            let cells = Cells::of(&study).unwrap();
+            address(&cells.description(cells.all()[0]).unwrap())
+        };
+        assert!(machine.contains("memory_gib = 4\n"));
+        let all = [("memory_gib = 4", 31), ("memory_gib = 16", 31), ("memory_gib = 4", 63)];
+        let addresses: BTreeSet<String> = all.iter().map(|(memory, batch)| address_of(memory, *batch)).collect();
+        assert_eq!(addresses.len(), 3);
+    }
+
     /// A cell without a history has the address of the first versions. A new rule, version of pageset or value of the
     /// machine changes it, and nothing else should.
     #[test]

@@ -26,7 +26,7 @@ pub(crate) struct Column {
 const SETTING: &str = "set_";
 
 /// The columns of every table, in order. A value may be null where the row does not have it.
-const FIXED: [(&str, Kind, &str); 52] = [
+const FIXED: [(&str, Kind, &str); 53] = [
     ("address", Text, "/address"),
     ("machine", Text, "/machine"),
     ("workload", Text, "/workload"),
@@ -79,6 +79,7 @@ const FIXED: [(&str, Kind, &str); 52] = [
     ("cpus", Integer, "/cpus"),
     ("memory_gib", Integer, "/memory_gib"),
     ("machine_about", Text, "/about"),
+    ("build", Text, "/build"),
 ];
 
 /// The columns of a study with these settings: a column of integers where all values are integers, else of text.

@@ -39,6 +39,9 @@ pub enum StoreError {
         /// The error.
         source: io::Error,
     },
+    /// This host starts no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
     /// The file is not what was written.
     #[error("{}: {what}", .path.display())]
     Damaged {
@@ -50,6 +53,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether no other cell can be stored either: the folder is full or cannot be written.
+    #[must_use]
+    pub fn concerns_all(&self) -> bool {
+        use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        let all = [PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull];
+        matches!(self, StoreError::Io { what, source, .. } if *what != "read" && all.contains(&source.kind()))
+    }
+
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| StoreError::Io { what, path, source }

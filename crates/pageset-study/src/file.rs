@@ -1,6 +1,6 @@
 //! The study file: lists of machines, workloads, rules, settings, tasks and seeds, as TOML.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs;
 use std::ops::Range;
@@ -223,6 +223,7 @@ impl Source<'_> {
             }
         }
         let keys: Vec<&String> = raw.set.keys().collect();
+        let mut seen = HashSet::new();
         let default = Spanned::new(0..0, "pageset".to_owned());
         let names = match &raw.rules {
             Some(list) => self.list("rules", list)?,
@@ -252,7 +253,13 @@ impl Source<'_> {
                     self.wrong(bytes, what)
                 })?;
                 for set in sets {
-                    if all.iter().any(|rules| rules.set.name == set.name) {
+                    if set.cache_slice_pages.is_some() {
+                        let what = "cache_slice_pages: a simulation takes the caches of its machine; change llc_kib in a machine file";
+                        return Err(
+                            self.wrong(raw.set.get("cache_slice_pages").map_or(name.span(), Spanned::span), what)
+                        );
+                    }
+                    if !seen.insert(set.name.clone()) {
                         return Err(self.wrong(name.span(), format!("two sets of rules have the name {}", set.name)));
                     }
                     let era = era.unwrap_or_else(|| Era::of_rules(&set.name));
@@ -316,8 +323,10 @@ impl Study {
             Some(seeds) => *seeds.get_ref() as u64,
             None => 1,
         };
-        let listed = raw.machines.get_ref().iter().chain(raw.rules.iter().flat_map(|rules| rules.get_ref()));
-        let names = listed.filter_map(|name| name.get_ref().split_whitespace().next());
+        // Changes may follow the name of rules, and not that of a machine.
+        let of_rules = raw.rules.iter().flat_map(|rules| rules.get_ref());
+        let of_rules = of_rules.filter_map(|name| name.get_ref().split_whitespace().next());
+        let names = raw.machines.get_ref().iter().map(|name| name.get_ref().as_str()).chain(of_rules);
         let study = Study {
             name: Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             files: names.filter(|name| name.ends_with(".toml")).map(str::to_owned).collect(),
@@ -392,6 +401,10 @@ mod tests {
             ("[set]\nbatch = [31]\nbath = [3]", "s.toml, line 5: bath=3: unknown rule `bath`; the closest are batch, "),
             ("[set]\nbatch = [31, 0]", "s.toml, line 4: batch=0: allowed: 1 to 65536 pages"),
             ("[set]\nbatch = []", "s.toml, line 4: `batch` is empty"),
+            (
+                "[set]\nbatch = [31]\ncache_slice_pages = [1, 2]",
+                "s.toml, line 5: cache_slice_pages: a simulation takes ",
+            ),
             ("[set]\nbatch = 31", "s.toml, line 4: invalid type: integer"),
             ("history = -1", "s.toml, line 3: history = -1; allowed: 0 to 1000 regions that each CPU fills and frees"),
             ("seeds = 1\nhistory = 1001", "s.toml, line 4: history = 1001; allowed: 0 to 1000 regions"),

@@ -13,6 +13,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -23,17 +24,44 @@ use crate::error::StoreError;
 /// The age from which a temporary file is garbage. A write takes milliseconds.
 const STALE: Duration = Duration::from_secs(3600);
 
+/// Tries of an access that fails for a reason that may pass: a file server that does not answer, or a file that another host
+/// replaces meanwhile.
+const TRIES: u32 = 3;
+/// The pause between two tries. A guess.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Calls `access` again where its error may pass.
+fn patiently<T>(mut access: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    use io::ErrorKind::{
+        IsADirectory, NotADirectory, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
+    let stays =
+        [IsADirectory, NotADirectory, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull];
+    let mut tries = 1;
+    loop {
+        match access() {
+            Err(error) if tries < TRIES && !stays.contains(&error.kind()) => {
+                tries += 1;
+                thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
 /// A folder of results.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
+    build: String,
 }
 
 impl Store {
-    /// The results in `folder`.
+    /// The results in `folder`. `build` names the program that writes there: each cell has it next to its outcome, since the
+    /// version in its description does not change with a commit.
     #[must_use]
-    pub fn new(folder: &Path) -> Store {
-        Store { folder: folder.to_owned() }
+    pub fn new(folder: &Path, build: &str) -> Store {
+        Store { folder: folder.to_owned(), build: build.to_owned() }
     }
 
     /// Creates the folder and checks that files can be written there. Removes what killed workers left.
@@ -41,8 +69,14 @@ impl Store {
     /// # Errors
     /// The folder cannot be written.
     pub fn prepare(&self) -> Result<(), StoreError> {
-        let tmp = self.tmp();
-        fs::create_dir_all(&tmp).map_err(StoreError::io("create", &tmp))?;
+        let (tmp, cells) = (self.tmp(), self.folder.join("cells"));
+        for folder in [&tmp, &cells] {
+            fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
+        }
+        // The names of the folders must be on disk, as those of the files in them. A file system without such a sync needs none.
+        for folder in [Some(self.folder.as_path()), self.folder.parent()].into_iter().flatten() {
+            let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        }
         // Another worker may remove the same files.
         for entry in fs::read_dir(&tmp).into_iter().flatten().flatten() {
             let age = entry.metadata().ok().and_then(|found| found.modified().ok()?.elapsed().ok());
@@ -71,7 +105,7 @@ impl Store {
     /// The file cannot be read, or is damaged.
     pub fn load(&self, description: &str) -> Result<Option<Value>, StoreError> {
         let path = self.path(description, "jsonl");
-        let text = match fs::read(&path) {
+        let text = match patiently(|| fs::read(&path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(StoreError::io("read", &path))?,
         };
@@ -96,6 +130,8 @@ impl Store {
     /// # Errors
     /// The file cannot be written.
     pub fn save(&self, description: &str, outcome: &Value) -> Result<(), StoreError> {
+        let mut outcome = outcome.clone();
+        outcome["build"] = json!(self.build);
         let mut text = format!("{description}\n{outcome}\n");
         let sum = json!({ "sha256": sha256(text.as_bytes()) });
         text.push_str(&format!("{sum}\n"));
@@ -120,16 +156,23 @@ impl Store {
     }
 
     fn write(&self, path: &Path, text: &str) -> Result<(), StoreError> {
-        let cannot = || StoreError::io("write", path);
         let folder = path.parent().unwrap_or(&self.folder);
-        fs::create_dir_all(folder).map_err(cannot())?;
-        let mut builder = tempfile::Builder::new();
-        // The usual mode of an output file: rw-rw-rw- reduced by the umask.
-        builder.permissions(Permissions::from_mode(0o666));
-        let mut file = builder.tempfile_in(self.tmp()).map_err(cannot())?;
-        file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(cannot())?;
-        file.persist(path).map_err(|error| cannot()(error.error))?;
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(cannot())
+        let sync = |folder: &Path| File::open(folder).and_then(|folder| folder.sync_all());
+        patiently(|| {
+            if fs::exists(folder).is_ok_and(|exists| !exists) {
+                fs::create_dir_all(folder)?;
+                sync(&self.folder.join("cells"))?;
+            }
+            let mut builder = tempfile::Builder::new();
+            // The usual mode of an output file: rw-rw-rw- reduced by the umask.
+            builder.permissions(Permissions::from_mode(0o666));
+            let mut file = builder.tempfile_in(self.tmp())?;
+            file.write_all(text.as_bytes())?;
+            file.as_file().sync_all()?;
+            file.persist(path).map_err(|error| error.error)?;
+            sync(folder)
+        })
+        .map_err(StoreError::io("write", path))
     }
 }
 
@@ -138,16 +181,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_error_that_may_pass_is_tried_again() {
+        let tried = |kinds: &[io::ErrorKind]| {
+            let mut tries = kinds.iter();
+            let result = patiently(|| tries.next().map_or(Ok(()), |kind| Err((*kind).into())));
+            (result.map_err(|error| error.kind()), kinds.len() - tries.len())
+        };
+        use io::ErrorKind::{NotFound, StaleNetworkFileHandle, StorageFull, TimedOut};
+        assert_eq!(tried(&[StaleNetworkFileHandle, TimedOut]), (Ok(()), 2));
+        assert_eq!(tried(&[TimedOut; 4]), (Err(TimedOut), 3));
+        assert_eq!(tried(&[StorageFull; 4]), (Err(StorageFull), 1));
+        assert_eq!(tried(&[NotFound; 4]), (Err(NotFound), 1));
+    }
+
+    #[test]
     fn a_cell_is_read_as_written_and_damage_is_found() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path());
+        let store = Store::new(folder.path(), "test");
         store.prepare().unwrap();
         let (cell, outcome) = ("{\"seed\":1}", json!({ "score": 0.1, "operations": u64::MAX }));
         assert_eq!(store.load(cell).unwrap(), None);
         store.save_failure(cell, "too few").unwrap();
         assert_eq!(store.failure(cell).as_deref(), Some("too few"));
         store.save(cell, &outcome).unwrap();
-        assert_eq!((store.load(cell).unwrap(), store.failure(cell)), (Some(outcome), None));
+        let loaded = json!({ "score": 0.1, "operations": u64::MAX, "build": "test" });
+        assert_eq!((store.load(cell).unwrap(), store.failure(cell)), (Some(loaded), None));
         assert_eq!(fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0);
 
         let path = store.path(cell, "jsonl");

@@ -2,6 +2,7 @@
 //!
 //! The bytes depend on the cells and on nothing else: not on workers, their order, or kills.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -14,7 +15,7 @@ use pageset_sim::statistics::Spread;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
-use parquet::errors::ParquetError;
+pub use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
@@ -37,9 +38,6 @@ const GROUP_ROWS: usize = 1 << 14;
 /// The error of a table that cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// A cell cannot be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
     /// The table cannot be written.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
@@ -51,11 +49,20 @@ pub enum TableError {
 /// A cell without a row, and why.
 pub type Missing = (Cell, String);
 
-/// Writes the finished cells of a study. Returns the others.
+/// What a table has.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Collected {
+    /// The cells without a row.
+    pub missing: Vec<Missing>,
+    /// The builds that ran the others, with their numbers of cells. Cells of older versions have no build: an empty name.
+    pub builds: BTreeMap<String, usize>,
+}
+
+/// Writes the finished cells of a study.
 ///
 /// # Errors
 /// See [`TableError`].
-pub fn write(cells: &Cells<'_>, store: &Store, out: impl Write + Send) -> Result<Vec<Missing>, TableError> {
+pub fn write(cells: &Cells<'_>, store: &Store, out: impl Write + Send) -> Result<Collected, TableError> {
     let study = cells.study();
     let is_integer = |key: usize| study.rules.iter().all(|rules| rules.settings[key].parse::<i64>().is_ok());
     let settings = study.keys.iter().enumerate().map(|(at, key)| (key.as_str(), is_integer(at)));
@@ -66,17 +73,19 @@ pub fn write(cells: &Cells<'_>, store: &Store, out: impl Write + Send) -> Result
         .set_key_value_metadata(Some(metadata))
         .build();
     let mut file = SerializedFileWriter::new(out, columns::schema(&columns)?, Arc::new(properties))?;
-    let (mut rows, mut missing) = (Vec::new(), Vec::new());
+    let (mut rows, mut missing, mut builds) = (Vec::new(), Vec::new(), BTreeMap::new());
     for &cell in cells.all() {
         let description = cells.description(cell)?;
         match store.load(&description) {
-            Ok(Some(outcome)) => rows.push(row(cells, cell, &description, outcome)),
+            Ok(Some(outcome)) => {
+                *builds.entry(outcome["build"].as_str().unwrap_or_default().to_owned()).or_insert(0) += 1;
+                rows.push(row(cells, cell, &description, outcome));
+            }
             Ok(None) => {
                 let why = store.failure(&description).unwrap_or_else(|| "not finished".to_owned());
                 missing.push((cell, why));
             }
-            Err(error @ StoreError::Damaged { .. }) => missing.push((cell, error.to_string())),
-            Err(error) => return Err(error.into()),
+            Err(error) => missing.push((cell, error.to_string())),
         }
         if rows.len() == GROUP_ROWS {
             group(&mut file, &columns, &rows)?;
@@ -87,7 +96,7 @@ pub fn write(cells: &Cells<'_>, store: &Store, out: impl Write + Send) -> Result
         group(&mut file, &columns, &rows)?;
     }
     file.close()?;
-    Ok(missing)
+    Ok(Collected { missing, builds })
 }
 
 /// A row: the outcome of a cell with what it is an outcome of.

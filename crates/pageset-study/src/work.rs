@@ -84,12 +84,12 @@ impl Permits {
     }
 }
 
-/// Runs the cells of `shard` that are not finished, on `workers` threads. A failed cell does not affect the others. A
-/// damaged file counts as not finished. All threads poll `keep_on`; `false` stops the cells. `done` receives the number
+/// Runs the cells of `shard` that are not finished, on `workers` threads. A cell that fails, or whose file cannot be read or
+/// written, does not affect the others. A damaged file counts as not finished. All threads poll `keep_on`; `false` stops the cells. `done` receives the number
 /// of cells with a fate and the number of all cells.
 ///
 /// # Errors
-/// Results cannot be stored. Finished cells are kept.
+/// No result can be stored: see [`StoreError::concerns_all`]; or this host starts no thread. Finished cells are kept.
 pub fn run(
     cells: &Cells<'_>,
     store: &Store,
@@ -122,10 +122,11 @@ fn run_with(
     let permits = Permits { free: Mutex::new(workers.get()), freed: Condvar::new() };
     let goes_on = || keep_on() && !stop.load(Ordering::Relaxed);
     let lock = || summary.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut started, mut refused) = (0, None);
     done(0, own.len());
     thread::scope(|scope| {
         for _ in 0..workers.get().saturating_mul(2).min(own.len()) {
-            scope.spawn(|| {
+            let worker = thread::Builder::new().spawn_scoped(scope, || {
                 // Relaxed: the counters only hand out and count cells; locks guard the results, and the scope joins
                 // the threads. The flag guards no other data.
                 while goes_on() {
@@ -155,8 +156,19 @@ fn run_with(
                     done(ended.fetch_add(1, Ordering::Relaxed) + 1, own.len());
                 }
             });
+            match worker {
+                Ok(_) => started += 1,
+                // The threads that have started do all the work.
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
         }
     });
+    if let (0, Some(error)) = (started, refused) {
+        return Err(StoreError::Thread(error));
+    }
     if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
@@ -180,8 +192,11 @@ fn one(
     match store.load(&description) {
         Ok(Some(_)) => return Ok(Fate::Found),
         Ok(None) | Err(StoreError::Damaged { .. }) => {}
-        Err(error) => return Err(error),
+        // Whether the cell is finished is not known, and the others do not depend on it.
+        Err(error) => return Ok(Fate::Failed(error.to_string())),
     }
+    let or_failed =
+        |error: StoreError| if error.concerns_all() { Err(error) } else { Ok(Fate::Failed(error.to_string())) };
     let (simulated, time) = permits.with(|| {
         let begin = Instant::now();
         (panic::catch_unwind(AssertUnwindSafe(simulate)), begin.elapsed())
@@ -189,8 +204,7 @@ fn one(
     let message = match simulated {
         Ok(Ok(mut outcome)) => {
             outcome["host_ns"] = json!(time.as_nanos() as u64);
-            store.save(&description, &outcome)?;
-            return Ok(Fate::Ran(time));
+            return store.save(&description, &outcome).map_or_else(or_failed, |()| Ok(Fate::Ran(time)));
         }
         Ok(Err(RunError::Interrupted)) => return Ok(Fate::Interrupted),
         Ok(Err(error)) => error.to_string(),
@@ -199,8 +213,7 @@ fn one(
             format!("the simulator panicked: {}", text.unwrap_or("no message"))
         }
     };
-    store.save_failure(&description, &message)?;
-    Ok(Fate::Failed(message))
+    store.save_failure(&description, &message).map_or_else(or_failed, |()| Ok(Fate::Failed(message)))
 }
 
 /// Simulates a cell: the outcome as it is stored.
@@ -227,7 +240,7 @@ mod tests {
         let study = Study::parse("s.toml", text).unwrap();
         let cells = Cells::of(&study).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path());
+        let store = Store::new(folder.path(), "test");
         let run = |panics: bool| {
             let simulator = |cell: Cell, _: &dyn Fn() -> bool| {
                 assert!(!panics || cell.seed != 3, "seed {} is broken", cell.seed);

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use pageset_study::cell::Cells;
+use pageset_study::cell::{Cells, address};
 use serde_json::{Value, json};
 
 use super::RunArgs;
@@ -14,7 +14,9 @@ use crate::error::{Exit, Failure};
 
 /// The annotation of a Pod with the number of its shard.
 const INDEX: &str = "metadata.annotations['batch.kubernetes.io/job-completion-index']";
-/// How often a shard may fail for reasons of the cluster before the Job gives up on it.
+/// Hex digits of the hash in a Job's name: 32 bits, enough to tell the versions of a study apart.
+const HASH_DIGITS: usize = 8;
+/// How often a shard may fail before the Job gives up on it.
 const RETRIES: u32 = 10;
 
 /// Applies the manifest, or prints it.
@@ -63,8 +65,11 @@ fn manifest(cells: &Cells<'_>, args: &RunArgs) -> Result<Value, Failure> {
     })?;
     let shards = args.scheduled.shards(cells);
     let workers = args.jobs.map_or(1, std::num::NonZeroUsize::get);
-    let name = job_name(&cells.study().name);
     let (study, files) = files(cells, &args.file)?;
+    // Another study, folder or division is another Job: Pods of one Job must agree on which cells are whose.
+    let mut hash = address(&json!([study, files, out, shards]).to_string());
+    hash.truncate(HASH_DIGITS);
+    let name = format!("{}-{hash}", job_name(&cells.study().name));
     let container = json!({
         "name": "pageset",
         "image": image,
@@ -89,11 +94,11 @@ fn manifest(cells: &Cells<'_>, args: &RunArgs) -> Result<Value, Failure> {
             "completions": shards,
             "parallelism": args.scheduled.parallelism.map_or(shards, |most| most.get().min(shards)),
             "backoffLimitPerIndex": RETRIES,
-            // A failed cell fails again: exit code 1 ends the shard, whose other cells are finished. A Pod that the
-            // cluster removes does not count as a failure.
+            // A shard whose cells failed is tried again, since storage may have failed: only these cells run. Wrong usage is not. A
+            // Pod that the cluster removes does not count as a failure.
             "podFailurePolicy": { "rules": [
                 { "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] },
-                { "action": "FailIndex", "onExitCodes": { "containerName": "pageset", "operator": "In", "values": [1, 2] } },
+                { "action": "FailIndex", "onExitCodes": { "containerName": "pageset", "operator": "In", "values": [2] } },
             ] },
             "template": { "spec": {
                 "restartPolicy": "Never",
@@ -105,6 +110,8 @@ fn manifest(cells: &Cells<'_>, args: &RunArgs) -> Result<Value, Failure> {
             } },
         },
     });
-    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": files });
+    let metadata = json!({ "name": name });
+    let map =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": true, "data": files });
     Ok(json!({ "apiVersion": "v1", "kind": "List", "items": [map, job] }))
 }

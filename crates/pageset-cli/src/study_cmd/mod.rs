@@ -21,12 +21,12 @@ use pageset_study::cell::{self, Cells};
 use pageset_study::error::{FileError, StoreError};
 use pageset_study::file::Study;
 use pageset_study::store::Store;
-use pageset_study::table::{self, Missing, TableError};
+use pageset_study::table::{self, Collected, ParquetError, TableError};
 use pageset_study::work::{self, Shard};
 
 use self::scheduler::Scheduled;
 use crate::error::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, is_standard};
 use crate::sim::progress::{Interrupt, Progress};
 
 /// Run many simulations from one file: machines x workloads x rules x settings x tasks x seeds
@@ -93,11 +93,24 @@ struct CollectArgs {
     output: Option<PathBuf>,
 }
 
+/// What each cell says of the program that ran it: the version and the commit.
+const BUILD: &str = env!("PAGESET_VERSION");
+
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Executor {
     Local,
     Slurm,
     Kubernetes,
+}
+
+impl Executor {
+    fn name(self) -> &'static str {
+        match self {
+            Executor::Local => "local",
+            Executor::Slurm => "slurm",
+            Executor::Kubernetes => "kubernetes",
+        }
+    }
 }
 
 impl From<FileError> for Failure {
@@ -111,16 +124,8 @@ impl From<StoreError> for Failure {
         let failure = Failure::new(Exit::Failed, &error);
         match error {
             StoreError::Io { .. } => failure.help("finished cells are kept; mend the cause and run the study again"),
+            StoreError::Thread(_) => failure.help("finished cells are kept; try fewer --jobs"),
             StoreError::Damaged { .. } => failure,
-        }
-    }
-}
-
-impl From<TableError> for Failure {
-    fn from(error: TableError) -> Self {
-        match error {
-            TableError::Store(error) => error.into(),
-            error => Failure::new(Exit::Failed, error),
         }
     }
 }
@@ -129,16 +134,25 @@ impl From<TableError> for Failure {
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     match args.command {
         Command::Plan { file } => plan(&file),
-        Command::Run(args) => cells_of(&args.file, |cells| match args.executor {
-            Executor::Local => local(cells, &args),
-            Executor::Slurm => slurm::submit(cells, &args),
-            Executor::Kubernetes => kubernetes::apply(cells, &args),
-        }),
+        Command::Run(args) => {
+            scheduler::check(&args)?;
+            cells_of(&args.file, |cells| match args.executor {
+                Executor::Local => local(cells, &args),
+                Executor::Slurm => slurm::submit(cells, &args),
+                Executor::Kubernetes => kubernetes::apply(cells, &args),
+            })
+        }
         Command::Collect(CollectArgs { file, out, output }) => cells_of(&file, |cells| {
             let table = output.unwrap_or_else(|| default_table(&out));
-            let missing = collect(cells, &Store::new(&out), &table)?;
-            io::stdout().write_all(summary::collected(cells, &missing, &table).as_bytes())?;
-            Ok(if missing.is_empty() { Exit::Done } else { Exit::Failed })
+            let collected = collect(cells, &Store::new(&out, BUILD), &table)?;
+            let text = summary::collected(cells, &collected, &table);
+            // The table itself may go to standard output.
+            if is_standard(&table) {
+                eprint!("{text}");
+            } else {
+                io::stdout().write_all(text.as_bytes())?;
+            }
+            Ok(if collected.missing.is_empty() { Exit::Done } else { Exit::Failed })
         }),
     }
 }
@@ -167,19 +181,32 @@ fn default_table(folder: &Path) -> PathBuf {
     folder.join("results.parquet")
 }
 
-/// Writes the table. Returns the cells that it lacks.
-fn collect(cells: &Cells<'_>, store: &Store, path: &Path) -> Result<Vec<Missing>, Failure> {
-    let mut out = Output::create(path)?;
-    let missing = table::write(cells, store, &mut out).map_err(|error| match Failure::from(error) {
-        failure if failure.is_broken_pipe() => failure,
-        failure => Failure::new(failure.exit(), format!("cannot write {}: {failure}", path.display())),
+/// Writes the table. Warns if several builds have run its cells.
+fn collect(cells: &Cells<'_>, store: &Store, path: &Path) -> Result<Collected, Failure> {
+    // All errors here mean that results cannot be written, whatever their kind.
+    let failed = |error: io::Error| if is_closed(&error) { error.into() } else { Failure::new(Exit::Failed, error) };
+    let mut out = Output::create(path).map_err(failed)?;
+    let collected = table::write(cells, store, &mut out).map_err(|error| match error {
+        TableError::Parquet(ParquetError::External(source))
+            if source.downcast_ref::<io::Error>().is_some_and(is_closed) =>
+        {
+            failed(io::ErrorKind::BrokenPipe.into())
+        }
+        error => Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display())),
     })?;
-    out.commit()?;
-    Ok(missing)
+    out.commit().map_err(failed)?;
+    if let Some(warning) = summary::of_builds(&collected) {
+        eprintln!("warning: {warning}");
+    }
+    Ok(collected)
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
 }
 
 fn local(cells: &Cells<'_>, args: &RunArgs) -> Result<Exit, Failure> {
-    let store = Store::new(&args.out);
+    let store = Store::new(&args.out, BUILD);
     let interrupt = Interrupt::install()?;
     let workers = args.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let progress = Progress::new();
@@ -198,9 +225,9 @@ fn local(cells: &Cells<'_>, args: &RunArgs) -> Result<Exit, Failure> {
     let mut whole = true;
     if args.shard.is_none() {
         let table = default_table(&args.out);
-        let missing = collect(cells, &store, &table)?;
-        whole = missing.is_empty();
-        text += &summary::collected(cells, &missing, &table);
+        let collected = collect(cells, &store, &table)?;
+        whole = collected.missing.is_empty();
+        text += &summary::collected(cells, &collected, &table);
     }
     io::stdout().write_all(text.as_bytes())?;
     Ok(if whole && summary.failed.is_empty() { Exit::Done } else { Exit::Failed })

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use pageset_study::cell::Cells;
 
+use super::{Executor, RunArgs};
 use crate::error::{Exit, Failure};
 
 /// The default number of shards: Slurm's default limit of an array is 1,001.
@@ -34,7 +35,7 @@ pub(super) struct Scheduled {
     #[arg(long, value_name = "CLAIM", help_heading = "Schedulers")]
     pub(super) claim: Option<String>,
 
-    /// Kubernetes: how many shards run at the same time [default: all]
+    /// How many shards run at the same time [default: all]
     #[arg(long, value_name = "N", help_heading = "Schedulers")]
     pub(super) parallelism: Option<std::num::NonZeroUsize>,
 }
@@ -58,11 +59,41 @@ pub(super) fn absolute(path: &Path) -> Result<String, Failure> {
     text.map(str::to_owned).ok_or_else(|| Failure::new(Exit::Usage, what()))
 }
 
-/// A name of letters, digits and hyphens, at most 40 long.
+/// A name of letters, digits and hyphens, at most 48 long.
 pub(super) fn job_name(study: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = study.chars().map(safe).take(40).collect();
     format!("pageset-{}", name.trim_matches('-')).trim_matches('-').to_owned()
+}
+
+/// Refuses options that the executor does not have: each would be ignored.
+///
+/// # Errors
+/// The first such option, and the executors that have it.
+pub(super) fn check(args: &RunArgs) -> Result<(), Failure> {
+    use Executor::{Kubernetes, Local, Slurm};
+    let RunArgs { scheduled: given, executor, .. } = args;
+    let options: [(&str, bool, &[Executor]); 7] = [
+        ("--shard", args.shard.is_some(), &[Local]),
+        ("--dry-run", given.dry_run, &[Slurm, Kubernetes]),
+        ("--shards", given.shards.is_some(), &[Slurm, Kubernetes]),
+        ("--parallelism", given.parallelism.is_some(), &[Slurm, Kubernetes]),
+        ("--sbatch", !given.sbatch.is_empty(), &[Slurm]),
+        ("--image", given.image.is_some(), &[Kubernetes]),
+        ("--claim", given.claim.is_some(), &[Kubernetes]),
+    ];
+    for (option, is_given, has_it) in options {
+        if is_given && !has_it.contains(executor) {
+            let allowed: Vec<&str> = has_it.iter().map(|executor| executor.name()).collect();
+            let message = format!(
+                "cannot use {option} with --executor {}; allowed: --executor {}",
+                executor.name(),
+                allowed.join(" or ")
+            );
+            return Err(Failure::new(Exit::Usage, message));
+        }
+    }
+    Ok(())
 }
 
 /// Gives `input` to a scheduler's command and returns what it prints.

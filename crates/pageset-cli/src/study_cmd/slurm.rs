@@ -37,14 +37,17 @@ fn script(cells: &Cells<'_>, args: &RunArgs) -> Result<String, Failure> {
         return Err(Failure::new(Exit::Usage, message));
     }
     let workers = args.jobs.map_or(1, std::num::NonZeroUsize::get);
+    let at_once = args.scheduled.parallelism.map(|most| format!("%{most}")).unwrap_or_default();
     let mut script = format!(
         "#!/bin/sh\n\
+         # Before sbatch: mkdir -p {}\n\
          #SBATCH --job-name={}\n\
-         #SBATCH --array=0-{}\n\
+         #SBATCH --array=0-{}{at_once}\n\
          #SBATCH --cpus-per-task={workers}\n\
          #SBATCH --requeue\n\
          #SBATCH --open-mode=append\n\
          #SBATCH --output=\"{out}/slurm/%A_%a.log\"\n",
+        quoted(&format!("{out}/slurm")),
         job_name(&cells.study().name),
         shards - 1,
     );

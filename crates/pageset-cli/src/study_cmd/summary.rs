@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use pageset_study::cell::{Cell, Cells};
-use pageset_study::table::Missing;
+use pageset_study::table::Collected;
 use pageset_study::work::Summary;
 
 use crate::columns::grouped;
@@ -44,7 +44,7 @@ pub(super) fn failed(cells: &Cells<'_>, summary: &Summary, text: &mut String) {
 }
 
 /// What a collection found.
-pub(super) fn collected(cells: &Cells<'_>, missing: &[Missing], table: &Path) -> String {
+pub(super) fn collected(cells: &Cells<'_>, Collected { missing, .. }: &Collected, table: &Path) -> String {
     let all = cells.all().len();
     let rows = grouped((all - missing.len()) as u64);
     let mut text = format!("{rows} of {} cells are in {}\n", grouped(all as u64), table.display());
@@ -52,9 +52,41 @@ pub(super) fn collected(cells: &Cells<'_>, missing: &[Missing], table: &Path) ->
     text
 }
 
+/// The builds that ran the cells, if there are several: their outcomes may differ.
+pub(super) fn of_builds(Collected { builds, .. }: &Collected) -> Option<String> {
+    let named = |(build, cells): (&String, &usize)| {
+        let build = if build.is_empty() { "an older version" } else { build };
+        format!("{build} ({})", grouped(*cells as u64))
+    };
+    let all: Vec<String> = builds.iter().map(named).collect();
+    (all.len() > 1).then(|| {
+        format!(
+            "cells of {} builds, whose outcomes may differ: {}; use a new folder for each build",
+            all.len(),
+            all.join(", ")
+        )
+    })
+}
+
 /// A line for each of these cells.
 fn listed(cells: &Cells<'_>, fate: &str, some: &[(Cell, String)], text: &mut String) {
     for (cell, why) in some {
         let _ = writeln!(text, "{fate}: {}: {why}", cells.named(*cell));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_builds_are_named() {
+        let of = |builds: &[(&str, usize)]| {
+            let builds = builds.iter().map(|(build, cells)| ((*build).to_owned(), *cells)).collect();
+            of_builds(&Collected { builds, ..Collected::default() })
+        };
+        assert_eq!([of(&[]), of(&[("1 (a)", 7)])], [None, None]);
+        let text = "cells of 2 builds, whose outcomes may differ: an older version (2), 1 (a) (1,234); use a new folder for each build";
+        assert_eq!(of(&[("1 (a)", 1234), ("", 2)]).as_deref(), Some(text));
     }
 }
