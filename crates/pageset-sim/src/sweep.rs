@@ -1,6 +1,7 @@
 //! Many runs in parallel on host threads. The assignment of runs to threads changes no outcome.
 
 use std::num::NonZeroUsize;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -49,6 +50,14 @@ pub fn run_seeds(
     kept
 }
 
+/// Runs `run`. A panic is an error of this run, so that the others keep their results.
+fn caught(run: &Run<'_>, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
+    panic::catch_unwind(AssertUnwindSafe(|| run.run(keep_on))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(RunError::Panicked(text.unwrap_or("no message").to_owned()))
+    })
+}
+
 /// Runs all `runs`; outcomes are in the order of `runs`.
 fn run_all(
     runs: &[Run<'_>],
@@ -66,7 +75,7 @@ fn run_all(
                     // threads.
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(run) = runs.get(index) else { break };
-                    let outcome = if keep_on() { run.run(&keep_on) } else { Err(RunError::Interrupted) };
+                    let outcome = if keep_on() { caught(run, &keep_on) } else { Err(RunError::Interrupted) };
                     if let Ok(mut slot) = outcomes[index].lock() {
                         *slot = Some(outcome);
                     }
@@ -89,12 +98,10 @@ mod tests {
     use crate::time::Time;
     use crate::workload::Workload;
 
-    #[test]
-    fn a_failed_run_does_not_affect_the_other_settings() {
-        let machine = machine::find("lkp-sb02").unwrap().unwrap();
-        let good = Run {
+    fn short(machine: &machine::Machine) -> Run<'_> {
+        Run {
             workload: Workload::find("malloc1").unwrap(),
-            machine: &machine,
+            machine,
             tuning: pageset::policy::presets::LINUX_4_17,
             era: Era::Linux4_16,
             high_fraction: 0,
@@ -108,11 +115,32 @@ mod tests {
             whole: true,
             held: 0,
             seed: 1,
-        };
+        }
+    }
+
+    #[test]
+    fn a_failed_run_does_not_affect_the_other_settings() {
+        let machine = machine::find("lkp-sb02").unwrap().unwrap();
+        let good = short(&machine);
         let bad = Run { tasks: 1000, ..good.clone() };
         let effort = Effort { seeds: 2, workers: NonZeroUsize::MIN };
         let kept = run_seeds(&[good.clone(), bad, good], effort, || true, |_, all| assert_eq!(all, 6));
         assert_eq!(kept.iter().map(|kept| kept.as_ref().map_or(0, Vec::len)).collect::<Vec<_>>(), [2, 0, 2]);
         assert!(kept[1].as_ref().unwrap_err().to_string().starts_with("1000 tasks on 4 CPUs"));
+    }
+
+    #[test]
+    fn a_run_that_panics_does_not_affect_the_other_settings() {
+        let machine = machine::find("lkp-sb02").unwrap().unwrap();
+        let polls = AtomicUsize::new(0);
+        // The first poll is before the run, the second one is part of it.
+        let keep_on = || {
+            assert!(polls.fetch_add(1, Ordering::Relaxed) != 1, "a fault");
+            true
+        };
+        let effort = Effort { seeds: 1, workers: NonZeroUsize::MIN };
+        let kept = run_seeds(&[short(&machine), short(&machine)], effort, keep_on, |_, _| {});
+        assert_eq!(kept[0].as_ref().unwrap_err().to_string(), "the simulator panicked: a fault");
+        assert_eq!(kept[1].as_ref().map(Vec::len).unwrap(), 1);
     }
 }

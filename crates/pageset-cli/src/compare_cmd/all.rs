@@ -47,14 +47,15 @@ pub(super) fn run(machines: &[String], words: &[String], beside: &Beside) -> Res
         .tables
         .iter()
         .flat_map(|table| table.values.iter().map(|value| (vec![("table", table.comparison.table.clone())], value)));
-    batch.give(&page, |page, _| markdown(page), rows)
+    let options = beside.as_options();
+    batch.give(&page, |page, _| markdown(page, &options), rows)
 }
 
 /// The mark of a row with a simulation that has not settled.
 const UNSETTLED: &str = "~";
 
 /// The page.
-fn markdown(page: &Page) -> String {
+fn markdown(page: &Page, options: &str) -> String {
     let (change, points) = BOUNDS;
     let seeds = page.tables.first().map_or(0, |table| table.comparison.seeds.len());
     let over = if seeds > 1 {
@@ -64,20 +65,21 @@ fn markdown(page: &Page) -> String {
     };
     let mut text = format!(
         "# All published tables, next to predictions\n\n\
-         Written by `pageset compare --all-tables`, with seeds 1 to {seeds}. Do not edit it. Every built-in table runs with \
-         the shipped machines. [accuracy.md](accuracy.md) says how the machines were fitted.\n\n\
+         Written by `pageset compare --all-tables {options}`. Do not edit it. Every built-in table runs with \
+         the shipped machines. [accuracy.md](accuracy.md) says how the machines were fitted: in runs of up to 9 s, so a fitted score may be \
+         some percent off in shorter ones.\n\n\
          A value is *published / predicted*, with half the width of the 95 % interval behind ±: {over}. **Bold** misses: a \
          predicted change that has the wrong sign or is below {SMALLEST_SIGN_PCT} %, where the published one is above {change} %; or a \
          share off by more than {points} points. `{UNSETTLED}` marks rows with a simulation that has not settled: with more time its means may move by more than the interval. The last column says what \
          the model had seen of the row's values:\n\n\
          | word | what had been seen |\n| --- | --- |\n\
          | base | the base of the changes: equal by definition, counted nowhere |\n\
-         | fitted | the machine's one number was fitted to this value |\n\
+         | fitted | the machine's one number was fitted to this value, so it is compared with no baseline |\n\
          | shared | costs of all machines were set on this value and those of other machines |\n\
          | chosen | a constant or a part of the model was chosen with this value in sight |\n\
          | unseen | nothing |\n\n\
          *Nothing* is the baseline that repeats the base. *Forecast* is the line in 1/batch or Amdahl's law, which know one row more \
-         than the simulator.\n\n## In short\n\n"
+         than the simulator. A value is not compared with a baseline that has it by definition.\n\n## In short\n\n"
     );
     text += &short(page);
     for table in &page.tables {
@@ -92,10 +94,10 @@ fn short(page: &Page) -> String {
                     | --- | --: | --: | --: | --: | --: | --: |\n"
         .to_owned();
     let mut line = |name: &str, counts: Counts| {
-        let Counts { values, with_forecast, changes, shares, .. } = counts;
+        let Counts { values, with_nothing, with_forecast, with_any, changes, shares, .. } = counts;
         let _ = writeln!(
             text,
-            "| {name} | {values} | {} | {} of {with_forecast} | {} | {} of {changes} | {} of {shares} |",
+            "| {name} | {values} | {} of {with_nothing} | {} of {with_forecast} | {} of {with_any} | {} of {changes} | {} of {shares} |",
             counts.nearer_than_nothing,
             counts.nearer_than_forecast,
             counts.nearer_than_all,
@@ -126,7 +128,7 @@ fn of_table(table: &PageTable) -> String {
     let result = &table.comparison;
     let seconds = |ns: u64| ns as f64 / 1e9;
     let mut text = format!(
-        "\n## {}\n\nSimulations of up to {} s after {} s, or to the end of the work.\n\n",
+        "\n## {}\n\nSimulations of up to {} s, each after the warm-up of its workload, at most {} s, or to the end of the work.\n\n",
         result.table,
         seconds(result.measured_ns),
         seconds(result.warm_up_ns)
@@ -254,7 +256,7 @@ mod tests {
         let steady =
             json!({ "warm_up_ns": 0, "measured_ns": 1, "interval": figures, "drift": figures, "settled": settled });
         let row = json!({
-            "experiment": "m", "tasks": 63,
+            "state": "m", "tasks": 63,
             "kinds": { "score": Kind::Amount, "zone_pct": Kind::Share },
             "published": columns(published),
             "simulated": columns(simulated.map(Some)),
@@ -270,7 +272,7 @@ mod tests {
             "schema": "s", "table": "mine.csv", "measured_ns": 2_000_000_000_u64, "warm_up_ns": 500_000_000, "seeds": [1],
             "rows": [row],
         });
-        markdown(&Page::new([serde_json::from_value(comparison).expect("a comparison")].into_iter()))
+        markdown(&Page::new([serde_json::from_value(comparison).expect("a comparison")].into_iter()), "--seeds 1")
     }
 
     #[test]
@@ -301,9 +303,13 @@ mod tests {
     #[test]
     fn the_summary_counts_signs_and_shares() {
         let page = page([Some(11_000.0), Some(40.0)], [10_500.0, 51.0], true);
-        assert!(page.contains("| mine.csv | 2 | 1 | 0 of 0 | 1 | 1 of 1 | 0 of 1 |"), "{page}");
+        assert!(page.contains("| mine.csv | 2 | 1 of 2 | 0 of 0 | 1 of 2 | 1 of 1 | 0 of 1 |"), "{page}");
         assert!(page.contains("| score | 1 | 4.5 | 9.1 | - |"), "10,500 and 10,000 instead of 11,000\n{page}");
-        assert!(page.contains("Simulations of up to 2 s after 0.5 s"), "{page}");
+        assert!(
+            page.contains("Simulations of up to 2 s, each after the warm-up of its workload, at most 0.5 s"),
+            "{page}"
+        );
+        assert!(page.contains("Written by `pageset compare --all-tables --seeds 1`."), "{page}");
         assert!(page.contains("has the wrong sign or is below 0.05 %"), "{page}");
     }
 

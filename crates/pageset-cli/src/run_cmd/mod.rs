@@ -121,7 +121,7 @@ impl Task {
     /// this machine.
     ///
     /// # Errors
-    /// A name, a file or a change is invalid, or the recording cannot be read.
+    /// A name, a file or a change is invalid or has no effect on a simulation, or the recording cannot be read.
     pub(crate) fn sets(&self, settings: &[String]) -> Result<Vec<RuleSet>, Failure> {
         let needs_kernel = self.rules.iter().any(|name| name == KERNEL);
         let chosen = match self.recording.as_deref().filter(|_| needs_kernel) {
@@ -131,7 +131,13 @@ impl Task {
             }
             None => rules::on_this_machine(&self.rules, settings)?,
         };
-        Ok(chosen.sets()?)
+        let sets = chosen.sets()?;
+        if let Some(set) = sets.iter().find(|set| set.cache_slice_pages.is_some()) {
+            let message = format!("{}: cache_slice_pages: a simulation takes the caches of its machine", set.name);
+            return Err(Failure::new(Exit::Usage, message)
+                .help("`pageset machine show NAME` prints a file; change llc_kib there"));
+        }
+        Ok(sets)
     }
 }
 
@@ -187,11 +193,17 @@ pub(crate) fn simulate(
     timeline.map_or(Ok(()), output::check)?;
     let mut result =
         RunResult::new(&effort.run(workload, &machine, Tuning::default(), Era::default()), effort.of_each().seeds);
-    let mut tracks = Vec::new();
+    let (mut tracks, mut failures) = (Vec::new(), Vec::new());
     for ((&(set, tasks), run), outcomes) in rows.iter().zip(&runs).zip(batch.run(&runs)) {
         let rules = task.zone_lock.row(&set.name);
         let name = format!("{rules}, {tasks} tasks");
-        let outcomes = outcomes.map_err(|error| Failure::new(Exit::Failed, format!("{name}: {error}")))?;
+        let outcomes = match outcomes {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                failures.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
         result.rows.push(RunRow::new(&rules, run, &outcomes));
         tracks.extend(outcomes.into_iter().next().map(|first| (name, first)));
     }
@@ -204,7 +216,15 @@ pub(crate) fn simulate(
         }
     }
     let lead = || vec![("workload", result.workload.clone()), ("machine", result.machine.clone())];
-    batch.give(&result, table::text, result.rows.iter().map(|row| (lead(), row)))
+    // An hour of simulations is not lost because one of them failed.
+    if result.rows.is_empty()
+        && let Some(first) = failures.first()
+    {
+        return Err(Failure::new(Exit::Failed, first));
+    }
+    let exit = batch.give(&result, table::text, result.rows.iter().map(|row| (lead(), row)))?;
+    failures.iter().for_each(|failure| eprintln!("error: {failure}"));
+    Ok(if failures.is_empty() { exit } else { Exit::Failed })
 }
 
 /// The workload of this name, or the workload of a recording.

@@ -4,9 +4,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::BASE_BATCH;
 use super::result::{Cell, CompareResult, CompareRow, Effect, MeanErrors, NEAR_POINTS, SMALL_CHANGE_PCT, Verdict};
 use super::seen::{Seen, seen};
-use super::table::{Key, Kind};
+use super::table::{Key, Kind, Layout};
 
 /// The schema of [`Page`].
 pub const PAGE_SCHEMA: &str = "pageset.compare-page/1";
@@ -53,10 +54,10 @@ pub struct Judged {
     /// Whether a simulation of the row has not settled: a mean over more time may differ.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsettled: bool,
-    /// The baseline "do nothing".
+    /// The baseline "do nothing". Missing where it is the published value by definition: in the row that it repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub do_nothing: Option<f64>,
-    /// The forecast of the table: the line in 1/batch, or Amdahl's law.
+    /// The forecast of the table: the line in 1/batch, or Amdahl's law. Missing in the rows that it goes through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<f64>,
     /// What the model had seen of this value.
@@ -72,13 +73,17 @@ pub struct Judged {
 pub struct Counts {
     /// Published values that are no base.
     pub values: u32,
-    /// Of these, values with a forecast.
+    /// Of these, values that the baseline "do nothing" has to guess, and to which nothing was fitted.
+    pub with_nothing: u32,
+    /// The same for the forecast.
     pub with_forecast: u32,
     /// Values whose prediction is nearer than doing nothing.
     pub nearer_than_nothing: u32,
     /// Values whose prediction is nearer than the forecast.
     pub nearer_than_forecast: u32,
-    /// Values whose prediction is nearer than every baseline that they have.
+    /// Values with a baseline.
+    pub with_any: u32,
+    /// Of these, values whose prediction is nearer than every baseline that they have.
     pub nearer_than_all: u32,
     /// Published changes above 3 %.
     pub changes: u32,
@@ -90,8 +95,49 @@ pub struct Counts {
     pub near_shares: u32,
 }
 
+/// What the baselines know of a value: whether "do nothing" repeats it, and whether the forecast goes through it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Known {
+    nothing: bool,
+    forecast: bool,
+}
+
+impl Known {
+    /// What the baselines know of a column of the row at `place`.
+    fn of(layout: Layout, rows: &[CompareRow], place: usize, column: &str) -> Known {
+        let row = &rows[place];
+        let key = |row: &CompareRow, key: &str| row.keys.get(key).cloned();
+        let alike = |name: &'static str| {
+            let own = key(row, name);
+            rows.iter().enumerate().filter(move |(_, other)| key(other, name) == own).map(|(place, _)| place)
+        };
+        match layout {
+            Layout::BatchSweep => {
+                let nothing = key(row, "batch") == Some(Key::Number(BASE_BATCH.into()));
+                Known { nothing, forecast: nothing || alike("machine").last() == Some(place) }
+            }
+            Layout::Tasks => {
+                let tasks = |place: &usize| match rows[*place].keys.get("tasks") {
+                    Some(Key::Number(tasks)) => *tasks,
+                    _ => 0,
+                };
+                let first = alike("kernel").min_by_key(tasks) == Some(place);
+                Known { nothing: first, forecast: first || alike("kernel").max_by_key(tasks) == Some(place) }
+            }
+            // The base is a row of the table, or the first column of each row.
+            Layout::Effects => {
+                let nothing = match key(row, "state") {
+                    Some(state) => state == Key::Word("base".to_owned()),
+                    None => row.published.first().is_some_and(|(first, _)| first == column),
+                };
+                Known { nothing, forecast: false }
+            }
+        }
+    }
+}
+
 impl Judged {
-    fn of(table: &str, row: &CompareRow, column: &str, effect: &Effect) -> Option<Judged> {
+    fn of(table: &str, row: &CompareRow, known: Known, column: &str, effect: &Effect) -> Option<Judged> {
         let keys: Vec<String> = row.keys.values().map(Key::to_string).collect();
         Some(Judged {
             row: keys.join(", "),
@@ -101,8 +147,8 @@ impl Judged {
             predicted: effect.simulated.mean,
             interval: row.interval.get(column).copied(),
             unsettled: row.is_unsettled(),
-            do_nothing: effect.do_nothing,
-            forecast: effect.forecast,
+            do_nothing: effect.do_nothing.filter(|_| !known.nothing),
+            forecast: effect.forecast.filter(|_| !known.forecast),
             seen: seen(table, &row.keys, column),
             holds: match effect.verdict() {
                 Verdict::Holds => Some(true),
@@ -123,13 +169,18 @@ impl Counts {
     fn of<'v>(values: impl Iterator<Item = &'v Judged>) -> Counts {
         let mut counts = Counts::default();
         for value in values.filter(|value| value.seen != Seen::Base) {
-            let baselines = [value.do_nothing, value.forecast];
-            let nearer = baselines.map(|other| other.is_some_and(|other| value.is_nearer_than(other)));
+            // A fitted value wins nothing.
+            let baselines =
+                [value.do_nothing, value.forecast].map(|other| other.filter(|_| value.seen != Seen::Fitted));
+            let nearer = baselines.map(|other| other.map(|other| value.is_nearer_than(other)));
+            let (any, all) = (nearer.iter().any(Option::is_some), nearer.iter().all(|nearer| nearer.unwrap_or(true)));
             counts.values += 1;
-            counts.with_forecast += u32::from(value.forecast.is_some());
-            counts.nearer_than_nothing += u32::from(nearer[0]);
-            counts.nearer_than_forecast += u32::from(nearer[1]);
-            counts.nearer_than_all += u32::from(nearer[0] && (nearer[1] || value.forecast.is_none()));
+            counts.with_nothing += u32::from(nearer[0].is_some());
+            counts.with_forecast += u32::from(nearer[1].is_some());
+            counts.with_any += u32::from(any);
+            counts.nearer_than_nothing += u32::from(nearer[0] == Some(true));
+            counts.nearer_than_forecast += u32::from(nearer[1] == Some(true));
+            counts.nearer_than_all += u32::from(any && all);
             if let Some(holds) = value.holds {
                 let (all, right) = if value.kind == Kind::Share {
                     (&mut counts.shares, &mut counts.near_shares)
@@ -148,7 +199,9 @@ impl Counts {
     pub fn sum(all: impl Iterator<Item = Counts>) -> Counts {
         all.fold(Counts::default(), |a, b| Counts {
             values: a.values + b.values,
+            with_nothing: a.with_nothing + b.with_nothing,
             with_forecast: a.with_forecast + b.with_forecast,
+            with_any: a.with_any + b.with_any,
             nearer_than_nothing: a.nearer_than_nothing + b.nearer_than_nothing,
             nearer_than_forecast: a.nearer_than_forecast + b.nearer_than_forecast,
             nearer_than_all: a.nearer_than_all + b.nearer_than_all,
@@ -165,9 +218,10 @@ impl PageTable {
     #[must_use]
     pub fn new(comparison: CompareResult) -> PageTable {
         let mut values = Vec::new();
-        for row in &comparison.rows {
+        for (place, row) in comparison.rows.iter().enumerate() {
             for (column, effect) in row.effects() {
-                values.extend(Judged::of(&comparison.table, row, column, &effect));
+                let known = Known::of(comparison.layout, &comparison.rows, place, column);
+                values.extend(Judged::of(&comparison.table, row, known, column, &effect));
             }
         }
         let counts = Counts::of(values.iter());
@@ -215,7 +269,7 @@ mod tests {
             forecast,
             simulated: crate::statistics::Spread { mean: predicted, deviation: 1.0 },
         };
-        let judged = Judged::of("t.csv", &CompareRow::default(), "c", &effect).unwrap();
+        let judged = Judged::of("t.csv", &CompareRow::default(), Known::default(), "c", &effect).unwrap();
         Judged { seen, ..judged }
     }
 
@@ -231,12 +285,15 @@ mod tests {
             // Shares: within ten points, and not.
             value(Kind::Share, [50.0, 45.0, 20.0], None, Seen::Unseen),
             value(Kind::Share, [50.0, 30.0, 49.0], None, Seen::Shared),
-            // A base counts nowhere.
+            // A base counts nowhere, and a fitted value against no baseline.
             value(Kind::Amount, [100.0, 100.0, 100.0], None, Seen::Base),
+            value(Kind::Amount, [101.0, 101.0, 100.0], Some(100.0), Seen::Fitted),
         ];
         let all = Counts {
-            values: 5,
+            values: 6,
+            with_nothing: 5,
             with_forecast: 2,
+            with_any: 5,
             nearer_than_nothing: 3,
             nearer_than_forecast: 1,
             nearer_than_all: 2,
@@ -248,8 +305,40 @@ mod tests {
         assert_eq!(Counts::of(values.iter()), all);
         let unseen = Counts::of(values.iter().filter(|value| value.seen == Seen::Unseen));
         assert_eq!((unseen.values, unseen.right_signs, unseen.near_shares), (3, 1, 1));
-        assert_eq!(Counts::sum([all, unseen].into_iter()).values, 8);
+        assert_eq!(Counts::sum([all, unseen].into_iter()).values, 9);
         assert_eq!(values[0].interval, None, "the row has none");
+    }
+
+    /// A row that a baseline repeats or goes through is no test of it.
+    #[test]
+    fn baselines_know_the_rows_that_they_are_made_of() {
+        let comparison = |layout, names: [&str; 2], rows: &[(&str, u64)]| {
+            let row = |(word, number): &(&str, u64)| CompareRow {
+                keys: [Key::Word((*word).to_owned()), Key::Number(*number)]
+                    .into_iter()
+                    .zip(names)
+                    .map(|(key, name)| (name.to_owned(), key))
+                    .collect(),
+                ..CompareRow::default()
+            };
+            let rows: Vec<CompareRow> = rows.iter().map(row).collect();
+            let known = (0..rows.len()).map(|place| Known::of(layout, &rows, place, "score"));
+            known.map(|known| (known.nothing, known.forecast)).collect::<Vec<_>>()
+        };
+        let sweep = [("a", 31), ("b", 31), ("a", 63), ("a", 90), ("b", 63)];
+        let of_sweep = comparison(Layout::BatchSweep, ["machine", "batch"], &sweep);
+        assert_eq!(of_sweep, [(true, true), (true, true), (false, false), (false, true), (false, true)]);
+        let of_tasks = comparison(Layout::Tasks, ["kernel", "tasks"], &[("4.16", 1), ("4.16", 40), ("4.16", 2)]);
+        assert_eq!(of_tasks, [(true, true), (false, true), (false, false)]);
+        let series = |state: &str, column| {
+            let keys = [("state".to_owned(), Key::Word(state.to_owned()))].into();
+            let published = ["a", "b"].map(|column| (column.to_owned(), 1.0)).into();
+            Known::of(Layout::Effects, &[CompareRow { keys, published, ..CompareRow::default() }], 0, column).nothing
+        };
+        assert_eq!([series("base", "b"), series("patch1", "a")], [true, false]);
+        let published = ["31", "63"].map(|column| (column.to_owned(), 1.0)).into();
+        let columns = [CompareRow { published, ..CompareRow::default() }];
+        assert_eq!(["31", "63"].map(|column| Known::of(Layout::Effects, &columns, 0, column).nothing), [true, false]);
     }
 
     #[test]
@@ -263,7 +352,8 @@ mod tests {
             forecast: None,
             simulated: crate::statistics::Spread { mean: 105.0, deviation: 1.0 },
         };
-        let interval = |column| Judged::of("t.csv", &row, column, &effect).expect("it was published").interval;
+        let interval =
+            |column| Judged::of("t.csv", &row, Known::default(), column, &effect).expect("it was published").interval;
         assert_eq!((interval("c"), interval("d")), (Some(1.59), None));
     }
 

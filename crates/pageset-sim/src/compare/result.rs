@@ -332,9 +332,13 @@ impl CompareResult {
 /// The mean errors of each machine of a sweep of batches, in the order of the rows.
 fn mean_errors(rows: &[CompareRow]) -> Vec<MeanErrors> {
     let base = Key::Number(BASE_BATCH.into());
-    let of = |rows: &[CompareRow]| {
-        let machine = rows.first()?.keys.get("machine")?.to_string();
-        let rows: Vec<&CompareRow> = rows.iter().filter(|row| row.keys.get("batch") != Some(&base)).collect();
+    let mut machines: IndexMap<String, Vec<&CompareRow>> = IndexMap::new();
+    for row in rows {
+        let Some(machine) = row.keys.get("machine") else { continue };
+        let of_machine = machines.entry(machine.to_string()).or_default();
+        of_machine.extend(Some(row).filter(|row| row.keys.get("batch") != Some(&base)));
+    }
+    let of = |(machine, rows): (String, Vec<&CompareRow>)| {
         let error = |of: fn(&CompareRow) -> &Columns| -> Columns {
             let columns = SWEEP_COLUMNS.iter().filter_map(|(column, _)| {
                 let off = |row: &&CompareRow| Some((of(row).get(*column)? - row.published.get(*column)?).abs());
@@ -342,16 +346,15 @@ fn mean_errors(rows: &[CompareRow]) -> Vec<MeanErrors> {
             });
             columns.collect()
         };
-        Some(MeanErrors {
+        MeanErrors {
             machine,
             rows: rows.len(),
             simulated: error(|row| &row.simulated),
             do_nothing: error(|row| &row.do_nothing),
             line: error(|row| &row.line),
-        })
+        }
     };
-    let machine = |row: &CompareRow| row.keys.get("machine").cloned();
-    rows.chunk_by(|a, b| machine(a) == machine(b)).filter_map(of).filter(|errors| errors.rows > 0).collect()
+    machines.into_iter().filter(|(_, rows)| !rows.is_empty()).map(of).collect()
 }
 
 impl Table {
@@ -403,6 +406,15 @@ fn simulated(value: Value, outcomes: &[BySeed]) -> Option<Spread> {
 /// score, a change of a score or a share of time.
 fn interval(value: Value, outcomes: &[BySeed]) -> Option<f64> {
     let values = by_seed(value, outcomes)?;
+    if let (Value::ChangeOfMeanPct { measure, of, to }, true) = (value, values.len() > 1) {
+        // The seeds' values have the scatter of one mean only; that of the base has its own.
+        let relative = |place: usize| {
+            let all: Vec<f64> = outcomes[place].iter().map(|(_, outcome)| measure.of(outcome)).collect();
+            Some(interval_95(&all)? / Spread::of(&all)?.mean)
+        };
+        let change = Spread::of(&values)?.mean;
+        return Some(if of == to { 0.0 } else { (100.0 + change) * relative(of)?.hypot(relative(to)?) });
+    }
     let [only] = values[..] else { return interval_95(&values) };
     let of = |place: usize| outcomes[place].first()?.1.steadiness.map(|found| found.interval);
     let score = |place: usize| of(place).map(|figures| figures.score_pct / 100.0);
@@ -414,19 +426,33 @@ fn interval(value: Value, outcomes: &[BySeed]) -> Option<f64> {
         | Value::ChangeOfMeanPct { measure: Measure::Score, of, to } => {
             Some(if of == to { 0.0 } else { (100.0 + only) * score(of)?.hypot(score(to)?) })
         }
+        // A time is the inverse of a score, and as precise.
+        Value::Of(Measure::Time, at) => Some(only * score(at)?),
+        Value::Ratio { measure: Measure::Score | Measure::Time, of, to, .. } => {
+            Some(if of == to { 0.0 } else { only * score(of)?.hypot(score(to)?) })
+        }
         _ => None,
     }
 }
 
-/// A value for each seed that all its experiments have; `None` if an experiment has none.
+/// A value for each seed that all its experiments have; `None` if there is no such seed, or a seed has no value, as a ratio
+/// to nothing.
 fn by_seed(value: Value, outcomes: &[BySeed]) -> Option<Vec<f64>> {
-    let of = |place: usize, seed: usize| value.measure().of(&outcomes[place][seed].1);
-    let seeds = value.needs().into_iter().map(|place| outcomes[place].len()).min().unwrap_or(0);
-    let mean = |place: usize| {
-        Spread::of(&(0..outcomes[place].len()).map(|seed| of(place, seed)).collect::<Vec<_>>()).map(|all| all.mean)
+    let measured = |place: usize, seed: u64| {
+        let of_seed = outcomes[place].iter().find(|(other, _)| *other == seed);
+        of_seed.map(|(_, outcome)| value.measure().of(outcome))
     };
-    let of_seed = |seed| value.eval(|place| of(place, seed), mean);
-    (0..seeds).map(of_seed).collect::<Option<Vec<_>>>().filter(|values| !values.is_empty())
+    let mean = |place: usize| {
+        let all: Vec<f64> = outcomes[place].iter().map(|(_, outcome)| value.measure().of(outcome)).collect();
+        Spread::of(&all).map(|all| all.mean)
+    };
+    let [of, to] = value.needs();
+    let seeds = outcomes[of].iter().map(|(seed, _)| *seed).filter(|&seed| measured(to, seed).is_some());
+    let of_seed = |seed| {
+        let value = value.eval(|place| measured(place, seed).unwrap_or(f64::NAN), mean);
+        value.filter(|value| value.is_finite())
+    };
+    seeds.map(of_seed).collect::<Option<Vec<_>>>().filter(|values| !values.is_empty())
 }
 
 #[cfg(test)]
@@ -447,11 +473,12 @@ mod tests {
                 ..CompareRow::default()
             }
         };
+        // Machines may alternate.
         let rows = [
             row("a", 31, [100.0, 90.0, 100.0, 100.0]),
             row("a", 62, [110.0, 105.0, 100.0, 110.0]),
-            row("a", 124, [120.0, 130.0, 100.0, 124.0]),
             row("b", 31, [5.0, 6.0, 5.0, 5.0]),
+            row("a", 124, [120.0, 130.0, 100.0, 124.0]),
         ];
         let errors = mean_errors(&rows);
         assert_eq!(errors.len(), 1, "machine b has only its base row");

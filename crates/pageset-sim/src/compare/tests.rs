@@ -1,4 +1,9 @@
 use super::*;
+use crate::engine::LockKind;
+use crate::os::History;
+use crate::run::Run;
+use crate::sweep::{Effort, run_seeds};
+use crate::time::Time;
 use crate::workload::Workload;
 
 fn shipped(name: &str) -> &'static str {
@@ -66,6 +71,110 @@ fn a_selection_keeps_only_its_own_experiments() {
     let batches: Vec<String> = sweep.rows.iter().map(|row| row.keys["batch"].to_string()).collect();
     assert_eq!(batches, ["31", "63"], "the base row must stay");
     assert_eq!(table.select(&[], &[], &[31]).unwrap_err(), "--batch: t has no rows of a batch");
+}
+
+/// The interval of a change has the scatter of both scores; those of a ratio and of a base follow.
+#[test]
+fn intervals_have_the_scatter_of_the_base() {
+    let head = "machine,batch,score,change_pct,zone_contention_pct,lru_contention_pct,total_contention_pct\n";
+    let table = Table::parse("t", &format!("{head}lkp-sb02,31,100,0,0,0,0\nlkp-sb02,63,110,10,0,0,0\n")).unwrap();
+    let machines = table.machines().unwrap();
+    let how = |workload, machine, tuning, era| Run {
+        workload,
+        machine,
+        tuning,
+        era,
+        high_fraction: 0,
+        zone_lock: LockKind::Queue,
+        tasks: 4,
+        warm_up: Time::from_seconds(0.002),
+        time: Time::from_seconds(0.005),
+        detect_warm_up: false,
+        precision_pct: None,
+        history: History::NONE,
+        whole: true,
+        held: 0,
+        seed: 1,
+    };
+    let runs = table.runs(&machines, &how);
+    let of = |seeds: u32| {
+        let effort = Effort { seeds, workers: std::num::NonZeroUsize::MIN };
+        let outcomes = run_seeds(&runs, effort, || true, |_, _| {});
+        let by_seed = |run: usize| {
+            let all = outcomes[run].as_ref().unwrap();
+            all.iter().map(|(_, outcome)| outcome.score()).collect::<Vec<_>>()
+        };
+        let scores = [by_seed(0), by_seed(1)];
+        (scores, table.compare(&runs, outcomes, seeds))
+    };
+    let ([base, other], result) = of(3);
+    let relative = |scores: &[f64]| {
+        let mean = scores.iter().sum::<f64>() / 3.0;
+        // The quantile of Student's distribution with two degrees, and the deviation of three values.
+        let squares: f64 = scores.iter().map(|score| (score - mean).powi(2)).sum();
+        4.303 * (squares / 2.0 / 3.0).sqrt() / mean
+    };
+    let (base_width, other_width) = (relative(&base), relative(&other));
+    let expected = 100.0 * other.iter().sum::<f64>() / base.iter().sum::<f64>() * base_width.hypot(other_width);
+    let found = result.rows[1].interval["change_pct"];
+    assert!((found - expected).abs() < 1e-6 * expected, "{found}, not {expected}");
+    assert!(base_width > 0.01 * other_width, "the base scatters");
+    assert_eq!(result.rows[0].interval["change_pct"], 0.0, "a base is its own base");
+    // With one seed the widths are those over time.
+    let (_, result) = of(1);
+    let width = |row: usize| result.rows[row].simulations[0].interval.unwrap().score_pct;
+    let change = 1.0 + result.rows[1].simulated["change_pct"] / 100.0;
+    let (found, expected) = (result.rows[1].interval["change_pct"], change * width(0).hypot(width(1)));
+    assert!((found - expected).abs() < 1e-6 * expected, "{found}, not {expected}");
+}
+
+/// A time or a score relative to a base has an interval also with one seed.
+#[test]
+fn ratios_have_intervals_over_time() {
+    let mut table = Table::parse("t", shipped("batch-31-63-127.csv")).unwrap();
+    table.select(&["lkp-sb02".to_owned()], &["ebizzy.throughput".to_owned()], &[]).unwrap();
+    let machines = table.machines().unwrap();
+    let how = |workload, machine, tuning, era| Run {
+        workload,
+        machine,
+        tuning,
+        era,
+        high_fraction: 0,
+        zone_lock: LockKind::Queue,
+        tasks: 4,
+        warm_up: Time::from_seconds(0.002),
+        time: Time::from_seconds(0.005),
+        detect_warm_up: false,
+        precision_pct: None,
+        history: History::NONE,
+        whole: true,
+        held: 0,
+        seed: 1,
+    };
+    let runs = table.runs(&machines, &how);
+    let effort = Effort { seeds: 1, workers: std::num::NonZeroUsize::MIN };
+    let result = table.compare(&runs, run_seeds(&runs, effort, || true, |_, _| {}), 1);
+    let row = &result.rows[0];
+    let columns: Vec<&String> = row.simulated.keys().collect();
+    assert!(columns.iter().all(|column| row.interval.contains_key(*column)), "{columns:?}: {:?}", row.interval);
+}
+
+#[test]
+fn an_unknown_machine_or_metric_is_not_taken_for_another() {
+    let head = shipped("merge-skip-and-clusters.csv").lines().next().unwrap();
+    for (row, message) in [
+        (
+            "\"page_fault1 process mode, 2-socket Haswell, 72 CPUs\",\"zone lock contention, pct\",42,,",
+            "t, line 2: experiment: page_fault1 process mode, 2-socket Haswell",
+        ),
+        (
+            "\"page_fault1 process mode, 2-socket Skylake\",\"zone lock wait, pct\",42,,",
+            "t, line 2: metric: zone lock wait, pct; allowed: pct, or text that contains ",
+        ),
+    ] {
+        let error = Table::parse("t", &format!("{head}\n{row}\n")).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
 }
 
 #[test]

@@ -32,6 +32,11 @@ impl Durations {
         Durations { counts: vec![Cell::new(0); BUCKETS].into() }
     }
 
+    /// Forgets all durations.
+    pub(crate) fn clear(&self) {
+        self.counts.iter().for_each(|count| count.set(0));
+    }
+
     /// Adds a duration.
     #[inline]
     pub(crate) fn add(&self, time: Time) {

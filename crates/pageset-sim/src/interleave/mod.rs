@@ -133,7 +133,7 @@ impl Interleaving {
             let used_blocks = UsedBlocks::new(&allocator);
             for number in 0..self.rounds {
                 round.set(number);
-                self.round(&engine, &used_blocks)?;
+                self.round(number, &engine, &used_blocks)?;
                 used_blocks.audit().map_err(|what| Failure::Violation(Violation { round: number, what }))?;
             }
             let operations = u64::from(self.rounds) * u64::from(self.operations) * u64::from(self.cpus);
@@ -142,7 +142,7 @@ impl Interleaving {
     }
 
     /// Every CPU does its operations. At the end no CPU is inside the allocator.
-    fn round(&self, engine: &Engine, used_blocks: &UsedBlocks<'_>) -> Result<(), Failure> {
+    fn round(&self, number: u32, engine: &Engine, used_blocks: &UsedBlocks<'_>) -> Result<(), Failure> {
         let ended = Cell::new(0);
         let begun = engine.switches();
         let patience = PATIENCE * u64::from(self.operations);
@@ -158,7 +158,7 @@ impl Interleaving {
                 engine.spawn(fibers, cpu, engine.latest(), task).map_err(RunError::Stack)?;
             }
             engine.run(fibers, Time::NEVER, || engine.switches() - begun < patience && !used_blocks.violated());
-            let broken = |what| Err(Failure::Violation(Violation { round: 0, what }));
+            let broken = |what| Err(Failure::Violation(Violation { round: number, what }));
             match used_blocks.violation() {
                 Some(what) => broken(what),
                 None if ended.get() < self.cpus => {

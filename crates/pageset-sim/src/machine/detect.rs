@@ -29,7 +29,7 @@ pub struct Host {
     pub l1_kib: u64,
     /// Second-level cache of a core, in KiB.
     pub l2_kib: u64,
-    /// Last-level cache, in KiB.
+    /// The last-level cache of the first CPU, in KiB. A socket may have several: see [`Self::last_levels`].
     pub llc_kib: u64,
     /// The CPUs that are online.
     pub cpus: Vec<HostCpu>,
@@ -114,7 +114,8 @@ impl Host {
     /// A description with the counts, memory and caches of the host. All other values are those of [`Self::similar`].
     #[must_use]
     pub fn values(&self, name: &str) -> Values {
-        let cpus = self.sockets * self.cores_per_socket * self.threads_per_core;
+        let described = self.sockets * self.cores_per_socket * self.threads_per_core;
+        let last_levels = self.last_levels();
         let numbers = [
             ("sockets", self.sockets as u64),
             ("cores_per_socket", self.cores_per_socket as u64),
@@ -122,15 +123,33 @@ impl Host {
             ("memory_gib", self.memory_gib),
             ("l1_kib", self.l1_kib),
             ("l2_kib", self.l2_kib),
-            ("llc_kib", self.llc_kib),
+            ("llc_kib", self.llc_kib * last_levels as u64),
         ];
+        let mut values = numbers.map(|(key, value)| Value::of_linux(key, value)).to_vec();
+        if let (Some(llc), true) = (values.last_mut(), last_levels > 1) {
+            llc.note +=
+                &format!(": {last_levels} of {} KiB, described as one that all cores of a socket share", self.llc_kib);
+        }
+        // Hybrid processors have cores with one thread and with two, and sockets may differ.
+        let differ = if described == self.cpus.len() {
+            String::new()
+        } else {
+            format!(", described as {described}, since its cores or sockets differ")
+        };
         Values {
             head: String::new(),
             name: name.to_owned(),
-            about: format!("this host: {cpus} CPUs, {} GiB", self.memory_gib),
+            about: format!("this host: {} CPUs{differ}, {} GiB", self.cpus.len(), self.memory_gib),
             like: self.similar(),
-            values: numbers.map(|(key, value)| Value::of_linux(key, value)).to_vec(),
+            values,
         }
+    }
+
+    /// The last-level caches of the first CPU's socket.
+    fn last_levels(&self) -> usize {
+        let socket = self.cpus.first().map(|cpu| cpu.socket);
+        let of_socket = self.cpus.iter().filter(|cpu| Some(cpu.socket) == socket);
+        of_socket.map(|cpu| cpu.last_level).collect::<BTreeSet<_>>().len().max(1)
     }
 
     /// The CPUs in the order in which tasks fill a simulated machine: the first threads of all cores, socket by socket,

@@ -298,6 +298,15 @@ fn detection_reads_counts_memory_and_caches_from_linux() {
     }
     let host = Host::read(&root).unwrap();
     assert_eq!(host.cpus.iter().map(|cpu| cpu.last_level).collect::<Vec<_>>(), [0, 1, 1, 1, 0, 1, 1, 1]);
+    // The key has all last levels of a socket together.
+    let text = detect(&root, "host").unwrap();
+    assert!(text.contains("\nllc_kib = 61440 # this host: 2 of 30720 KiB, described as one "), "{text}");
+    // Five CPUs on four cores, as of a hybrid processor.
+    put("sys/devices/system/cpu/online", "0-2,5-6\n");
+    let text = detect(&root, "host").unwrap();
+    let about = "this host: 5 CPUs, described as 8, since its cores or sockets differ, 32 GiB";
+    assert!(text.contains(about), "{text}");
+    put("sys/devices/system/cpu/online", "0-2,5-9\n");
 
     put("proc/meminfo", "nothing");
     let error = detect(&root, "host").unwrap_err().to_string();

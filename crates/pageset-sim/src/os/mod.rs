@@ -202,6 +202,8 @@ impl<'w> System<'w> {
         self.engine().reset_locks();
         self.moved_before.set(self.moved_so_far());
         self.lines_before.set(self.engine().lines_by_source());
+        self.alloc_times.clear();
+        self.huge_requests.set(Default::default());
         for cpu in &self.cpus {
             cpu.operations.set(0);
             cpu.others.set(0);

@@ -104,6 +104,9 @@ pub enum RunError {
     /// The host has no memory for a virtual CPU's stack.
     #[error("cannot create a virtual CPU: no memory for its stack: {0}")]
     Stack(io::Error),
+    /// A fault of the simulator.
+    #[error("the simulator panicked: {0}")]
+    Panicked(String),
     /// The caller stopped the run.
     #[error("interrupted")]
     Interrupted,

@@ -81,6 +81,11 @@ pub struct Outcome {
     pub held: Vec<Held>,
 }
 
+/// An amount for each second of `time`; 0 if no time has passed, as in a recording without events.
+fn per(amount: f64, time: Time) -> f64 {
+    if time == Time::ZERO { 0.0 } else { amount / time.seconds() }
+}
+
 impl Outcome {
     /// The outcome of `nodes` equal nodes.
     pub(super) fn times(mut self, nodes: u32) -> Self {
@@ -93,16 +98,16 @@ impl Outcome {
         self
     }
 
-    /// Operations a second of all tasks.
+    /// Operations a second of all tasks; 0 if no time has passed.
     #[must_use]
     pub fn score(&self) -> f64 {
-        self.operations[0] as f64 / self.time.seconds()
+        per(self.operations[0] as f64, self.time)
     }
 
-    /// Operations of the second kind a second, of all tasks.
+    /// Operations of the second kind a second, of all tasks; 0 if no time has passed.
     #[must_use]
     pub fn second_score(&self) -> f64 {
-        self.operations[1] as f64 / self.time.seconds()
+        per(self.operations[1] as f64, self.time)
     }
 
     /// Lines from memory or another socket, in per cent of the lines that were not in the core's own caches.
@@ -116,7 +121,7 @@ impl Outcome {
     /// Wait for `locks` in per cent of the time that the tasks did not sleep.
     fn share_pct(&self, locks: &[LockStats]) -> f64 {
         let waited: Time = locks.iter().map(LockStats::wait).sum();
-        100.0 * waited.seconds() / self.busy.seconds()
+        per(100.0 * waited.seconds(), self.busy)
     }
 
     /// Wait for zone locks on some paths, by their indices in [`crate::engine::LockStats::paths`]; in per cent of the
@@ -125,7 +130,7 @@ impl Outcome {
     pub fn zone_path_pct(&self, paths: &[usize]) -> f64 {
         let of_lock = |lock: &LockStats| paths.iter().map(|path| lock.paths[*path].wait).sum::<Time>();
         let waited: Time = self.zone_locks.iter().map(of_lock).sum();
-        100.0 * waited.seconds() / self.busy.seconds()
+        per(100.0 * waited.seconds(), self.busy)
     }
 
     /// Wait for zone locks, in per cent of the time that the tasks did not sleep.

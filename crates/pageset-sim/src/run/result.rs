@@ -155,11 +155,13 @@ pub(crate) fn interval(outcomes: &[(u64, Outcome)]) -> Option<Figures> {
     }
     let of = |of: fn(&Outcome) -> f64| interval_95(&outcomes.iter().map(|(_, o)| of(o)).collect::<Vec<_>>());
     let score = Spread::of(&outcomes.iter().map(|(_, o)| o.score()).collect::<Vec<_>>())?.mean;
-    Some(Figures {
+    let figures = Figures {
         score_pct: 100.0 * of(Outcome::score)? / score,
         zone_points: of(Outcome::zone_pct)?,
         lru_points: of(Outcome::lru_pct)?,
-    })
+    };
+    // A score of 0 has no width in per cent.
+    Some(figures).filter(|figures| figures.score_pct.is_finite())
 }
 
 /// Whether all outcomes have settled. `None` if no outcome can settle.

@@ -145,7 +145,8 @@ impl Windows {
             let by_chance = STUDENT_OF_HALVES * pooled * (4.0 / BATCHES as f64).sqrt();
             drifts |= drift[place].abs() > by_chance.max(LEAST_DRIFT * precision_pct);
         }
-        let settled = !drifts && interval.into_iter().all(|width| width <= precision_pct);
+        // No work has no precision.
+        let settled = mean > 0.0 && !drifts && interval.into_iter().all(|width| width <= precision_pct);
         Some(Steadiness { warm_up, interval: Figures::from(interval), drift: Figures::from(drift), drifts, settled })
     }
 }
@@ -175,6 +176,12 @@ mod tests {
             assert_eq!(found.is_some(), n >= 10, "{n} windows");
             assert!(found.is_none_or(|found| found.settled && found.interval == Figures::default()), "{n} windows");
         }
+    }
+
+    #[test]
+    fn no_work_is_not_settled() {
+        let found = of([[0.0; 3]; 10], 1.0).unwrap();
+        assert!(!found.settled && !found.drifts, "{found:?}");
     }
 
     #[test]

@@ -48,6 +48,27 @@ fn one_node_represents_two_equal_nodes() {
     }
 }
 
+/// What was measured before a restart counts nowhere.
+#[test]
+fn a_discarded_measurement_leaves_no_durations() {
+    let machine = find("lkp-sb02").unwrap().unwrap();
+    let run = Run {
+        detect_warm_up: true,
+        precision_pct: Some(0.05),
+        warm_up: Time::from_seconds(0.02),
+        time: Time::from_seconds(0.1),
+        ..run(&machine, "page_fault1-threads")
+    };
+    let outcome = run.run(|| true).unwrap();
+    let begin = outcome.steadiness.unwrap().warm_up;
+    assert!(begin > run.warm_up, "the measurement began anew: {begin:?}");
+    assert!(outcome.alloc_times.len() > 100, "{} requests", outcome.alloc_times.len());
+    // A run whose warm-up is given from the start.
+    let given = Run { detect_warm_up: false, precision_pct: None, warm_up: begin, time: outcome.time, ..run };
+    let given = given.run(|| true).unwrap();
+    assert_eq!((&outcome.alloc_times, outcome.operations), (&given.alloc_times, given.operations));
+}
+
 #[test]
 fn all_nodes_are_simulated_unless_they_are_equal() {
     let machine = machine();

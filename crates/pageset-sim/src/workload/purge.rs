@@ -46,11 +46,15 @@ pub(super) struct Role {
 
 /// The roles of all tasks. `node_of` returns the node of a task.
 pub(super) fn roles(tasks: u32, groups: u32, node_of: impl Fn(u32) -> u32) -> Vec<Role> {
-    let process_of = |task: u32| (node_of(task) * groups + task % groups) as usize;
-    let processes = (0..tasks).map(process_of).max().map_or(0, |last| last + 1);
-    let mut threads = vec![0_usize; processes];
+    let place = |task: u32| node_of(task) * groups + task % groups;
+    // Only places that have a task have a process: a node may have fewer tasks than there are groups.
+    let mut places: Vec<u32> = (0..tasks).map(place).collect();
+    places.sort_unstable();
+    places.dedup();
+    let process_of = |task: u32| places.binary_search(&place(task)).unwrap_or(0);
+    let mut threads = vec![0_usize; places.len()];
     (0..tasks).for_each(|task| threads[process_of(task)] += 1);
-    let mut seen = vec![0_usize; processes];
+    let mut seen = vec![0_usize; places.len()];
     let role = |task| {
         let process = process_of(task);
         seen[process] += 1;

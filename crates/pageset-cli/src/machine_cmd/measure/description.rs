@@ -48,6 +48,7 @@ pub(super) fn values(measured: &Measured, linux: &Host, pairs: [usize; 2], fit: 
     }
     values.values.push(core_to_core(measured, pairs, like));
     values.values.push(atomic(measured, like));
+    values.values.push(value("core_cv", Some(0.0), "equal cores: which of them is slow is not known".to_owned()));
     let of_one = "to the page faults of one process";
     values.values.push(match fit {
         Some(fit) if fit.reached => value("pace", Some(fit.pace), format!("fitted: {of_one}")),
@@ -140,6 +141,8 @@ mod tests {
             "atomic_cycles = 12.5 # measured: median of 1, spread unknown: 5.00 ns at 2.5 GHz",
             "memory_gb_per_s = 102 # lkp-skl-2sp2",
             "sockets = 1 # this host",
+            // So the description gives the printed predictions.
+            "core_cv = 0 # equal cores: which of them is slow is not known",
             // 12 of 28 pairs have 40 ns, the others 100.
             "core_to_core_ns = 74.3 # measured: mean over the pairs of cores of a socket",
         ] {

@@ -183,9 +183,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     for warning in measured.warnings() {
         eprintln!("warning: {warning}");
     }
-    if on_stdout == 0 {
-        io::stdout().write_all(table::text(&measured).as_bytes())?;
-    }
+    // The files come first: who reads the text may have gone.
     if let Some(mut file) = description_file {
         file.write_all(measured.description.as_bytes())?;
         file.commit()?;
@@ -193,6 +191,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if let Some(mut file) = json_file {
         output::json(&mut file, &measured)?;
         file.commit()?;
+    }
+    if on_stdout == 0 {
+        io::stdout().write_all(table::text(&measured).as_bytes())?;
     }
     Ok(if measured.interrupted { Exit::Interrupted } else { Exit::Done })
 }

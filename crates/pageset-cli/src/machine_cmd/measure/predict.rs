@@ -80,10 +80,8 @@ pub(super) fn predict(
     Ok(())
 }
 
-/// The description of this host, with equal cores: nothing says which of them is slow, and all were measured.
 fn parse(text: &str) -> Result<Machine, Failure> {
-    let machine = Machine::parse("the description of this host", text);
-    machine.map(Machine::with_equal_cores).map_err(|error| Failure::new(Exit::Failed, error))
+    Machine::parse("the description of this host", text).map_err(|error| Failure::new(Exit::Failed, error))
 }
 
 /// The workloads of processes and of threads.

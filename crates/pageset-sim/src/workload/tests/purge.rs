@@ -84,10 +84,18 @@ fn purgers_free_what_other_cpus_allocated() {
 
 #[test]
 fn one_thread_in_four_of_a_process_purges() {
-    for (tasks, nodes, groups) in [(1, 1, 1), (2, 1, 1), (4, 1, 1), (7, 2, 1), (88, 2, 8), (223, 2, 8), (1024, 8, 8)] {
+    for (tasks, nodes, groups) in
+        [(1, 1, 1), (2, 1, 1), (4, 1, 1), (7, 2, 1), (88, 2, 8), (223, 2, 8), (1024, 8, 8), (64, 16, 8)]
+    {
         let node_of = |task: u32| task * nodes / tasks;
         let roles = roles(tasks, groups, node_of);
         assert_eq!(roles.len(), tasks as usize);
+        let processes = roles.iter().map(|role| role.process).max().unwrap() + 1;
+        assert!(
+            processes <= crate::workload::purge::needs(tasks).objects as usize,
+            "{processes} processes of {tasks} tasks"
+        );
+        assert!((0..processes).all(|process| roles.iter().any(|role| role.process == process)), "each has a thread");
         for process in 0..(nodes * groups) as usize {
             let members: Vec<(usize, &Role)> =
                 roles.iter().enumerate().filter(|(_, role)| role.process == process).collect();
