@@ -72,11 +72,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         outcome.lock_events as f64 * all / took / 1e6,
         outcome.switches as f64 / took / 1e6,
     );
+    // Lines and pages are those of the measurement, of all nodes.
     for source in Source::ALL {
-        println!(
-            "{source:?}: {:.2} lines a page",
-            outcome.lines[source as usize] as f64 / outcome.page_operations as f64 * 2.0
-        );
+        let lines = outcome.lines[source as usize] as f64;
+        let (pages, ns) = (outcome.moved.allocated as f64, 1e9 * outcome.time.seconds());
+        let nodes = f64::from(outcome.nodes * outcome.stands_for);
+        println!("{source:?}: {:.2} lines a page, {:.3} a nanosecond and node", lines / pages, lines / ns / nodes);
     }
     for (name, locks) in [("zone", &outcome.zone_locks), ("lru", &outcome.lru_locks)] {
         for (i, path) in locks[0].paths.iter().enumerate() {
