@@ -25,7 +25,7 @@ use std::fmt;
 use pageset::Tuning;
 
 use crate::era::Era;
-use crate::machine::{Fitted, Machine, Rate};
+use crate::machine::{Fitted, Machine, PACES, Rate};
 use crate::run::{Outcome, Run, RunError};
 use crate::statistics::Spread;
 use crate::sweep::{BySeed, Effort, run_seeds};
@@ -105,7 +105,7 @@ pub fn fit(
 
 /// A pace as it is printed, with four digits after the point.
 fn rounded(pace: f64) -> Option<Rate> {
-    Rate::try_from((1e4 * pace).round() / 1e4).ok()
+    Rate::try_from((1e4 * pace).round() / 1e4).ok().filter(|pace| PACES.contains(&pace.get()))
 }
 
 /// Simulates the rows of machines. Contention is that of the simulation, also where none was published. `heard` gets the numbers of

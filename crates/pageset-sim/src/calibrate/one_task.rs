@@ -83,6 +83,9 @@ mod tests {
         // A pace below the range of a description.
         let fit = pace_of_one_task(1e9, Rate::ONE, |_| Ok(1e3)).unwrap();
         assert_eq!((fit.pace, fit.is_reached), (Rate::ONE, false));
+        // A pace above it.
+        let fit = pace_of_one_task(1e3, Rate::ONE, |_| Ok(1e6)).unwrap();
+        assert_eq!((fit.pace, fit.is_reached), (Rate::ONE, false));
         let fit = pace_of_one_task(1e6, Rate::ONE, |_| Ok(0.0)).unwrap();
         assert!(!fit.is_reached);
     }

@@ -114,7 +114,7 @@ impl Known {
         match layout {
             Layout::BatchSweep => {
                 let nothing = key(row, "batch") == Some(Key::Number(BASE_BATCH.into()));
-                Known { nothing, forecast: nothing || alike("machine").last() == Some(place) }
+                Known { nothing, forecast: nothing || alike("machine").next_back() == Some(place) }
             }
             Layout::Tasks => {
                 let tasks = |place: &usize| match rows[*place].keys.get("tasks") {

@@ -15,7 +15,7 @@ use crate::time::Time;
 pub struct Memory {
     /// What the node's memory transfers, in bytes a second. At least 1.
     pub bytes_per_second: u64,
-    /// What clearing 4 KiB in memory transfers, in bytes.
+    /// What clearing a page in memory transfers, in bytes.
     pub bytes_per_page: u64,
 }
 

@@ -9,6 +9,8 @@ mod error;
 mod numbers;
 mod shipped;
 
+use std::ops::RangeInclusive;
+
 use pageset::Pfn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,8 @@ const PAGE_IN_4_KIB: u64 = Pfn::PAGE_BYTES / 4096;
 const MAX_CPUS: u64 = 4096;
 /// Upper limit of memory in GiB: page numbers have 32 bits.
 const MAX_GIB: u64 = 8 << 10;
+/// Paces of a description. A pace beyond them would make up for another error.
+pub(crate) const PACES: RangeInclusive<f64> = 0.01..=100.0;
 
 /// A machine description. The table of a value says how far to trust it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -233,13 +237,6 @@ impl Machine {
         Some(machine)
     }
 
-    /// This machine with cores of equal speed.
-    #[must_use]
-    pub fn with_equal_cores(mut self) -> Machine {
-        self.guessed.core_cv = Share::none();
-        self
-    }
-
     /// Memory nodes of the machine.
     fn node_count(&self) -> u64 {
         self.cited.sockets.get() * self.cited.nodes_per_socket.get()
@@ -282,8 +279,8 @@ impl Machine {
             return Some(("l1_kib", "larger than l2_kib; allowed: l1_kib up to l2_kib".to_owned()));
         }
         let pace = self.fitted.pace.get();
-        if !(0.01..=100.0).contains(&pace) {
-            return Some(("pace", format!("{pace}; allowed: 0.01 to 100")));
+        if !PACES.contains(&pace) {
+            return Some(("pace", format!("{pace}; allowed: {} to {}", PACES.start(), PACES.end())));
         }
         let bytes = self.guessed.descriptor_bytes.get();
         if !bytes.is_power_of_two() || !(16..=256).contains(&bytes) {

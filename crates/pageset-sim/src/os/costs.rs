@@ -1,5 +1,5 @@
 //! Costs of operating system code, equal on all machines. Unit: nanoseconds of a core of 2.5 GHz, which the engine scales
-//! with each machine's clock, estimated from the stated work. None is fitted to a result; all are guesses to within a factor of two. Machine descriptions hold
+//! with each machine's clock, estimated from the stated work. None is fitted to a result, but those of semaphores were chosen with published threads in sight; all are guesses to within a factor of two. Machine descriptions hold
 //! the costs of faults, unmapping and the LRU. [`LRU_JOIN_ATOMICS`] is a count, because each machine has its own time
 //! for atomic operations.
 

@@ -69,7 +69,7 @@ impl System<'_> {
         let pfn = if self.reclaims.get() || self.compacts.get() {
             self.alloc_patiently(request)?
         } else {
-            // The fast path skips touches that the simulated machine must see.
+            // Faults take the general path, as the kernel's do; it reports each touch.
             self.allocator.alloc_generally(request)?
         };
         if self.measuring.get() {

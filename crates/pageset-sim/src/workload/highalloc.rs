@@ -30,8 +30,13 @@ pub(super) fn fast<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, Al
 
 fn set_up<'s>(system: &'s System<'_>, tasks: u32, delay: Time) -> Result<Job<'s>, AllocError> {
     system.track_places();
-    let places = (0..system.free_pages_of_node(0) * FILLED_PCT / 100).map(|_| system.new_place());
-    let places = places.collect::<Result<Vec<_>, _>>()?;
+    let mut places = Vec::new();
+    for node in 0..system.nodes() {
+        let pages = system.free_pages_of_node(node) * FILLED_PCT / 100;
+        system.as_cpu(system.first_cpu(node), || {
+            (0..pages).try_for_each(|_| system.new_place().map(|place| places.push(place)))
+        })?;
+    }
     for place in places {
         if system.engine().random_below(GIVEN_BACK) == 0 {
             system.free_place(place);

@@ -1,7 +1,7 @@
 //! Workloads: the tasks of a run. Each workload is short enough to compare it with the program that it models.
 //!
 //! A workload's constants are at the top of its file, each with unit, reason and source. A constant without a source is
-//! a guess. None is fitted to a published result.
+//! a guess. None is fitted to a published result; where one was chosen with results in sight, it says so.
 
 mod anon_r_rand;
 mod compile;

@@ -5,7 +5,7 @@ use pageset::{AllocError, Block, Order};
 use super::{Job, Length, page_fault1};
 use crate::os::{Region, Space, System};
 
-/// Pages of fragmented memory per node: 3 GiB, more than the regions of its CPUs need together. The rest is in use by
+/// Pages of fragmented memory per node, at least: 3 GiB, more than the regions of 56 CPUs need together. The rest is in use by
 /// others. The published run fragments all memory, but never allocates most of it again.
 const FRAGMENTED_PAGES: u64 = 3 << 18;
 /// Pages of a region: 32 MiB, a quarter of the original test's, which limits the memory to fragment.
@@ -15,13 +15,19 @@ const HUGE_PAGES: u64 = REGION_PAGES / 512;
 /// Time for some regions per task, before and during the measurement.
 pub(super) const LENGTH: Length = Length::ms(300, 600);
 
-/// Leaves [`FRAGMENTED_PAGES`] free pages per node and fragments them: allocates them one by one and frees them in
+/// The pages for the regions of so many CPUs, and half as many more, since not all merge.
+fn fragmented_pages(cpus: u32) -> u64 {
+    FRAGMENTED_PAGES.max(u64::from(cpus) * REGION_PAGES * 3 / 2)
+}
+
+/// Leaves [`fragmented_pages`] free pages per node and fragments them: allocates them one by one and frees them in
 /// random order. If freed pages merge at once, they form large blocks again.
 pub(super) fn set_up<'s>(system: &'s System<'_>, _tasks: u32) -> Result<Job<'s>, AllocError> {
+    let pages = fragmented_pages(system.engine().config().topology.cpus() / system.nodes());
     for node in 0..system.nodes() {
         system.as_cpu(system.first_cpu(node), || {
-            system.use_up(FRAGMENTED_PAGES);
-            system.fragment(FRAGMENTED_PAGES, 0);
+            system.use_up(pages);
+            system.fragment(pages, 0);
         });
     }
     Ok(Box::new(
