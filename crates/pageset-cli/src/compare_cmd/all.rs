@@ -192,7 +192,7 @@ fn cell(effect: &Effect, interval: Option<f64>) -> String {
 /// The mean absolute error of each column next to those of the baselines: of amounts in per cent of the published value, of shares
 /// and changes in points.
 fn errors(table: &PageTable, columns: &[&str]) -> String {
-    let mut text = "\nMean absolute errors of values that are no base, of amounts in percent, of shares and changes in points:\n\n\
+    let mut text = "\nMean absolute errors of values that are no base, of amounts in percent, of shares and changes in points. Those of a baseline leave out what it has by definition:\n\n\
                     | column | values | predicted | nothing | forecast |\n| --- | --: | --: | --: | --: |\n"
         .to_owned();
     for column in columns {
