@@ -17,7 +17,7 @@ use super::space::GATHER_PAGE;
 /// The past of the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct History {
-    /// How many regions each CPU has filled and freed. 0: the machine has just started.
+    /// How many whole regions each CPU has filled and freed, after a shorter one. 0: the machine has just started.
     pub turnovers: u32,
 }
 
