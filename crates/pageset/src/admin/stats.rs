@@ -90,7 +90,7 @@ pub struct ZoneStats {
     /// Merges of two blocks in a pageset: [`crate::Tuning::merge_blocks`].
     pub pageset_merges: u64,
     /// Pages whose free is deferred. They are neither on a free list nor in a pageset. [`Self::pgfree`] counts them.
-    /// Frees are deferred by [`Allocator::free_deferred`], and by an owner that cannot keep a page.
+    /// Three calls defer frees: [`Allocator::free_deferred`], a split or merge in a full pageset, and an owner that cannot keep a page.
     pub deferred: u64,
     /// Pages allocated without a pageset.
     pub direct_alloc_pages: u64,

@@ -41,8 +41,8 @@ impl<M: Machine> CachedZone<'_, M> {
         Some(page)
     }
 
-    /// Puts a block of a pageset on a list. There is room: the list is empty, or has just lost a block. Otherwise the next holder of the
-    /// zone lock would free the block, since the caller may wait for nothing.
+    /// Puts a block of a pageset on a list. If there is no room, the next holder of the zone lock frees it: the caller may wait for
+    /// nothing.
     fn put_back<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, list: Option<usize>, page: u32, order: Order) {
         if !list.is_some_and(|list| pcp.push(list, page)) {
             // The block counts as allocated, and as freed.

@@ -174,8 +174,8 @@ impl<M: Machine> CachedZone<'_, M> {
             // Others leave nothing more for a pageset that may keep nothing, but may have done so before they saw that.
             is_empty &= pageset.may_keep() || nothing_waits();
         }
-        if env.tuning.owners == OwnerRule::List {
-            // A pageset that may keep nothing defers the frees of what waited for it.
+        if env.tuning.owners == OwnerRule::List || env.tuning.merge_blocks {
+            // A pageset that may keep nothing defers the frees of what waited for it, and one without room those of merged blocks.
             self.shared.complete_deferred(env);
         }
         true

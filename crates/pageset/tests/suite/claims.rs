@@ -74,6 +74,26 @@ fn a_drain_merges_first() {
     }
 }
 
+/// A full pageset whose pages find no buddy has no room to turn a list around: it defers frees, and the drain completes them.
+#[test]
+fn a_drain_of_a_full_pageset_leaves_nothing_deferred() {
+    // A batch whose largest drain takes the whole pageset in one hold of the zone lock, and smaller ones.
+    for batch in [31, 127, 255] {
+        let tuning = Tuning { batch: pageset::policy::BatchRule::Fixed(batch), ..PCP_MERGE };
+        two_cpus(tuning, |world| {
+            let pages = alloc(world, 0, 16_000);
+            world.drain_all();
+            let even: Vec<Pfn> = pages.iter().copied().filter(|pfn| pfn.0 % 2 == 0).collect();
+            even.iter().for_each(|&pfn| world.free_undrained(pfn, Order::ZERO).expect("in use"));
+            world.machine().run_on(0);
+            world.drain_all();
+            let stats = world.zone_stats(0);
+            assert_eq!((stats.pagesets.count, stats.deferred), (0, 0), "batch {batch}");
+            free(world, 0, pages.into_iter().filter(|pfn| pfn.0 % 2 == 1));
+        });
+    }
+}
+
 /// Blocks of one pageblock that lie in two pagesets do not merge, and none is lost.
 #[test]
 fn a_pageset_merges_its_own_blocks_only() {
