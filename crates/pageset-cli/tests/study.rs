@@ -160,6 +160,41 @@ fn a_cell_that_cannot_be_read_is_listed_and_the_others_finish() {
     assert!(text.contains(&message), "{text}");
 }
 
+/// Where nothing can be read, the table stays as it was.
+#[test]
+fn a_folder_that_cannot_be_read_replaces_no_table() {
+    let folder = Folder::new(SMALL);
+    folder.run(0, "out", &[]);
+    let whole = folder.table("out");
+    for cell in folder.cells("out", "jsonl") {
+        fs::remove_file(&cell).unwrap();
+        fs::create_dir(&cell).unwrap();
+    }
+    let (study, out) = (folder.study(), folder.at("out"));
+    let (text, err) = ends(1, &[&"study", &"collect", &study, &"--out", &out]);
+    assert!(text.is_empty() && err.starts_with("error: cannot read ") && err.contains("Is a directory"), "{text}{err}");
+    assert!(folder.table("out") == whole);
+}
+
+/// Somebody removes a part of the folder during a run: it is made again, and nothing is lost.
+#[test]
+fn a_folder_that_loses_a_part_is_mended() {
+    let folder = Folder::new(&SMALL.replace("seeds = 3", "seeds = 20"));
+    let out = folder.at("out");
+    let mut child = command(&[&"study", &"run", &folder.study(), &"--out", &out, &"--jobs", &"1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while folder.cells("out", "jsonl").len() < 3 && child.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    // A file that appears meanwhile makes the removal fail.
+    while fs::remove_dir_all(out.join("tmp")).is_err() && out.join("tmp").exists() {}
+    let ran = child.wait_with_output().unwrap();
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success() && text.starts_with("320 cells: 320 finished now, 0 found, 0 failed; "), "{text}");
+}
+
 #[test]
 fn a_table_on_standard_output_has_no_text_in_it() {
     let folder = Folder::new(SMALL);
@@ -169,9 +204,9 @@ fn a_table_on_standard_output_has_no_text_in_it() {
     assert!(output.status.success());
     assert_eq!(output.stdout, folder.table("out"));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "48 of 48 cells are in -\n");
-    // A folder that is not there: exit code 1, as for all results that cannot be written.
+    // A folder that is not there: the exit code of every output that cannot be written.
     let table = folder.at("none/table.parquet");
-    let (_, err) = ends(1, &[&"study", &"collect", &study, &"--out", &out, &"-o", &table]);
+    let (_, err) = ends(6, &[&"study", &"collect", &study, &"--out", &out, &"-o", &table]);
     assert!(err.starts_with(&format!("error: cannot write {}: No such file", table.display())), "{err}");
 }
 

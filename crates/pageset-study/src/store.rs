@@ -74,7 +74,9 @@ impl Store {
             fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
         }
         // The names of the folders must be on disk, as those of the files in them. A file system without such a sync needs none.
-        for folder in [Some(self.folder.as_path()), self.folder.parent()].into_iter().flatten() {
+        let parent =
+            self.folder.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+        for folder in [Some(self.folder.as_path()), parent].into_iter().flatten() {
             let _ = File::open(folder).and_then(|folder| folder.sync_all());
         }
         // Another worker may remove the same files.

@@ -1,6 +1,6 @@
 //! Tables of results as Parquet: a row per finished cell, in the order of the cells.
 //!
-//! The bytes depend on the cells and on nothing else: not on workers, their order, or kills.
+//! The bytes depend on the cells and on the builds that ran them: not on workers, their order, or kills.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,9 +35,15 @@ pub const MAGIC: &[u8; 4] = b"PAR1";
 /// Rows of a group, which are in memory together while a table is written: some tens of megabytes.
 const GROUP_ROWS: usize = 1 << 14;
 
+/// Cells in a row that cannot be read, from which on the folder is at fault. A guess.
+const MOST_UNREAD: u32 = 3;
+
 /// The error of a table that cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
+    /// The folder cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The table cannot be written.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
@@ -73,7 +79,7 @@ pub fn write(cells: &Cells<'_>, store: &Store, out: impl Write + Send) -> Result
         .set_key_value_metadata(Some(metadata))
         .build();
     let mut file = SerializedFileWriter::new(out, columns::schema(&columns)?, Arc::new(properties))?;
-    let (mut rows, mut missing, mut builds) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let (mut rows, mut missing, mut builds, mut unread) = (Vec::new(), Vec::new(), BTreeMap::new(), 0);
     for &cell in cells.all() {
         let description = cells.description(cell)?;
         match store.load(&description) {
@@ -85,8 +91,17 @@ pub fn write(cells: &Cells<'_>, store: &Store, out: impl Write + Send) -> Result
                 let why = store.failure(&description).unwrap_or_else(|| "not finished".to_owned());
                 missing.push((cell, why));
             }
-            Err(error) => missing.push((cell, error.to_string())),
+            Err(error) => {
+                // One file may be bad. A folder that cannot be read must not replace a table by an empty one.
+                unread = if let StoreError::Io { .. } = error { unread + 1 } else { 0 };
+                if unread == MOST_UNREAD {
+                    return Err(error.into());
+                }
+                missing.push((cell, error.to_string()));
+                continue;
+            }
         }
+        unread = 0;
         if rows.len() == GROUP_ROWS {
             group(&mut file, &columns, &rows)?;
             rows.clear();

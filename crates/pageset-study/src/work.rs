@@ -192,11 +192,9 @@ fn one(
     match store.load(&description) {
         Ok(Some(_)) => return Ok(Fate::Found),
         Ok(None) | Err(StoreError::Damaged { .. }) => {}
-        // Whether the cell is finished is not known, and the others do not depend on it.
-        Err(error) => return Ok(Fate::Failed(error.to_string())),
+        // Whether the cell is finished is not known. If the folder works, the other cells do not depend on it.
+        Err(error) => return store.prepare().map(|()| Fate::Failed(error.to_string())),
     }
-    let or_failed =
-        |error: StoreError| if error.concerns_all() { Err(error) } else { Ok(Fate::Failed(error.to_string())) };
     let (simulated, time) = permits.with(|| {
         let begin = Instant::now();
         (panic::catch_unwind(AssertUnwindSafe(simulate)), begin.elapsed())
@@ -204,7 +202,7 @@ fn one(
     let message = match simulated {
         Ok(Ok(mut outcome)) => {
             outcome["host_ns"] = json!(time.as_nanos() as u64);
-            return store.save(&description, &outcome).map_or_else(or_failed, |()| Ok(Fate::Ran(time)));
+            return stored(store, Fate::Ran(time), || store.save(&description, &outcome));
         }
         Ok(Err(RunError::Interrupted)) => return Ok(Fate::Interrupted),
         Ok(Err(error)) => error.to_string(),
@@ -213,7 +211,20 @@ fn one(
             format!("the simulator panicked: {}", text.unwrap_or("no message"))
         }
     };
-    store.save_failure(&description, &message).map_or_else(or_failed, |()| Ok(Fate::Failed(message)))
+    stored(store, Fate::Failed(message.clone()), || store.save_failure(&description, &message))
+}
+
+/// Calls `write`, which stores the `fate` of a cell; once more if the folder works after all, as when somebody has removed a part of it.
+/// An error then is the cell's own.
+fn stored(store: &Store, fate: Fate, write: impl Fn() -> Result<(), StoreError>) -> Result<Fate, StoreError> {
+    match write() {
+        Ok(()) => Ok(fate),
+        Err(error) if error.concerns_all() => Err(error),
+        Err(_) => {
+            store.prepare()?;
+            Ok(write().map_or_else(|error| Fate::Failed(error.to_string()), |()| fate))
+        }
+    }
 }
 
 /// Simulates a cell: the outcome as it is stored.

@@ -47,7 +47,11 @@ pub(super) fn run(machines: &[String], words: &[String], beside: &Beside) -> Res
         .tables
         .iter()
         .flat_map(|table| table.values.iter().map(|value| (vec![("table", table.comparison.table.clone())], value)));
-    let options = beside.as_options();
+    let chosen = machines
+        .iter()
+        .map(|name| format!(" --machine {name}"))
+        .chain(words.iter().map(|word| format!(" --row {word}")));
+    let options = beside.as_options() + &chosen.collect::<String>();
     batch.give(&page, |page, _| markdown(page, &options), rows)
 }
 

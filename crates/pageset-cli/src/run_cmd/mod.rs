@@ -207,6 +207,12 @@ pub(crate) fn simulate(
         result.rows.push(RunRow::new(&rules, run, &outcomes));
         tracks.extend(outcomes.into_iter().next().map(|first| (name, first)));
     }
+    // An hour of simulations is not lost because one of them failed.
+    if result.rows.is_empty()
+        && let Some(first) = failures.first()
+    {
+        return Err(Failure::new(Exit::Failed, first));
+    }
     if let Some(path) = timeline {
         let mut out = Output::create(path)?;
         timeline::write(&tracks, &mut out)?;
@@ -216,15 +222,9 @@ pub(crate) fn simulate(
         }
     }
     let lead = || vec![("workload", result.workload.clone()), ("machine", result.machine.clone())];
-    // An hour of simulations is not lost because one of them failed.
-    if result.rows.is_empty()
-        && let Some(first) = failures.first()
-    {
-        return Err(Failure::new(Exit::Failed, first));
-    }
     let exit = batch.give(&result, table::text, result.rows.iter().map(|row| (lead(), row)))?;
     failures.iter().for_each(|failure| eprintln!("error: {failure}"));
-    Ok(if failures.is_empty() { exit } else { Exit::Failed })
+    Ok(if exit == Exit::Done && !failures.is_empty() { Exit::Failed } else { exit })
 }
 
 /// The workload of this name, or the workload of a recording.

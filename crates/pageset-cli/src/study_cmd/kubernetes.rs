@@ -66,8 +66,8 @@ fn manifest(cells: &Cells<'_>, args: &RunArgs) -> Result<Value, Failure> {
     let shards = args.scheduled.shards(cells);
     let workers = args.jobs.map_or(1, std::num::NonZeroUsize::get);
     let (study, files) = files(cells, &args.file)?;
-    // Another study, folder or division is another Job: Pods of one Job must agree on which cells are whose.
-    let mut hash = address(&json!([study, files, out, shards]).to_string());
+    // Another study, folder, image or division is another Job: Pods of one Job must agree on which cells are whose.
+    let mut hash = address(&json!([study, files, out, shards, image, claim]).to_string());
     hash.truncate(HASH_DIGITS);
     let name = format!("{}-{hash}", job_name(&cells.study().name));
     let container = json!({

@@ -183,18 +183,17 @@ fn default_table(folder: &Path) -> PathBuf {
 
 /// Writes the table. Warns if several builds have run its cells.
 fn collect(cells: &Cells<'_>, store: &Store, path: &Path) -> Result<Collected, Failure> {
-    // All errors here mean that results cannot be written, whatever their kind.
-    let failed = |error: io::Error| if is_closed(&error) { error.into() } else { Failure::new(Exit::Failed, error) };
-    let mut out = Output::create(path).map_err(failed)?;
+    let mut out = Output::create(path)?;
     let collected = table::write(cells, store, &mut out).map_err(|error| match error {
+        TableError::Store(error) => error.into(),
         TableError::Parquet(ParquetError::External(source))
             if source.downcast_ref::<io::Error>().is_some_and(is_closed) =>
         {
-            failed(io::ErrorKind::BrokenPipe.into())
+            io::Error::from(io::ErrorKind::BrokenPipe).into()
         }
         error => Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display())),
     })?;
-    out.commit().map_err(failed)?;
+    out.commit()?;
     if let Some(warning) = summary::of_builds(&collected) {
         eprintln!("warning: {warning}");
     }
@@ -216,7 +215,7 @@ fn local(cells: &Cells<'_>, args: &RunArgs) -> Result<Exit, Failure> {
     let summary = summary?;
     let mut text = summary::ran(&summary, workers);
     if args.shard.is_some() || !interrupt.keep_on() {
-        summary::failed(cells, &summary, &mut text);
+        summary::failed(cells, &summary.failed, &mut text);
     }
     if !interrupt.keep_on() {
         io::stdout().write_all(text.as_bytes())?;
@@ -228,6 +227,10 @@ fn local(cells: &Cells<'_>, args: &RunArgs) -> Result<Exit, Failure> {
         let collected = collect(cells, &store, &table)?;
         whole = collected.missing.is_empty();
         text += &summary::collected(cells, &collected, &table);
+        // Cells that the table has, or lacks for another reason: they were not stored.
+        let others: Vec<_> =
+            summary.failed.iter().filter(|failed| !collected.missing.contains(failed)).cloned().collect();
+        summary::failed(cells, &others, &mut text);
     }
     io::stdout().write_all(text.as_bytes())?;
     Ok(if whole && summary.failed.is_empty() { Exit::Done } else { Exit::Failed })

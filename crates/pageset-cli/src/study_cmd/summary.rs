@@ -38,9 +38,9 @@ pub(super) fn ran(summary: &Summary, workers: NonZeroUsize) -> String {
     text
 }
 
-/// Adds a line for each failed cell. The table's missing cells contain them.
-pub(super) fn failed(cells: &Cells<'_>, summary: &Summary, text: &mut String) {
-    listed(cells, "failed", &summary.failed, text);
+/// Adds a line for each of these failed cells.
+pub(super) fn failed(cells: &Cells<'_>, failed: &[(Cell, String)], text: &mut String) {
+    listed(cells, "failed", failed, text);
 }
 
 /// What a collection found.

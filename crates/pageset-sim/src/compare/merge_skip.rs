@@ -93,7 +93,7 @@ fn workload(word: &str) -> Result<(&'static str, Option<u32>), String> {
 fn machine(word: &str) -> Result<&'static str, String> {
     Ok(match () {
         () if word.contains("4-socket Skylake") => "lkp-skl-4sp1",
-        () if word.contains("8 CPUs") => "vm-8",
+        () if word.contains(", 8 CPUs") => "vm-8",
         // The 112 tasks of the mix equal the CPUs of this machine. Kernel builds are published without a machine.
         () if ["2-socket Skylake", "56 order-0 and 56 THP", "after kbuild"]
             .iter()

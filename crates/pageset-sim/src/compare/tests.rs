@@ -164,7 +164,7 @@ fn an_unknown_machine_or_metric_is_not_taken_for_another() {
     let head = shipped("merge-skip-and-clusters.csv").lines().next().unwrap();
     for (row, message) in [
         (
-            "\"page_fault1 process mode, 2-socket Haswell, 72 CPUs\",\"zone lock contention, pct\",42,,",
+            "\"page_fault1 process mode, 2-socket Haswell, 88 CPUs\",\"zone lock contention, pct\",42,,",
             "t, line 2: experiment: page_fault1 process mode, 2-socket Haswell",
         ),
         (

@@ -29,8 +29,10 @@ pub struct Host {
     pub l1_kib: u64,
     /// Second-level cache of a core, in KiB.
     pub l2_kib: u64,
-    /// The last-level cache of the first CPU, in KiB. A socket may have several: see [`Self::last_levels`].
+    /// The last-level cache of the first CPU, in KiB.
     pub llc_kib: u64,
+    /// The last-level caches of the first CPU's socket: their number, and all of them together in KiB.
+    pub last_levels: (usize, u64),
     /// The CPUs that are online.
     pub cpus: Vec<HostCpu>,
 }
@@ -91,6 +93,7 @@ impl Host {
             .ok_or_else(|| unexpected(&meminfo, "no MemTotal in kB"))?;
         let first = numbers.first().copied().unwrap_or(0);
         let [l1_kib, l2_kib, llc_kib] = caches(&folder.join(format!("cpu{first}/cache")))?;
+        let last_levels = last_levels(&folder, &cpus).unwrap_or((1, llc_kib));
         Ok(Host {
             sockets,
             cores_per_socket: all_cores.div_ceil(sockets),
@@ -100,6 +103,7 @@ impl Host {
             l1_kib,
             l2_kib,
             llc_kib,
+            last_levels,
             cpus,
         })
     }
@@ -115,7 +119,7 @@ impl Host {
     #[must_use]
     pub fn values(&self, name: &str) -> Values {
         let described = self.sockets * self.cores_per_socket * self.threads_per_core;
-        let last_levels = self.last_levels();
+        let (last_levels, llc_kib) = self.last_levels;
         let numbers = [
             ("sockets", self.sockets as u64),
             ("cores_per_socket", self.cores_per_socket as u64),
@@ -123,12 +127,11 @@ impl Host {
             ("memory_gib", self.memory_gib),
             ("l1_kib", self.l1_kib),
             ("l2_kib", self.l2_kib),
-            ("llc_kib", self.llc_kib * last_levels as u64),
+            ("llc_kib", llc_kib),
         ];
         let mut values = numbers.map(|(key, value)| Value::of_linux(key, value)).to_vec();
         if let (Some(llc), true) = (values.last_mut(), last_levels > 1) {
-            llc.note +=
-                &format!(": {last_levels} of {} KiB, described as one that all cores of a socket share", self.llc_kib);
+            llc.note += &format!(": {last_levels} caches, described as one that all cores of a socket share");
         }
         // Hybrid processors have cores with one thread and with two, and sockets may differ.
         let differ = if described == self.cpus.len() {
@@ -143,13 +146,6 @@ impl Host {
             like: self.similar(),
             values,
         }
-    }
-
-    /// The last-level caches of the first CPU's socket.
-    fn last_levels(&self) -> usize {
-        let socket = self.cpus.first().map(|cpu| cpu.socket);
-        let of_socket = self.cpus.iter().filter(|cpu| Some(cpu.socket) == socket);
-        of_socket.map(|cpu| cpu.last_level).collect::<BTreeSet<_>>().len().max(1)
     }
 
     /// The CPUs in the order in which tasks fill a simulated machine: the first threads of all cores, socket by socket,
@@ -201,6 +197,22 @@ fn host_cpu(
 /// The folder of the last cache of a CPU.
 fn last_index(folder: &Path) -> Option<PathBuf> {
     (0..).map(|index| folder.join(format!("index{index}"))).take_while(|cache| cache.exists()).last()
+}
+
+/// The number of the last-level caches of the first CPU's socket, and their sum in KiB. A core without the socket's last level, as hybrid
+/// processors have, does not count. `None` if no cache can be read.
+fn last_levels(folder: &Path, cpus: &[HostCpu]) -> Option<(usize, u64)> {
+    let socket = cpus.first()?.socket;
+    let first_cpus: BTreeSet<u32> = cpus.iter().filter(|cpu| cpu.socket == socket).map(|cpu| cpu.last_level).collect();
+    let cache = |cpu: u32| {
+        let index = last_index(&folder.join(format!("cpu{cpu}/cache")))?;
+        let kib = read(&index.join("size")).ok()?.strip_suffix('K')?.parse::<u64>().ok()?;
+        Some((number(&index.join("level")).ok()?, kib))
+    };
+    let caches: Vec<(u64, u64)> = first_cpus.into_iter().filter_map(cache).collect();
+    let last = caches.iter().map(|(level, _)| *level).max()?;
+    let sizes = || caches.iter().filter(|(level, _)| *level == last).map(|(_, kib)| *kib);
+    Some((sizes().count(), sizes().sum()))
 }
 
 /// Sizes of the first-level data cache, the second level and the last level, in KiB.

@@ -297,9 +297,15 @@ fn detection_reads_counts_memory_and_caches_from_linux() {
     }
     let host = Host::read(&root).unwrap();
     assert_eq!(host.cpus.iter().map(|cpu| cpu.last_level).collect::<Vec<_>>(), [0, 1, 1, 1, 0, 1, 1, 1]);
-    // The key has all last levels of a socket together.
-    let text = detect(&root, "host").unwrap();
-    assert!(text.contains("\nllc_kib = 61440 # this host: 2 of 30720 KiB, described as one "), "{text}");
+    // The key has all last levels of a socket together, and none that ends at a lower level.
+    for (level, size, kib) in [("3", "98304K", 129_024), ("2", "2048K", 30_720)] {
+        put("sys/devices/system/cpu/cpu1/cache/index3/level", level);
+        put("sys/devices/system/cpu/cpu1/cache/index3/size", size);
+        let text = detect(&root, "host").unwrap();
+        let line = text.lines().find(|line| line.starts_with("llc_kib = ")).unwrap();
+        let several = if kib == 30_720 { "" } else { ": 2 caches, described as one that all cores of a socket share" };
+        assert_eq!(line, format!("llc_kib = {kib} # this host{several}"));
+    }
     // Five CPUs on four cores, as of a hybrid processor.
     put("sys/devices/system/cpu/online", "0-2,5-6\n");
     let text = detect(&root, "host").unwrap();

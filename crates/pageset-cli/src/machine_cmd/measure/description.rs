@@ -120,6 +120,7 @@ mod tests {
             l1_kib: 48,
             l2_kib: 2048,
             llc_kib: 30_720,
+            last_levels: (1, 30_720),
             cpus: vec![],
         }
     }

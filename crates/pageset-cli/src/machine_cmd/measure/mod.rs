@@ -308,6 +308,7 @@ mod tests {
             l1_kib: 32,
             l2_kib: 256,
             llc_kib: 8192,
+            last_levels: (1, 8192),
             cpus: vec![cpu(0, 0), cpu(1, 0), cpu(2, 1), cpu(3, 1)],
         };
         let of = |allowed: &[usize]| places(&linux, allowed).iter().map(|place| place.cpu).collect::<Vec<_>>();
