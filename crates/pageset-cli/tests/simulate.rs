@@ -94,6 +94,19 @@ fn rules_do_not_change_the_era() {
     );
 }
 
+/// A rule that a simulation would ignore gives no row that looks like another one.
+#[test]
+fn a_slice_of_the_cache_is_refused() {
+    for command in ["run", "sweep"] {
+        let mut arguments = short(&["--rules", "linux-6.18", "--set", "cache_slice_pages=100"]);
+        arguments[0] = command;
+        let (out, err) = ends(2, &arguments);
+        let message =
+            "cache_slice_pages: a simulation takes the caches of its machine\nhelp: `pageset machine show NAME`";
+        assert!(out.is_empty() && err.contains(message), "{err}");
+    }
+}
+
 #[test]
 fn a_sweep_has_a_row_for_each_combination() {
     let mut arguments = short(&["--rules", "linux-4.17", "--batch", "31,63", "--set", "high=186,100", "--seeds", "1"]);

@@ -52,10 +52,7 @@ pub fn run_seeds(
 
 /// Runs `run`. A panic is an error of this run, so that the others keep their results.
 fn caught(run: &Run<'_>, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
-    panic::catch_unwind(AssertUnwindSafe(|| run.run(keep_on))).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-        Err(RunError::Panicked(text.unwrap_or("no message").to_owned()))
-    })
+    panic::catch_unwind(AssertUnwindSafe(|| run.run(keep_on))).unwrap_or_else(|panic| Err(RunError::of_panic(&*panic)))
 }
 
 /// Runs all `runs`; outcomes are in the order of `runs`.

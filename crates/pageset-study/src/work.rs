@@ -206,10 +206,7 @@ fn one(
         }
         Ok(Err(RunError::Interrupted)) => return Ok(Fate::Interrupted),
         Ok(Err(error)) => error.to_string(),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-            format!("the simulator panicked: {}", text.unwrap_or("no message"))
-        }
+        Err(panic) => RunError::of_panic(&*panic).to_string(),
     };
     stored(store, Fate::Failed(message.clone()), || store.save_failure(&description, &message))
 }

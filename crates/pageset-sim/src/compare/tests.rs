@@ -1,5 +1,9 @@
+use pageset::Tuning;
+
 use super::*;
 use crate::engine::LockKind;
+use crate::era::Era;
+use crate::machine::Machine;
 use crate::os::History;
 use crate::run::Run;
 use crate::sweep::{Effort, run_seeds};
@@ -73,13 +77,9 @@ fn a_selection_keeps_only_its_own_experiments() {
     assert_eq!(table.select(&[], &[], &[31]).unwrap_err(), "--batch: t has no rows of a batch");
 }
 
-/// The interval of a change has the scatter of both scores; those of a ratio and of a base follow.
-#[test]
-fn intervals_have_the_scatter_of_the_base() {
-    let head = "machine,batch,score,change_pct,zone_contention_pct,lru_contention_pct,total_contention_pct\n";
-    let table = Table::parse("t", &format!("{head}lkp-sb02,31,100,0,0,0,0\nlkp-sb02,63,110,10,0,0,0\n")).unwrap();
-    let machines = table.machines().unwrap();
-    let how = |workload, machine, tuning, era| Run {
+/// A run of some milliseconds.
+fn short<'m>(workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: Era) -> Run<'m> {
+    Run {
         workload,
         machine,
         tuning,
@@ -95,8 +95,16 @@ fn intervals_have_the_scatter_of_the_base() {
         whole: true,
         held: 0,
         seed: 1,
-    };
-    let runs = table.runs(&machines, &how);
+    }
+}
+
+/// The interval of a change has the scatter of both scores; those of a ratio and of a base follow.
+#[test]
+fn intervals_have_the_scatter_of_the_base() {
+    let head = "machine,batch,score,change_pct,zone_contention_pct,lru_contention_pct,total_contention_pct\n";
+    let table = Table::parse("t", &format!("{head}lkp-sb02,31,100,0,0,0,0\nlkp-sb02,63,110,10,0,0,0\n")).unwrap();
+    let machines = table.machines().unwrap();
+    let runs = table.runs(&machines, &short);
     let of = |seeds: u32| {
         let effort = Effort { seeds, workers: std::num::NonZeroUsize::MIN };
         let outcomes = run_seeds(&runs, effort, || true, |_, _| {});
@@ -134,24 +142,7 @@ fn ratios_have_intervals_over_time() {
     let mut table = Table::parse("t", shipped("batch-31-63-127.csv")).unwrap();
     table.select(&["lkp-sb02".to_owned()], &["ebizzy.throughput".to_owned()], &[]).unwrap();
     let machines = table.machines().unwrap();
-    let how = |workload, machine, tuning, era| Run {
-        workload,
-        machine,
-        tuning,
-        era,
-        high_fraction: 0,
-        zone_lock: LockKind::Queue,
-        tasks: 4,
-        warm_up: Time::from_seconds(0.002),
-        time: Time::from_seconds(0.005),
-        detect_warm_up: false,
-        precision_pct: None,
-        history: History::NONE,
-        whole: true,
-        held: 0,
-        seed: 1,
-    };
-    let runs = table.runs(&machines, &how);
+    let runs = table.runs(&machines, &short);
     let effort = Effort { seeds: 1, workers: std::num::NonZeroUsize::MIN };
     let result = table.compare(&runs, run_seeds(&runs, effort, || true, |_, _| {}), 1);
     let row = &result.rows[0];

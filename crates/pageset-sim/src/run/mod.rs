@@ -4,6 +4,7 @@ mod outcome;
 mod result;
 mod steady;
 
+use std::any::Any;
 use std::io;
 use std::rc::Rc;
 
@@ -110,6 +111,15 @@ pub enum RunError {
     /// The caller stopped the run.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl RunError {
+    /// The error of a run that panicked.
+    #[must_use]
+    pub fn of_panic(panic: &(dyn Any + Send)) -> RunError {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        RunError::Panicked(text.unwrap_or("no message").to_owned())
+    }
 }
 
 impl From<NoMemory> for RunError {

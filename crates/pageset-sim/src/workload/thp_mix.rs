@@ -60,3 +60,14 @@ fn huge(system: &System<'_>) -> Result<(), AllocError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_regions_of_all_cpus_of_a_node_fit() {
+        assert_eq!([1, 8, 56].map(fragmented_pages), [FRAGMENTED_PAGES; 3], "as on the machines of the published runs");
+        assert_eq!(fragmented_pages(256), 256 * 8192 * 3 / 2);
+    }
+}

@@ -154,8 +154,8 @@ impl ZoneStats {
         self.pagesets.pgfree + self.waiting + self.deferred + self.direct_free_pages
     }
 
-    /// Pages that the allocator keeps for CPUs: those in pagesets and depots, those that wait for an owner, and those whose free is
-    /// deferred. With [`Self::nr_free_pages`] they are all pages that nobody uses, but those of ISOLATE pageblocks.
+    /// Pages that nobody uses and that are on no free list: pages in pagesets and depots, pages that wait for an owner, and deferred
+    /// frees. Unit: pages. Free pages of ISOLATE pageblocks count neither here nor in [`Self::nr_free_pages`].
     #[must_use]
     pub const fn cached_pages(&self) -> u64 {
         self.pagesets.count + self.depot + self.waiting + self.deferred
