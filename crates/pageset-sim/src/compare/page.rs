@@ -342,6 +342,24 @@ mod tests {
     }
 
     #[test]
+    fn a_value_has_only_baselines_that_have_to_guess() {
+        let effect = Effect {
+            kind: Kind::Amount,
+            published: Some(110.0),
+            do_nothing: Some(100.0),
+            forecast: Some(105.0),
+            simulated: crate::statistics::Spread { mean: 105.0, deviation: 1.0 },
+        };
+        let baselines = |nothing, forecast| {
+            let known = Known { nothing, forecast };
+            let judged = Judged::of("t.csv", &CompareRow::default(), known, "c", &effect).expect("it was published");
+            (judged.do_nothing, judged.forecast)
+        };
+        assert_eq!(baselines(false, false), (Some(100.0), Some(105.0)));
+        assert_eq!([baselines(true, false), baselines(false, true)], [(None, Some(105.0)), (Some(100.0), None)]);
+    }
+
+    #[test]
     fn a_value_has_the_interval_of_its_column() {
         let mut row = CompareRow::default();
         row.interval.insert("c".to_owned(), 1.59);

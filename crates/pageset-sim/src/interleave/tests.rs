@@ -40,3 +40,15 @@ fn planted_bugs_are_found() {
         assert_eq!(first.to_string(), again.to_string());
     }
 }
+
+#[test]
+fn a_violation_names_its_round() {
+    let run = |seed| interleaving(Tuning::default(), seed).run_on(|engine| engine.plant(PlantedBug::WaiterForgotten));
+    let rounds: Vec<u32> = (1..=20)
+        .filter_map(|seed| match run(seed) {
+            Err(Failure::Violation(found)) if found.what.contains("never end") => Some(found.round),
+            _ => None,
+        })
+        .collect();
+    assert!(rounds.iter().any(|round| *round > 0), "{rounds:?}");
+}
