@@ -63,8 +63,6 @@ next() {
     else
         echo "SKIPPED record: $(grep -A1 'record the page traffic' "$dir/status" | tail -n 1 | sed 's/^ *//')"
     fi
-    step "pageset run" "$pageset" run page_fault1 --machine vm-8 --rules linux-4.17,linux-6.18 \
-        --duration 0.1s --warm-up 0.05s
     printf '%10s s  in all\n' "$(seconds "$total")"
 }
 

@@ -34,7 +34,7 @@ fi
 
 built=${PAGESET_BUILT:-}
 if [[ -z $built ]]; then
-    cargo build --quiet --locked --release -p pageset-cli -p pageset-c
+    cargo build --quiet --locked --release -p pageset-cli -p pageset-lab -p pageset-c
     built=${CARGO_TARGET_DIR:-target}/release
 fi
 built=$(realpath "$built")
@@ -67,17 +67,20 @@ pack() {
 }
 
 share=$work/pageset/usr/share
-install -D -m 755 "$built/pageset" "$work/pageset/usr/bin/pageset"
-[[ $arch == "$own_arch" ]] && strip "$work/pageset/usr/bin/pageset"
+install -D -m 755 -t "$work/pageset/usr/bin" "$built/pageset" "$built/pageset-lab"
+[[ $arch == "$own_arch" ]] && strip "$work"/pageset/usr/bin/*
 install -d "$share/man/man1" "$share/bash-completion/completions" "$share/zsh/vendor-completions" "$share/zsh/site-functions" \
     "$share/fish/vendor_completions.d" "$share/doc/pageset"
-"$here" generate man "$share/man/man1"
+for program in "$here" "$here-lab"; do
+    name=$(basename "$program")
+    "$program" generate man "$share/man/man1"
+    "$program" generate completions bash >"$share/bash-completion/completions/$name"
+    "$program" generate completions zsh >"$share/zsh/vendor-completions/_$name"
+    "$program" generate completions fish >"$share/fish/vendor_completions.d/$name.fish"
+done
 # What packages use is no command for users.
-rm -f "$share"/man/man1/pageset-generate*
+rm -f "$share"/man/man1/pageset{,-lab}-generate*
 gzip -9n "$share"/man/man1/*
-"$here" generate completions bash >"$share/bash-completion/completions/pageset"
-"$here" generate completions zsh >"$share/zsh/vendor-completions/_pageset"
-"$here" generate completions fish >"$share/fish/vendor_completions.d/pageset.fish"
 # The links between the pages, to pictures, rule files and the recordings that the pages replay, stay as they are.
 cp -R README.md CHANGELOG.md docs "$share/doc/pageset"
 cp -R --parents packaging/{systemd,monitoring,Containerfile} "$share/doc/pageset"
@@ -86,7 +89,7 @@ install -D -m 644 -t "$share/doc/pageset/traces" traces/*.zst
 libc=$(libc_of "$built/pageset")
 pack deb pageset "$work/pageset" "${libc:+libc6 (>= $libc)}" "${libc:+libgcc-s1}"
 # Other distributions look for completions of zsh elsewhere.
-mv "$share/zsh/vendor-completions/_pageset" "$share/zsh/site-functions/_pageset"
+mv "$share"/zsh/vendor-completions/_pageset* "$share/zsh/site-functions"
 rmdir "$share/zsh/vendor-completions"
 pack rpm pageset "$work/pageset" "${libc:+libc.so.6(GLIBC_$libc)(64bit)}"
 
@@ -143,8 +146,11 @@ for format in deb rpm; do
     for command in $("$usr/bin/pageset" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
         [[ $command == help || -s $usr/share/man/man1/pageset-$command.1.gz ]] || fail "no man page of pageset $command"
     done
-    [[ -s $usr/share/man/man1/pageset.1.gz ]] || fail "no man page"
-    bash -n "$usr/share/bash-completion/completions/pageset" || fail "the bash completions are no shell"
+    for command in $("$usr/bin/pageset-lab" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+        [[ $command == help || -s $usr/share/man/man1/pageset-lab-$command.1.gz ]] || fail "no man page of pageset-lab $command"
+    done
+    [[ -s $usr/share/man/man1/pageset.1.gz && -s $usr/share/man/man1/pageset-lab.1.gz ]] || fail "no man page"
+    cat "$usr"/share/bash-completion/completions/pageset{,-lab} | bash -n || fail "the bash completions are no shell"
     grep -q '^#compdef pageset' "$usr/share/zsh/$zsh/_pageset" || fail "no zsh completions"
     [[ -s $usr/share/fish/vendor_completions.d/pageset.fish ]] || fail "no fish completions"
     # The README's first command works on the packed recording, and the guide's pictures and rule files are there.

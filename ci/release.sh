@@ -45,13 +45,13 @@ build() (
     paths+=" --remap-path-prefix=$(rustc --print sysroot)=rust"
     for arch in "$(uname -m)" "${arches[@]}"; do
         target=$arch-unknown-linux-gnu
-        [[ -x target/$target/release/pageset ]] && continue
+        [[ -x target/$target/release/pageset-lab ]] && continue
         rustup target add "$target" 2>/dev/null
         linker=$(command -v "$arch-linux-gnu-gcc") || { echo "error: no $arch-linux-gnu-gcc" >&2 && exit 3; }
         env "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")_LINKER=$linker" "CC_$(tr - _ <<<"$target")=$linker" \
             "CFLAGS_$(tr - _ <<<"$target")=-ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=cargo" \
             RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols -C link-arg=-Wl,--build-id=none $paths" \
-            cargo build --quiet --locked --release --target "$target" -p pageset-cli
+            cargo build --quiet --locked --release --target "$target" -p pageset-cli -p pageset-lab
         [[ -n $here ]] || here=$PWD/target/$target/release/pageset
     done
     RUSTFLAGS=$paths cargo build --quiet --locked --release -p pageset-c
@@ -59,7 +59,7 @@ build() (
     for arch in "${arches[@]}"; do
         debian=$(case $arch in x86_64) echo amd64 ;; aarch64) echo arm64 ;; esac)
         mkdir "$work/$arch"
-        cp "target/$arch-unknown-linux-gnu/release/pageset" target/release/libpageset_c.{so,a} "$work/$arch"
+        cp "target/$arch-unknown-linux-gnu/release/"pageset{,-lab} target/release/libpageset_c.{so,a} "$work/$arch"
         ARCH=$debian PAGESET_BUILT=$work/$arch PAGESET_HERE=$here bash ci/packages.sh "$to"
         # The archive holds the tree of the .deb, without the folder usr.
         local name=pageset-$version-$arch-linux

@@ -23,21 +23,21 @@ if ! (cd "$work" && npm ci --silent --no-audit --no-fund >npm 2>&1); then
     exit 0
 fi
 
-cargo build -q --locked -p pageset-cli
+cargo build -q --locked -p pageset-cli -p pageset-lab
 pageset=${CARGO_TARGET_DIR:-target}/debug/pageset
-make() { # NAME INPUT: a page
-    "$pageset" report "$2" -o "$work/$1.html"
+make() { # NAME INPUT [-lab]: a page
+    "$pageset${3:-}" report "$2" -o "$work/$1.html"
 }
 "$pageset" replay traces/sock-q1.events.zst --rules kernel,linux-4.17,linux-5.18,linux-6.7,pageset \
     --json "$work/replay.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
 "$pageset" advise traces/sock-q1.events.zst --json "$work/advise.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
-"$pageset" run page_fault1 --machine lkp-sb02 --rules linux-4.17,linux-6.18 --tasks 1,4 --duration 20ms --warm-up 0.01 \
+"$pageset-lab" run page_fault1 --machine lkp-sb02 --rules linux-4.17,linux-6.18 --tasks 1,4 --duration 20ms --warm-up 0.01 \
     --seeds 3 --json >"$work/run.json" 2>/dev/null
 node "$work/looks.js" 40 12 >"$work/looks.json"
 node "$work/looks.js" 10001 4 >"$work/frames.json"
 make replay "$work/replay.json"
 make advise "$work/advise.json"
-make run "$work/run.json"
+make run "$work/run.json" -lab
 make recording traces/sock-q1.events.zst
 make looks "$work/looks.json"
 make frames "$work/frames.json"
@@ -45,8 +45,8 @@ timeout 300 node "$work/check.js" "$(command -v chromium)" "$work"/{replay,advis
 timeout 60 node "$work/frames.js" "$(command -v chromium)" "$work/frames.html"
 [[ ${1:-} == --pictures ]] || exit 0
 timeout 120 node "$work/pictures.js" "$(command -v chromium)" docs/pictures "$work/replay.html" "$work/looks.html"
-chart() { # NAME NUMBER INPUT: a chart of the report on INPUT as a file
-    "$pageset" report "$3" -o "$work/chart.html" --svg "$work/charts"
+chart() { # NAME NUMBER INPUT [-lab]: a chart of the report on INPUT as a file
+    "$pageset${4:-}" report "$3" -o "$work/chart.html" --svg "$work/charts"
     cp "$work/charts/chart-$2.svg" "docs/pictures/$1.svg"
 }
 "$pageset" replay traces/sock-q1.events.zst --rules linux-4.19,linux-5.18,linux-6.7,linux-6.18 \
@@ -55,10 +55,10 @@ chart stream-locks 1 "$work/stream.json"
 chart advice-locks 1 "$work/advise.json"
 chart advice-held 2 "$work/advise.json"
 chart advice-huge-pages 3 "$work/advise.json"
-"$pageset" run page_fault1 --machine lkp-hsw-ep2 --rules linux-4.17,linux-6.18 --tasks 1,4,16,36 --duration 50ms \
+"$pageset-lab" run page_fault1 --machine lkp-hsw-ep2 --rules linux-4.17,linux-6.18 --tasks 1,4,16,36 --duration 50ms \
     --warm-up 0.02 --seeds 3 --json >"$work/cpus.json" 2>/dev/null
-chart cpus-contention 2 "$work/cpus.json"
+chart cpus-contention 2 "$work/cpus.json" -lab
 # One to two minutes in an optimised build, ten times as long in this one.
-"$pageset" compare page_fault1-batch-sweep.csv --machine lkp-bdw-ep2 --duration 1s --warm-up 1 --seeds 3 \
+"$pageset-lab" compare page_fault1-batch-sweep.csv --machine lkp-bdw-ep2 --duration 1s --warm-up 1 --seeds 3 \
     --json >"$work/batches.json" 2>/dev/null
-chart batch-contention 5 "$work/batches.json"
+chart batch-contention 5 "$work/batches.json" -lab

@@ -10,8 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cells=${STUDY_CELLS:-1000}
 kills=${STUDY_KILLS:-10}
 RANDOM=${STUDY_SEED:-$$}
-[ -n "${PAGESET_BUILT:-}" ] || cargo build --locked --quiet -p pageset-cli
-pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pageset
+[ -n "${PAGESET_BUILT:-}" ] || cargo build --locked --quiet -p pageset-lab
+pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pageset-lab
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 

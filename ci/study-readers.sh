@@ -14,8 +14,8 @@ if ! { python3 -m venv "$work/python" && "$work/python/bin/pip" install --quiet 
     exit 0
 fi
 
-[ -n "${PAGESET_BUILT:-}" ] || cargo build --locked --quiet -p pageset-cli
-pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pageset
+[ -n "${PAGESET_BUILT:-}" ] || cargo build --locked --quiet -p pageset-lab
+pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pageset-lab
 cat >"$work/study.toml" <<'EOF'
 machines = ["lkp-sb02", "lkp-hsw-d01"]
 workloads = ["page_fault1", "af-unix"]

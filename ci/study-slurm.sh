@@ -23,8 +23,8 @@ fi
 
 cells=${STUDY_CELLS:-200}
 kills=${STUDY_KILLS:-9}
-[ -n "${PAGESET_BUILT:-}" ] || cargo build --locked --quiet -p pageset-cli
-pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pageset
+[ -n "${PAGESET_BUILT:-}" ] || cargo build --locked --quiet -p pageset-lab
+pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pageset-lab
 
 dir=$(mktemp -d)
 chmod 755 "$dir"
@@ -108,7 +108,7 @@ EOF
 # The processes of our jobs' workers. Only ours have this configuration in their environment.
 workers() {
     (cd /proc && grep -lzxF "SLURM_CONF=$SLURM_CONF" [0-9]*/environ 2>/dev/null | cut -d/ -f1) | while read -r process; do
-        [ "$(cat "/proc/$process/comm" 2>/dev/null)" = pageset ] || continue
+        [ "$(cat "/proc/$process/comm" 2>/dev/null)" = pageset-lab ] || continue
         grep -qz "^SLURM_JOB_ID=${1:-}" "/proc/$process/environ" 2>/dev/null && echo "$process"
     done || true
 }

@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 package=uplot@1.6.32
 # The integrity that the registry publishes for this version.
 wanted=sha512-KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==
-vendor=crates/pageset-cli/src/report_cmd/vendor
+vendor=crates/pageset-report/src/page/vendor
 mode=${1:-write}
 [[ $# -le 1 && ($mode == write || $mode == --check) ]] || { echo "usage: ci/vendor-uplot.sh [--check]" >&2; exit 2; }
 

@@ -1,10 +1,13 @@
 //! The examples and the files of each page of the manual.
 
-/// An example: the command line without `pageset`, and what it does.
-type Example = (&'static str, &'static str);
+use pageset_report::program::{Example, FileOf, Program};
+
+/// The program, for the manual and the completions.
+pub(crate) static PROGRAM: Program =
+    Program { name: "pageset", examples: EXAMPLES, files: &FILES, files_of: &FILES_OF, names: |_| None };
 
 /// The examples of each page.
-pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
+const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "pageset",
         &[
@@ -50,56 +53,6 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
-        "pageset-run",
-        &[
-            (
-                "run page_fault1 --machine lkp-bdw-ep2 --rules linux-4.17,kernel",
-                "Compare 4.17 with the kernel of this machine.",
-            ),
-            ("run trace my.pstrace --machine lkp-skl-4sp1 --rules kernel", "Spread a recording over 192 CPUs."),
-            ("run page_fault1 --machine vm-8 --seeds 5 --json=run.json", "Keep every sample of five seeds."),
-        ],
-    ),
-    (
-        "pageset-sweep",
-        &[("sweep page_fault1 --machine lkp-bdw-ep2 --rules linux-4.17 --batch 31,63", "Compare two batches.")],
-    ),
-    ("pageset-study", &[("study run study.toml --out results", "Run the cells that are not finished.")]),
-    ("pageset-study-plan", &[("study plan study.toml", "List the cells of a study.")]),
-    ("pageset-study-run", &[("study run study.toml --out results --jobs 2", "Run a study on two threads.")]),
-    (
-        "pageset-study-collect",
-        &[("study collect study.toml --out results -o table.parquet", "Write the finished cells as one table.")],
-    ),
-    (
-        "pageset-compare",
-        &[(
-            "compare page_fault1-batch-sweep.csv --machine lkp-bdw-ep2 --seeds 1",
-            "Compare a published table with simulations.",
-        )],
-    ),
-    ("pageset-machine", &[("machine list", "List the built-in machines.")]),
-    ("pageset-machine-list", &[("machine list", "List the built-in machines.")]),
-    ("pageset-machine-show", &[("machine show vm-8", "Print a machine's description.")]),
-    ("pageset-machine-detect", &[("machine detect -o host.toml", "Describe this host.")]),
-    (
-        "pageset-machine-measure",
-        &[("machine measure -o host.toml", "Measure this host for a minute, and write its description.")],
-    ),
-    ("pageset-machine-calibrate", &[("machine calibrate lkp-sb02", "Fit a machine's pace.")]),
-    (
-        "pageset-machine-share",
-        &[("machine share --machine lkp-sb02,lkp-hsw-ep2", "Set the shared costs on two machines.")],
-    ),
-    ("pageset-interleave", &[("interleave --rules kernel --seeds 1000", "Try a thousand interleavings.")]),
-    (
-        "pageset-bench",
-        &[(
-            "bench --patterns hot,bulk --threads 1,2 --json=bench.json",
-            "Measure two patterns, and keep every sample.",
-        )],
-    ),
-    (
         "pageset-advise",
         &[
             ("advise my.pstrace", "Advise on a recorded load."),
@@ -116,7 +69,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     (
         "pageset-report",
-        &[("report my.pstrace run.json -o report.html", "Write a page about a recording and a result.")],
+        &[("report my.pstrace replay.json -o report.html", "Write a page about a recording and a result.")],
     ),
     (
         "pageset-explain",
@@ -127,9 +80,6 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     ),
 ];
 
-/// A file, and what it is for.
-type FileOf = (&'static str, &'static str);
-
 /// The files that every page names.
 const FILES: [FileOf; 2] = [
     (
@@ -137,11 +87,11 @@ const FILES: [FileOf; 2] = [
         "A recording in the project's own form. A perf.data with FILE.zoneinfo in the same folder, and NAME.events.zst with \
          NAME.snap.zst, are recordings too.",
     ),
-    ("NAME.toml", "A set of rules, a machine, or a study, by the argument that names it."),
+    ("NAME.toml", "A set of rules."),
 ];
 
 /// The files of single pages.
-const FILES_OF: [(&str, FileOf); 9] = [
+const FILES_OF: [(&str, FileOf); 7] = [
     (
         "pageset-record",
         ("/sys/kernel/tracing", "The tracing file system. It is mounted for the recording if it is not mounted."),
@@ -151,16 +101,5 @@ const FILES_OF: [(&str, FileOf); 9] = [
     ("pageset-advise", ("/sys/kernel/tracing", "The tracing file system, for --live.")),
     ("pageset-demo", ("pageset-demo/", "The folder of the recording and the report, unless -o names another one.")),
     ("pageset-report", ("pageset.html, pageset.md", "The page, unless -o names another file.")),
-    ("pageset-study-run", ("DIR/results.parquet", "The table of the finished cells.")),
-    (
-        "pageset-bench",
-        ("pageset-bench-peers", "The program that measures external allocators, next to the command or in PATH."),
-    ),
     ("pageset", ("/proc/zoneinfo, /sys/kernel/tracing", "What the command looks at without a subcommand.")),
 ];
-
-/// The files of a page.
-pub(crate) fn files(page: &str) -> impl Iterator<Item = FileOf> {
-    let own = FILES_OF.iter().filter(move |(of, _)| *of == page).map(|(_, file)| *file);
-    own.chain(FILES)
-}

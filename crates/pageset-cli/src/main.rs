@@ -5,38 +5,18 @@
 //! the process.
 
 mod advise_cmd;
-mod bench_cmd;
-mod columns;
-mod compare_cmd;
-mod completions;
-mod csv;
 mod demo_cmd;
 mod diff_cmd;
-mod error;
 mod examples;
 mod explain_cmd;
-mod generate_cmd;
 #[cfg(test)]
 mod grammar_tests;
-mod host;
 mod identify_cmd;
-mod interleave_cmd;
-mod interrupt;
-mod machine_cmd;
-mod manual;
 mod old_spelling;
-mod output;
-mod perfetto;
 mod record_cmd;
 mod replay_cmd;
 mod report_cmd;
-mod rules;
-mod run_cmd;
-mod sim;
 mod status_cmd;
-mod study_cmd;
-mod sweep_cmd;
-mod time;
 mod top_cmd;
 mod trace_cmd;
 
@@ -44,16 +24,18 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+// The modules of the commands name these as their own.
+use pageset_report::{columns, error, generate, host, interrupt, output, perfetto, program, rules, time};
 
-use crate::error::{EXITS, Exit, Failure};
+use crate::error::{Exit, Failure};
+use crate::examples::PROGRAM;
 use crate::output::JsonOption;
 
-/// Record the page traffic of a live Linux machine, replay it through a page allocator under any rules, and run
-/// workloads on simulated machines
+/// Record the page traffic of a live Linux machine, and replay it through a page allocator under any rules
 ///
 /// Without a subcommand: show what works on this machine for this user, and the command for it.
 #[derive(Parser)]
-#[command(name = "pageset", version = env!("PAGESET_VERSION"), max_term_width = 120, args_conflicts_with_subcommands = true)]
+#[command(name = "pageset", version = program::VERSION, max_term_width = 120, args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -71,19 +53,12 @@ enum Command {
     Identify(identify_cmd::Args),
     Trace(trace_cmd::Args),
     Diff(diff_cmd::Args),
-    Run(run_cmd::Args),
-    Sweep(sweep_cmd::Args),
-    Study(study_cmd::Args),
-    Compare(compare_cmd::Args),
-    Machine(machine_cmd::Args),
-    Interleave(interleave_cmd::Args),
-    Bench(bench_cmd::Args),
     Advise(advise_cmd::Args),
     Top(top_cmd::Args),
     Report(report_cmd::Args),
     Explain(explain_cmd::Args),
     #[command(hide = true)]
-    Generate(generate_cmd::Args),
+    Generate(generate::Args),
 }
 
 fn run(cli: Cli) -> Result<Exit, Failure> {
@@ -95,18 +70,11 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Identify(args) => identify_cmd::run(&args),
         Command::Trace(args) => trace_cmd::run(args),
         Command::Diff(args) => diff_cmd::run(&args),
-        Command::Run(args) => run_cmd::run(args),
-        Command::Sweep(args) => sweep_cmd::run(args),
-        Command::Study(args) => study_cmd::run(args),
-        Command::Compare(args) => compare_cmd::run(args),
-        Command::Machine(args) => machine_cmd::run(args),
-        Command::Interleave(args) => interleave_cmd::run(args),
-        Command::Bench(args) => bench_cmd::run(args),
         Command::Advise(args) => advise_cmd::run(args),
         Command::Top(args) => top_cmd::run(args),
-        Command::Report(args) => report_cmd::run(args),
-        Command::Explain(args) => explain_cmd::run(args),
-        Command::Generate(args) => generate_cmd::run(args, command_line()),
+        Command::Report(args) => report_cmd::run(&args),
+        Command::Explain(args) => explain_cmd::run(&args),
+        Command::Generate(args) => generate::run(&PROGRAM, &args, command_line()),
     }
 }
 
@@ -118,19 +86,7 @@ fn run_words(words: &[&str]) -> Result<Exit, Failure> {
 
 /// The definition of the command line.
 fn command_line() -> clap::Command {
-    let row = |(exit, meaning): &(Exit, &str)| format!("  {:>3}  {meaning}\n", *exit as u8);
-    let exits: String = EXITS.iter().map(row).collect();
-    Cli::command().after_long_help(format!("Exit codes of every subcommand:\n{}", exits.trim_end()))
-}
-
-/// Prints a usage error, or the help that was asked for.
-fn said(error: &clap::Error) -> Exit {
-    let printed = error.print().and_then(|()| std::io::stdout().flush());
-    match printed {
-        _ if error.use_stderr() => Exit::Usage,
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Unwritten,
-        _ => Exit::Done,
-    }
+    program::with_exits(Cli::command())
 }
 
 fn main() -> ExitCode {
@@ -142,18 +98,11 @@ fn main() -> ExitCode {
         .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return said(&error).into(),
+        Err(error) => return program::said(&error).into(),
     };
     pageset_trace::record::clean_up(&mut |warning| {
         // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     });
-    match run(cli) {
-        Ok(exit) => exit.into(),
-        Err(failure) if failure.is_broken_pipe() => Exit::Done.into(),
-        Err(failure) => {
-            let _ = writeln!(std::io::stderr(), "{failure}");
-            failure.exit().into()
-        }
-    }
+    program::ended(run(cli))
 }

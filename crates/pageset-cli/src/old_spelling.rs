@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// The subcommands whose `--json` took its file as a word of its own.
-const JSON_AS_WORD: [&str; 7] = ["replay", "identify", "advise", "run", "sweep", "compare", "machine"];
+const JSON_AS_WORD: [&str; 3] = ["replay", "identify", "advise"];
 
 /// Joins `--json FILE` to `--json=FILE` where FILE is `-` or ends in `.json`. Another word after `--json` is an input: the
 /// command must not overwrite a recording.
@@ -33,7 +33,7 @@ mod tests {
         for (old, new) in [
             ("pageset replay a --json -", "pageset replay a --json=-"),
             ("pageset replay a --json b.json", "pageset replay a --json=b.json"),
-            ("pageset run w --json --jobs 2", "pageset run w --json --jobs 2"),
+            ("pageset replay w --json --wide", "pageset replay w --json --wide"),
             // A recording is never a destination.
             ("pageset replay --json a.pstrace", "pageset replay --json a.pstrace"),
             // Inputs of these commands end in .json.

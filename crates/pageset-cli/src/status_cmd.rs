@@ -125,11 +125,11 @@ impl Status {
             rules,
             latest_recording(),
             Ability::new("a tour on a shipped recording", "pageset demo").note("without root"),
-            Ability::new("simulate another machine", "pageset run page_fault1 --machine vm-8").note("without root"),
+            Ability::new("simulate another machine", "pageset-lab run page_fault1 --machine vm-8").note("without root"),
         ];
         Status {
             schema: SCHEMA.to_owned(),
-            version: env!("PAGESET_VERSION").to_owned(),
+            version: pageset_report::program::VERSION.to_owned(),
             release: host.release,
             rules: host.rules.name.to_owned(),
             known: host.known,

@@ -190,7 +190,7 @@ pub fn read(path: &Path) -> Result<Vec<RunResult>, StoreError> {
     let metadata = reader.metadata().file_metadata().key_value_metadata();
     let is_schema = |pair: &KeyValue| pair.key == "schema" && pair.value.as_deref() == Some(SCHEMA);
     if !metadata.is_some_and(|pairs| pairs.iter().any(is_schema)) {
-        return Err(damaged(&format!("no table of `pageset study`: the metadata has no schema {SCHEMA}")));
+        return Err(damaged(&format!("no table of `pageset-lab study`: the metadata has no schema {SCHEMA}")));
     }
     let columns = columns::of_settings(std::iter::empty());
     let mut results: IndexMap<(String, String, u64), (RunResult, BySet)> = IndexMap::new();

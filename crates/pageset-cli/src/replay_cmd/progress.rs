@@ -1,17 +1,13 @@
 //! A progress bar on the terminal for work that takes more than a second.
 
 use std::io::{self, IsTerminal as _};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+pub(crate) use pageset_report::progress::style;
+use pageset_report::progress::{PATIENCE, STEP};
 use pageset_trace::Trace;
 use pageset_trace::replay::Step;
-
-/// The time after which the bar appears.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// The number of events between updates of the bar: a hundred updates per second or more.
-const STEP: u64 = 1 << 14;
 
 /// The progress of a command on standard error. Hidden if standard error is not a terminal.
 pub(crate) struct Progress<'t> {
@@ -90,69 +86,4 @@ impl<'t> Progress<'t> {
     pub(crate) fn clear(self) {
         self.bar.finish_and_clear();
     }
-}
-
-/// Shows which file is read and how far, once the work has taken a second. Hidden if standard error is not a terminal.
-pub(crate) struct Files {
-    bar: ProgressBar,
-    begin: Instant,
-    terminal: bool,
-    shown: bool,
-}
-
-impl Files {
-    pub(crate) fn new() -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        Files { bar, begin: Instant::now(), terminal: io::stderr().is_terminal(), shown: false }
-    }
-
-    /// Shows a step of the work on the files.
-    #[inline]
-    pub(crate) fn step(&mut self, step: pageset_diff::Step<'_>) {
-        match step {
-            pageset_diff::Step::File(path) => self.file(path),
-            pageset_diff::Step::Events { read, of } => {
-                if self.terminal && read.is_multiple_of(STEP) {
-                    self.tell(read, of);
-                }
-            }
-        }
-    }
-
-    fn file(&mut self, path: &Path) {
-        self.bar.set_style(style("reading {msg}"));
-        self.bar.set_message(path.display().to_string());
-        self.show();
-        self.bar.tick();
-    }
-
-    #[cold]
-    fn tell(&mut self, read: u64, of: Option<u64>) {
-        match of {
-            Some(of) => {
-                self.bar.set_style(style("reading {msg}  [{bar:30}] {percent} %, {eta} left"));
-                self.bar.set_length(of);
-            }
-            None => self.bar.set_style(style("reading {msg}  {human_pos} events read")),
-        }
-        self.show();
-        self.bar.set_position(read);
-    }
-
-    fn show(&mut self) {
-        if self.terminal && !self.shown && self.begin.elapsed() >= PATIENCE {
-            self.shown = true;
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-    }
-
-    /// Removes the line from the terminal.
-    pub(crate) fn clear(self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-/// The style of all bars.
-pub(crate) fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
 }

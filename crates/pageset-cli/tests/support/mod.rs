@@ -1,5 +1,10 @@
 //! The command as a user runs it, and recordings to run it on.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, reason = "each program uses a part")]
+
+pub(crate) mod charts;
+pub(crate) mod explained;
+pub(crate) mod faults;
+pub(crate) mod terminal;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +22,7 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 }
 
 pub(crate) fn command(arguments: &[&dyn AsRef<Path>]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pageset"));
+    let mut command = Command::new(crate::PROGRAM);
     command.args(arguments.iter().map(|argument| argument.as_ref()));
     command
 }

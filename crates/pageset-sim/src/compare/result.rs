@@ -15,7 +15,7 @@ use crate::statistics::{Spread, interval_95};
 use crate::sweep::BySeed;
 use crate::workload::Span;
 
-/// The result of `pageset compare` for a published table.
+/// The result of `pageset-lab compare` for a published table.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct CompareResult {
     /// [`SCHEMA`].

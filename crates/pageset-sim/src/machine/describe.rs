@@ -60,7 +60,9 @@ pub fn describe(values: &Values) -> String {
         let cuts_sources = ["[cited]", "[derived]"].contains(&table);
         out.push('\n');
         match table {
-            "[cited]" => out += &format!("# Facts. `pageset machine show {like}` has the sources of its numbers.\n"),
+            "[cited]" => {
+                out += &format!("# Facts. `pageset-lab machine show {like}` has the sources of its numbers.\n")
+            }
             "[fitted]" => out += "# The only number that a fit determines.\n",
             _ => out.extend(paragraph.lines().take(of_head).map(|line| format!("{line}\n"))),
         }

@@ -1,0 +1,80 @@
+//! The outputs of `pageset replay` and `pageset explain` in the documentation are the real outputs. With
+//! `PAGESET_DOCS=write` in the environment the test rewrites outputs that differ, but not figures in the text around
+//! them.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The forms of the command in the documentation.
+const CALLS: [&str; 2] = ["$ cargo run --release -p pageset-cli -- ", "$ pageset "];
+
+/// The subcommands whose output is the same on every machine.
+const SAME_EVERYWHERE: [&str; 2] = ["replay ", "explain "];
+
+/// The commands in a document that are shown with their output.
+fn shown(text: &str) -> Vec<(&str, String)> {
+    let blocks = text.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks
+        .filter_map(|block| {
+            let (command, output) = block.split_once('\n')?;
+            let arguments = CALLS.iter().find_map(|call| command.strip_prefix(call))?;
+            SAME_EVERYWHERE.iter().find(|subcommand| arguments.starts_with(**subcommand))?;
+            let is_output = !output.is_empty() && !output.starts_with('$');
+            is_output.then(|| (arguments, output.to_owned()))
+        })
+        .collect()
+}
+
+#[test]
+fn outputs_are_as_shown() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let write = env::var("PAGESET_DOCS").is_ok_and(|value| value == "write");
+    let mut seen = 0;
+    for file in ["README.md", "docs/guide/replay.md", "docs/guide/rule-sets.md", "docs/guide/watching.md"] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        let mut anew = text.clone();
+        for (arguments, output) in shown(&text) {
+            let mut command = Command::new(crate::PROGRAM);
+            let printed = command.current_dir(&root).args(arguments.split(' ')).output().unwrap();
+            assert!(printed.status.success(), "{file}: {arguments}: {}", String::from_utf8_lossy(&printed.stderr));
+            let printed = String::from_utf8(printed.stdout).unwrap();
+            assert!(
+                write || printed == output,
+                "{file} shows another output of `pageset {arguments}` (PAGESET_DOCS=write mends it); it is\n{printed}"
+            );
+            anew = anew.replace(&output, &printed);
+            seen += 1;
+        }
+        if anew != text {
+            fs::write(root.join(file), anew).unwrap();
+        }
+    }
+    assert_eq!(seen, 7, "the number of shown outputs has changed, or the test misses some");
+}
+
+#[test]
+fn the_rule_file_is_as_shown() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |file| fs::read_to_string(root.join(file)).unwrap();
+    let block = format!("```toml\n{}```\n", read("docs/guide/rules/no-auto-tuning.toml"));
+    assert!(
+        read("docs/guide/rule-sets.md").contains(&block),
+        "docs/guide/rule-sets.md shows another file than\n{block}"
+    );
+}
+
+/// Every key of a rule has a paragraph in `docs/reference/rules.md`, and every paragraph has an existing key.
+#[test]
+fn every_rule_is_explained() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut keys: Vec<&str> = pageset_rules::key_names().collect();
+    let text = fs::read_to_string(root.join("docs/reference/rules.md")).unwrap();
+    let headings = text.lines().filter_map(|line| line.strip_prefix("### "));
+    let mut explained: Vec<&str> =
+        headings.flat_map(|line| line.split(", ")).map(|key| key.trim_matches('`')).collect();
+    keys.sort_unstable();
+    explained.sort_unstable();
+    assert_eq!(explained, keys);
+}

@@ -1,0 +1,85 @@
+//! `pageset explain` and `pageset generate`, as a user runs them.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::support::explained::{completions_offer, members, pages_and_completions_know_every_subcommand};
+use crate::support::{Small, ends, json, strict};
+
+#[test]
+fn a_printed_warning_is_explained() {
+    let small = Small::new();
+    let (text, _) = ends(0, &[&"replay", &small.events()]);
+    let warnings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("warning: ")).collect();
+    assert!(!warnings.is_empty(), "{text}");
+    for warning in warnings {
+        let (said, _) = ends(0, &[&"explain", &warning]);
+        assert!(said.contains(" (warning)\n") && said.contains("to do: "), "{warning}: {said}");
+    }
+}
+
+/// Each member of the JSON of a replay, a check, a look and an advice has an entry.
+#[test]
+fn members_of_measured_results_are_explained() {
+    let small = Small::new();
+    let (events, replay, advice) = (small.events(), small.at("replay.json"), small.at("advice.json"));
+    ends(0, &[&"replay", &events, &"--check", &"--json", &replay]);
+    ends(0, &[&"advise", &events, &"--json", &advice]);
+    let read = |file| json(&fs::read_to_string(file).unwrap());
+    let (info, _) = ends(0, &[&"trace", &"info", &events, &"--json"]);
+    let (looks, _) = ends(0, &[&"top", &"--once", &"--interval", &"0.1", &"--json"]);
+    let look = json(looks.lines().next().unwrap());
+    let mut names = Vec::new();
+    [read(replay), read(advice), json(&info), look].iter().for_each(|value| members(value, &mut names));
+    // The numbers of CPUs are also members.
+    let names: BTreeSet<&String> = names.iter().filter(|name| name.parse::<u32>().is_err()).collect();
+    assert!(names.len() > 150, "{} names only", names.len());
+    for name in names {
+        ends(0, &[&"explain", name]);
+    }
+}
+
+#[test]
+fn an_unknown_name_is_an_error_with_a_suggestion() {
+    let (out, error) = ends(2, &[&"explain", &"most hled"]);
+    assert_eq!(out, "");
+    assert!(error.contains("unknown name `most hled`; the closest are most held, "), "{error}");
+}
+
+/// Looks match their schema: without and with a previous look.
+#[test]
+fn looks_match_their_schema() {
+    let (text, _) = ends(0, &[&"explain", &"--schema", &"top"]);
+    assert_eq!(text, ends(0, &[&"explain", &"--schema", &"pageset.top/1"]).0);
+    let schema = strict(&json(&text));
+    let (looks, _) = ends(0, &[&"top", &"--made-up", &"8x2", &"--json", &"-n", &"3"]);
+    let (live, _) = ends(0, &[&"top", &"--json", &"-n", &"2", &"-i", &"0.1"]);
+    for look in looks.lines().chain(live.lines()).map(json) {
+        let errors: Vec<String> = schema.iter_errors(&look).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+        for member in ["schema", "kernel", "zones", "missing"] {
+            let mut without = look.clone();
+            without.as_object_mut().unwrap().remove(member);
+            assert!(!schema.is_valid(&without), "without {member}");
+        }
+    }
+}
+
+#[test]
+fn completions_offer_names_and_files() {
+    completions_offer(&[(&["pageset", "replay", "--rules"], "linux-6.18", true)]);
+}
+
+#[test]
+fn man_pages_and_completions_know_every_subcommand() {
+    pages_and_completions_know_every_subcommand("pageset", "replay");
+}
+
+#[test]
+fn schemas_are_listed() {
+    let (list, _) = ends(0, &[&"explain", &"--schema"]);
+    assert_eq!(list, "status\nreplay\nidentify\nadvise\ntrace info\ndiff\ntop\n");
+    let (_, error) = ends(2, &[&"explain", &"--schema", &"replays"]);
+    let names = "unknown result `replays`; allowed: status, replay, identify, advise, trace info, diff, top";
+    assert!(error.contains(names), "{error}");
+}

@@ -1,0 +1,156 @@
+//! `pageset top --from`: saved looks and recordings; and the settings of the screen.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::support::{ends, json, trace};
+
+/// Looks that are printed again are the same, byte for byte.
+#[test]
+fn saved_looks_are_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("looks.json");
+    let (text, _) = ends(0, &[&"top", &"--made-up", &"12x2", &"--json", &"-n", &"5"]);
+    fs::write(&file, &text).unwrap();
+    assert_eq!(ends(0, &[&"top", &"--from", &file, &"--json"]).0, text);
+    assert_eq!(text.lines().count(), 5);
+    let (plain, _) = ends(0, &[&"top", &"--from", &file, &file, &"--plain"]);
+    assert_eq!(plain.lines().filter(|line| line.starts_with("made up, 12 CPUs: ")).count(), 10, "{plain}");
+    // This machine's looks, too.
+    let (text, _) = ends(0, &[&"top", &"--json", &"-n", &"2", &"-i", &"0.1"]);
+    fs::write(&file, &text).unwrap();
+    assert_eq!(ends(0, &[&"top", &"--from", &file, &"--json"]).0, text);
+    // What belongs to no process and to no call site is played back.
+    let mut look = json(text.lines().next().unwrap());
+    look["processes_lost"] = serde_json::json!({ "pages": 12_345, "zone_lock_wait_ns": 1_500_000 });
+    look["call_sites_lost"] = serde_json::json!({ "pages": 54_321, "zone_lock_wait_ns": null });
+    fs::write(&file, look.to_string()).unwrap();
+    let played = json(&ends(0, &[&"top", &"--from", &file, &"--json"]).0);
+    for member in ["processes_lost", "call_sites_lost"] {
+        assert_eq!(played[member], look[member]);
+    }
+    // Looks of earlier versions have no durations of waits, no nodes, and no numbers of what belongs to no process or
+    // call site.
+    for member in ["zone_lock_wait_times", "cpu_nodes", "processes_lost", "call_sites_lost"] {
+        look.as_object_mut().unwrap().remove(member);
+    }
+    fs::write(&file, look.to_string()).unwrap();
+    ends(0, &[&"top", &"--from", &file]);
+}
+
+/// A line that is no look is named.
+#[test]
+fn a_wrong_line_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("looks.json");
+    let (look, _) = ends(0, &[&"top", &"--made-up", &"2", &"--json", &"-n", &"1"]);
+    for (line, part) in [
+        ("{\"schema\": \"pageset.top/1\"}".to_owned(), "not a look: missing field"),
+        (look.replace("pageset.top/1", "pageset.top/9"), "the schema is `pageset.top/9`; allowed: pageset.top/1"),
+        (look[..200].to_owned(), "not a look: EOF"),
+    ] {
+        fs::write(&file, format!("{look}\n{line}\n")).unwrap();
+        let (out, error) = ends(4, &[&"top", &"--from", &file, &"--json"]);
+        assert!(error.contains("looks.json: line 3: ") && error.contains(part), "{error}");
+        assert!(out.is_empty() && error.contains("\nhelp: use the output of `pageset top --json`"), "{error}");
+    }
+}
+
+/// A look at each snapshot of a recording, with the pages that moved until then.
+#[test]
+fn a_recording_is_a_row_of_looks() {
+    let recording = trace("lab/6.18-amd64.4cpu.unix1.pstrace");
+    let (text, _) = ends(0, &[&"top", &"--from", &recording, &"--json"]);
+    let looks: Vec<_> = text.lines().map(json).collect();
+    assert!(looks.len() > 2, "{} looks", looks.len());
+    let (events, _) = ends(0, &[&"trace", &"export", &recording]);
+    let last = events.lines().enumerate().filter(|(_, line)| line.contains(" M ZE ")).last().unwrap().0;
+    let of = |letter: &str| -> u64 {
+        let words = events.lines().take(last).filter(|line| !line.starts_with('#')).map(|line| line.split(' '));
+        let words = words.map(Iterator::collect::<Vec<_>>).filter(|words| words[3] == letter);
+        words
+            .map(|words| words[5].parse::<u32>().unwrap())
+            .filter(|order| [0, 1, 2, 3, 9].contains(order))
+            .map(|o| 1 << o)
+            .sum()
+    };
+    let counted = |name: &str| -> u64 {
+        looks.last().unwrap()["traffic"].as_array().unwrap().iter().map(|cpu| cpu[name].as_u64().unwrap()).sum()
+    };
+    assert!(of("Z") > 1000 && of("D") > 1000, "{} {}", of("Z"), of("D"));
+    assert_eq!((counted("refill_pages"), counted("drain_pages")), (of("Z"), of("D")));
+    let kernel = &looks[0]["kernel"];
+    assert!(kernel["release"].as_str().unwrap().starts_with("6.18"), "{kernel}");
+    // With an interval there are fewer looks, at least so far apart.
+    let (fewer, _) = ends(0, &[&"top", &"--from", &recording, &"--json", &"-i", &"0.3"]);
+    let elapsed: Vec<u64> = fewer.lines().filter_map(|line| json(line)["elapsed_ns"].as_u64()).collect();
+    assert!(elapsed.len() + 1 < looks.len() && elapsed.iter().all(|ns| *ns >= 300_000_000), "{elapsed:?}");
+}
+
+/// Runs `top` on a terminal, of `script`, with a file of settings. Returns the exit code and what the terminal shows.
+fn with_settings(settings: &str, more: &str) -> Option<(i32, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("pageset")).unwrap();
+    fs::write(folder.path().join("pageset/top.toml"), settings).unwrap();
+    let top = format!("{} top --made-up 4 -n 1 -i 0.1 {more}", crate::PROGRAM);
+    let mut script = Command::new("script");
+    script.args(["-qec", &format!("stty rows 24 cols 80; {top}"), "/dev/null"]);
+    script.env("XDG_CONFIG_HOME", folder.path()).env("TERM", "xterm-256color").env_remove("NO_COLOR");
+    let output = script.stdin(Stdio::null()).output();
+    match output {
+        Ok(output) => Some((output.status.code()?, String::from_utf8_lossy(&output.stdout).into_owned())),
+        Err(error) => {
+            println!("SKIPPED with_settings: script: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn settings_are_read_and_wrong_ones_are_refused() {
+    let Some((code, shown)) = with_settings("sort = \"waits\"\n", "") else { return };
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("by waits"), "{shown}");
+    assert!(shown.contains("\u{1b}[38;5;6"), "a line has no colour: {shown}");
+    let (code, shown) = with_settings("# mine\nsort = \"wait\"\n", "").unwrap();
+    assert_eq!(code, 4, "{shown}");
+    assert!(shown.contains("pageset/top.toml: line 2: sort = \"wait\"; allowed: \"cpu\", "), "{shown}");
+    let (code, shown) = with_settings("nothing = 1\n", "--config /dev/null").unwrap();
+    assert_eq!(code, 0, "--config names another file: {shown}");
+    let (code, shown) = with_settings("", "--config /no/such/file").unwrap();
+    assert_eq!(code, 5, "{shown}");
+    // Without colours, no colour is set.
+    let (code, shown) = with_settings("colour = false\n", "").unwrap();
+    assert!(code == 0 && !shown.contains("[38;5;"), "{shown}");
+}
+
+/// Settings belong to the screen: text for programs does not depend on them. A fault in the user's file is a warning, in a
+/// file that the command line names an error.
+#[test]
+fn text_does_not_depend_on_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("pageset")).unwrap();
+    let file = folder.path().join("pageset/top.toml");
+    let top = |form: &str, more: &[&str]| {
+        let mut top = crate::support::command(&[&"top", &"--made-up", &"2", &form]);
+        let output = top.args(more).env("XDG_CONFIG_HOME", folder.path()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    for form in ["--json", "--plain"] {
+        fs::write(&file, "sort = \"waits\"\n").unwrap();
+        let (code, good, error) = top(form, &["-n", "1"]);
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{form}");
+        fs::write(&file, "# mine\nsrot = \"waits\"\n").unwrap();
+        let message = format!(": {}: line 2: unknown key `srot`; allowed: sort, ", file.display());
+        let (code, text, warning) = top(form, &["-n", "1"]);
+        assert_eq!(code, Some(0), "{form}");
+        assert!(warning.starts_with(&format!("warning{message}")), "{form}: {warning}");
+        assert_eq!(text.lines().count(), good.lines().count(), "{form}: {text}");
+        let (code, text, error) = top(form, &["-n", "1", "--config", file.to_str().unwrap()]);
+        assert_eq!((code, text.as_str()), (Some(4), ""), "{form}");
+        assert!(error.starts_with(&format!("error{message}")), "{form}: {error}");
+    }
+    let (code, ..) = top("--json", &["-n", "1", "--config", "/no/such/file"]);
+    assert_eq!(code, Some(5));
+}

@@ -1,0 +1,136 @@
+//! `pageset top` on a terminal that hangs up, is suspended, or whose output nobody reads.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::terminal::{self, PATIENCE, ended, is_readable, pty};
+use crate::support::{command, ends, trace};
+
+/// Starts a command on a terminal and waits until it shows the screen of `top`. Returns the user's end.
+fn on_terminal(mut command: Command) -> (Child, File) {
+    let (user, terminal) = pty();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    // The screen comes last; keep the programs' end closed here, so that the user's end is the only one.
+    drop((command, terminal));
+    let mut user = File::from(user);
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains("quit") {
+        let mut part = [0; 4096];
+        let length = user.read(&mut part).unwrap();
+        shown.extend_from_slice(&part[..length]);
+    }
+    (child, user)
+}
+
+/// <https://no-color.org>: a value that is not empty disables all colours.
+#[test]
+fn no_color_disables_all_colours() {
+    let top: &[&str] = &["top", "--config", "/dev/null", "--made-up", "4", "-n", "1", "-i", "0.1"];
+    terminal::no_color_disables_all_colours(&[
+        (top, true),
+        (&["replay", "--no-such-option"], true),
+        (&["replay", "--help"], false),
+        (&["replay", "--list-rules"], false),
+    ]);
+}
+
+/// Reading recordings for more than a second shows how far it is, on a terminal only.
+#[test]
+fn long_reading_shows_its_progress_on_a_terminal() {
+    let file = trace("pf1-q1.events.zst").display().to_string();
+    let many = |files: usize| vec![file.as_str(); files].join(",");
+    let (user, terminal) = pty();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let mut diff = command(&[&"diff", &many(1000), &file]);
+    let mut child = diff.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    drop((diff, terminal));
+    let (mut user, mut shown) = (File::from(user), Vec::new());
+    let begin = Instant::now();
+    let is_shown = |shown: &[u8]| {
+        let shown = String::from_utf8_lossy(shown);
+        shown.contains("pf1-q1.events.zst")
+            && (shown.contains(" % ") || shown.contains(" %,") || shown.contains(" events read"))
+    };
+    while !is_shown(&shown) {
+        // Progress starts after a second of reading; all files take minutes.
+        if begin.elapsed() > PATIENCE || !is_readable(&user, PATIENCE - begin.elapsed()) {
+            child.kill().unwrap();
+            panic!("no progress within {} s: {}", PATIENCE.as_secs(), String::from_utf8_lossy(&shown));
+        }
+        let mut part = [0; 4096];
+        let length = user.read(&mut part).unwrap_or(0);
+        assert!(length > 0, "the command ended without progress: {}", String::from_utf8_lossy(&shown));
+        shown.extend_from_slice(&part[..length]);
+    }
+    child.kill().unwrap();
+    ended(&mut child);
+    let mut files = 8;
+    // Twice as many, until one run is so long that a terminal would show its progress.
+    loop {
+        let begin = Instant::now();
+        let (_, error) = ends(0, &[&"diff", &many(files), &file]);
+        assert_eq!(error, "", "a pipe shows no progress");
+        if begin.elapsed() > Duration::from_millis(1500) {
+            break;
+        }
+        files *= 2;
+    }
+}
+
+/// The terminal hangs up: with SIGHUP for the terminal's own session, without it for another session.
+#[test]
+fn top_ends_when_its_terminal_hangs_up() {
+    for with_signal in [true, false] {
+        let program = crate::PROGRAM;
+        let mut top = Command::new("setsid");
+        top.args(with_signal.then_some("--ctty")).args([program, "top", "-i", "60", "--no-count"]);
+        let (mut top, user) = on_terminal(top);
+        drop(user);
+        let status = ended(&mut top);
+        assert_eq!(status.code(), Some(129), "{status}, with a signal: {with_signal}");
+    }
+}
+
+/// Plain text on a terminal that hangs up.
+#[test]
+fn plain_text_ends_when_its_terminal_hangs_up() {
+    let (user, terminal) = pty();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let mut top = Command::new("setsid");
+    top.args([crate::PROGRAM, "top", "--plain", "-i", "60", "--no-count"]);
+    let mut child = top.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    drop((top, terminal));
+    let mut line = String::new();
+    let mut user = BufReader::new(File::from(user));
+    user.read_line(&mut line).unwrap();
+    drop(user);
+    assert_eq!(ended(&mut child).code(), Some(129));
+}
+
+/// Nobody reads the pipe any more: the command ends now, not at the next look.
+#[test]
+fn top_ends_when_its_pipe_closes() {
+    for form in ["--json", "--plain"] {
+        let mut top = command(&[&"top", &form, &"-i", &"86400", &"--no-count"]);
+        let mut top = top.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(top.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(ended(&mut top).code(), Some(0), "{form}");
+    }
+}
+
+/// SIGTERM and SIGHUP have their own exit codes.
+#[test]
+fn each_signal_has_its_exit_code() {
+    for (signal, code) in [("-HUP", 129), ("-INT", 130), ("-TERM", 143)] {
+        let mut top = command(&[&"top", &"--json", &"-i", &"0.1", &"--no-count"]);
+        let mut top = top.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(top.stdout.take().unwrap());
+        out.read_line(&mut String::new()).unwrap();
+        assert!(Command::new("kill").args([signal, &top.id().to_string()]).status().unwrap().success());
+        assert_eq!(ended(&mut top).code(), Some(code), "{signal}");
+    }
+}

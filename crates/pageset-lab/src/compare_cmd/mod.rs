@@ -1,0 +1,153 @@
+//! `pageset-lab compare`: simulates the rows of a published table, and compares.
+
+mod all;
+mod table;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use pageset_sim::calibrate::{self, HowToRun, Settings};
+use pageset_sim::compare::{Layout, SHIPPED, Table};
+use pageset_sim::machine::{Machine, Rate};
+use pageset_sim::run::RunError;
+
+use crate::error::{Exit, Failure};
+use crate::machine_cmd::{costs, page_fault1, rows_of_sweep};
+use crate::sim::batch::Batch;
+use crate::sim::options::Beside;
+use crate::sim::progress::Progress;
+
+/// Compare a published table with simulations of its rows
+///
+/// Simulates what each row of the table describes. One number of each machine, its pace, is fitted to the score of batch 31 of
+/// page_fault1. Each error is shown next to trivial forecasts: doing nothing repeats the base row; for the sweep of
+/// batches, the line is linear in 1/batch through the base row and the last row; for the table over tasks, Amdahl's
+/// law.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The table: a built-in one, such as page_fault1-batch-sweep.csv, or a file of the same form; an unknown name
+    /// lists the built-in tables
+    #[arg(value_name = "TABLE", required_unless_present = "all_tables")]
+    table: Option<String>,
+
+    /// Compare all built-in tables, and write one page of Markdown
+    ///
+    /// Each published value stands next to its prediction, the 95 % interval, and what the model had seen of the
+    /// value. The page counts wins against both baselines, and signs of changes above 3 %. --json has everything. --machine
+    /// and --row select rows of all tables.
+    #[arg(long, conflicts_with_all = ["table", "batch", "leave_one_out"])]
+    all_tables: bool,
+
+    /// Simulate only the rows with one of these machines in a key column
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    machine: Vec<String>,
+
+    /// Simulate only the rows with one of these words in a key column
+    #[arg(long, value_name = "WORD,…", value_delimiter = ',')]
+    row: Vec<String>,
+
+    /// Simulate only the rows of these batches and the base rows; for the sweep of batches
+    #[arg(long, value_name = "PAGES,…", value_delimiter = ',')]
+    batch: Vec<u32>,
+
+    /// Judge each machine with shared costs that were set on the other machines; for the sweep of batches
+    ///
+    /// First sets the shared costs without each machine in turn, as `pageset-lab machine share` does, and fits each machine's pace
+    /// to its score of batch 31. All contention and all changes are then predictions of a machine that was left out. With
+    /// --machine, costs are shared among the named machines only.
+    #[arg(long)]
+    leave_one_out: bool,
+
+    #[command(flatten)]
+    beside: Beside,
+}
+
+/// Runs `pageset-lab compare`.
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    if args.all_tables {
+        return all::run(&args.machine, &args.row, &args.beside.with_seeds_of_fits());
+    }
+    // Without --all-tables a table is required.
+    let name = args.table.unwrap_or_default();
+    let text = read(&name)?;
+    let mut table = Table::parse(&name, &text).map_err(|error| Failure::new(Exit::Damaged, error))?;
+    table.select(&args.machine, &args.row, &args.batch).map_err(|wrong| Failure::new(Exit::Usage, wrong))?;
+    let beside = match table.layout {
+        Layout::Effects => args.beside,
+        Layout::BatchSweep | Layout::Tasks => args.beside.with_seeds_of_fits(),
+    };
+    let mut machines = table.machines().map_err(|error| Failure::new(Exit::Failed, error))?;
+    if args.leave_one_out && table.layout != Layout::BatchSweep {
+        return Err(Failure::new(Exit::Usage, format!("cannot leave machines out of {name}: not a sweep of batches")));
+    }
+    let batch = Batch::begin(&beside.effort)?;
+    let notes =
+        if args.leave_one_out { leave_out(&mut machines, &args.machine, &beside, &batch)? } else { Some(Vec::new()) };
+    let Some(notes) = notes else { return Ok(Exit::Interrupted) };
+    let runs = table.runs(&machines, &|workload, machine, tuning, era| beside.run(workload, machine, tuning, era));
+    let outcomes = batch.run(&runs);
+    let mut result = table.compare(&runs, outcomes, beside.effort.of_each().seeds);
+    result.notes.extend(notes);
+    batch.give(&result, table::text, result.rows.iter().map(|row| (Vec::new(), row)))
+}
+
+/// Gives each machine the shared costs of the other machines, and the pace that its score has then. Returns a note for each
+/// machine; `None` after Ctrl-C.
+fn leave_out(
+    machines: &mut HashMap<&'static str, Machine>,
+    names: &[String],
+    beside: &Beside,
+    batch: &Batch<'_>,
+) -> Result<Option<Vec<String>>, Failure> {
+    let (all, goals) = rows_of_sweep(names)?;
+    let is_known = |name: &&str| all.iter().any(|machine| machine.name == *name);
+    let mut unknown: Vec<&str> = machines.keys().copied().filter(|name| !is_known(name)).collect();
+    if !unknown.is_empty() {
+        unknown.sort_unstable();
+        let what = format!("cannot leave {} out: no row of batch 31 of the built-in sweep", unknown.join(", "));
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let workload = page_fault1()?;
+    let run: HowToRun<'_> = &|machine, tuning, era| beside.run(workload, machine, tuning, era);
+    let settings = Settings { run, effort: beside.effort.of_each() };
+    let progress = Progress::new();
+    let heard = |ended, all| progress.of(ended, all);
+    let sharing = match calibrate::share(&all, &goals, &settings, || batch.keep_on(), heard) {
+        Err(RunError::Interrupted) => return Ok(None),
+        sharing => sharing.map_err(|error| Failure::new(Exit::Failed, error))?,
+    };
+    let mut notes = Vec::new();
+    for (((machine, goal), left_out), scatter) in all.iter().zip(&goals).zip(&sharing.left_out).zip(&sharing.scatter) {
+        let Some(judged) = machines.get_mut(machine.name.as_str()) else { continue };
+        judged.shared = left_out.shared;
+        judged.fitted.pace = Rate::try_from(left_out.simulated.score / goal.row.score)
+            .map_err(|error| Failure::new(Exit::Failed, format!("cannot fit the pace of {}: {error}", machine.name)))?;
+        let expected = left_out.expected.contention_pct.unwrap_or_default();
+        notes.push(format!(
+            "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {}{}, pace {:.3}; batch 31 on the \
+             surface through all simulations: zone lock {:.1} %, LRU lock {:.1} %, scatter {:.1} points",
+            machine.name,
+            costs(&judged.shared),
+            if left_out.at_limit { ", at the limit of a range" } else { "" },
+            judged.fitted.pace.get(),
+            expected[0],
+            expected[1],
+            scatter[0].max(scatter[1]),
+        ));
+    }
+    Ok(Some(notes))
+}
+
+/// Reads a built-in table, or a file.
+fn read(name: &str) -> Result<String, Failure> {
+    let built_in = SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| (*text).to_owned());
+    match built_in {
+        Some(text) if !Path::new(name).exists() => Ok(text),
+        _ => fs::read_to_string(name).map_err(|error| {
+            let tables: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+            Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}"))
+                .help(format!("built-in tables: {}", tables.join(", ")))
+        }),
+    }
+}

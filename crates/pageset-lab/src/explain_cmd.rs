@@ -1,0 +1,64 @@
+//! `pageset-lab explain`: what a column, a number or a rule means, and what to do about it.
+
+use pageset_bench::report;
+use pageset_report::{diff, explain};
+use pageset_sim::calibrate::{self, Calibration, SharedFit};
+use pageset_sim::compare::page::{PAGE_SCHEMA, Page};
+use pageset_sim::compare::{self, CompareResult};
+use pageset_sim::run::{self, RunResult};
+use schemars::{Schema, schema_for};
+
+use crate::error::{Exit, Failure};
+use crate::machine_cmd::measure;
+
+/// Explain what a column, a number, a rule or a warning means, when it is bad, and what to do
+///
+/// NAME is a name from any output: a column heading, a metric, a key of --set, a member of JSON, or the word in
+/// brackets at the end of a warning. Without NAME the command lists all names. With --schema it prints the JSON schema
+/// of a result.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    explain: explain::Args,
+}
+
+/// Runs `pageset-lab explain`.
+pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
+    explain::run(&explain::Schemas { names: &NAMES, of }, &args.explain)
+}
+
+/// The names of the results that have a schema.
+const NAMES: [&str; 9] =
+    ["run", "sweep", "compare", "compare --all-tables", "calibrate", "share", "bench", "machine measure", "diff"];
+
+/// The schema of a result, by the command's name or by the value of the result's member `schema`.
+fn of(name: &str) -> Option<Schema> {
+    let (measure_schema, of_measure) = measure::schema();
+    Some(match name {
+        "run" | "sweep" | run::SCHEMA => schema_for!(RunResult),
+        "compare" | compare::SCHEMA => schema_for!(CompareResult),
+        "compare --all-tables" | PAGE_SCHEMA => schema_for!(Page),
+        "calibrate" | calibrate::SCHEMA => schema_for!(Calibration),
+        "share" | calibrate::SHARED_SCHEMA => schema_for!(SharedFit),
+        "bench" | report::SCHEMA => schema_for!(pageset_bench::Report),
+        "diff" | diff::SCHEMA => schema_for!(diff::Diff),
+        name if name == "machine measure" || name == measure_schema => of_measure,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pageset_report::explain::explained;
+
+    /// Each name that the command prints has an entry: the headings of workloads and of comparisons.
+    #[test]
+    fn every_printed_name_has_an_entry() {
+        for workload in pageset_sim::workload::WORKLOADS {
+            assert!(!explained(&format!("{} a second", workload.unit)).is_empty(), "{}", workload.name);
+        }
+        for name in pageset_report::diff::HEADS {
+            assert!(!explained(name).is_empty(), "{name} is printed but has no entry");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! One grammar: an option has one meaning in all commands, and every page of the manual is complete.
+
+#[path = "../../pageset-cli/tests/support/grammar.rs"]
+mod grammar;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::examples::PROGRAM;
+use crate::{Cli, command_line};
+
+/// Options whose values have another form in some commands: the name, the command, and why.
+const OTHER_FORM: &[(&str, &str, &str)] = &[
+    ("machine", "pageset-lab-run", "one machine; the others select rows of several machines"),
+    ("machine", "pageset-lab-sweep", "as run"),
+    ("set", "pageset-lab-sweep", "several values of a rule, each a row"),
+    ("batch", "pageset-lab-sweep", "a value of --set, which is parsed with the other rules"),
+];
+
+#[test]
+fn an_option_has_one_meaning() {
+    grammar::an_option_has_one_meaning(Cli::command(), OTHER_FORM);
+}
+
+#[test]
+fn results_have_json_and_tables_fit() {
+    let with: [(&str, &[&str]); 4] = [
+        (
+            "json",
+            &[
+                "pageset-lab-diff",
+                "pageset-lab-run",
+                "pageset-lab-sweep",
+                "pageset-lab-compare",
+                "pageset-lab-bench",
+                "pageset-lab-machine-measure",
+                "pageset-lab-machine-calibrate",
+                "pageset-lab-machine-share",
+            ],
+        ),
+        ("csv", &["pageset-lab-diff", "pageset-lab-run", "pageset-lab-sweep", "pageset-lab-bench"]),
+        ("wide", &["pageset-lab-diff", "pageset-lab-run", "pageset-lab-sweep"]),
+        ("rules", &["pageset-lab-run", "pageset-lab-sweep", "pageset-lab-interleave"]),
+    ];
+    for (option, pages) in with {
+        grammar::pages_have_the_option(&Cli::command(), option, pages);
+    }
+}
+
+#[test]
+fn every_page_is_complete_and_its_examples_parse() {
+    grammar::every_page_is_complete_and_its_examples_parse(&PROGRAM, command_line());
+}
+
+#[test]
+fn completions_know_names() {
+    for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
+        let script = pageset_report::completions::script(&PROGRAM, command_line(), shell);
+        let script = String::from_utf8(script).unwrap();
+        for name in ["linux-6.18", "lkp-bdw-ep2", "page_fault1", "kernel"] {
+            assert!(script.contains(name), "{shell}: {name}");
+        }
+    }
+}
+
+/// `kernel` is accepted where rules are, and durations have units.
+#[test]
+fn common_words_are_accepted() {
+    for line in [
+        "run page_fault1 --machine vm-8 --rules kernel --seconds 0.5",
+        "sweep page_fault1 --machine vm-8 --rules kernel --batch 31 --duration 20ms",
+        "interleave --rules kernel",
+    ] {
+        let words = std::iter::once(PROGRAM.name).chain(line.split(' '));
+        assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn commands_for_users_of_other_tools_parse() {
+    let seen = grammar::commands_for_users_of_other_tools_parse(&PROGRAM, &command_line());
+    assert!(seen > 4, "{seen} commands only");
+}

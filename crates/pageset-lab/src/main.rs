@@ -1,0 +1,85 @@
+//! The `pageset-lab` command: for people who develop an allocator.
+//!
+//! Each subcommand is a module `NAME_cmd` with its arguments (`Args`) and `run(Args) -> Result<Exit, Failure>`. A
+//! subcommand prints its result on standard output, and progress and warnings on standard error. Only this file ends
+//! the process.
+
+mod bench_cmd;
+mod compare_cmd;
+mod diff_cmd;
+mod examples;
+mod explain_cmd;
+#[cfg(test)]
+mod grammar_tests;
+mod interleave_cmd;
+mod machine_cmd;
+mod report_cmd;
+mod run_cmd;
+mod sim;
+mod study_cmd;
+mod sweep_cmd;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+// The modules of the commands name these as their own.
+use pageset_report::{columns, csv, error, generate, interrupt, output, perfetto, program, rules, time};
+
+use crate::error::{Exit, Failure};
+use crate::examples::PROGRAM;
+
+/// Simulate machines and workloads under the rules of a page allocator, run studies, and compare with published results
+///
+/// `pageset` records and replays real machines. This program is for people who develop an allocator.
+#[derive(Parser)]
+#[command(name = "pageset-lab", version = program::VERSION, max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The subcommands, in the order a user needs them.
+#[derive(clap::Subcommand)]
+enum Command {
+    Run(run_cmd::Args),
+    Sweep(sweep_cmd::Args),
+    Study(study_cmd::Args),
+    Compare(compare_cmd::Args),
+    Machine(machine_cmd::Args),
+    Interleave(interleave_cmd::Args),
+    Bench(bench_cmd::Args),
+    Diff(diff_cmd::Args),
+    Report(report_cmd::Args),
+    Explain(explain_cmd::Args),
+    #[command(hide = true)]
+    Generate(generate::Args),
+}
+
+fn run(cli: Cli) -> Result<Exit, Failure> {
+    match cli.command {
+        Command::Run(args) => run_cmd::run(args),
+        Command::Sweep(args) => sweep_cmd::run(args),
+        Command::Study(args) => study_cmd::run(args),
+        Command::Compare(args) => compare_cmd::run(args),
+        Command::Machine(args) => machine_cmd::run(args),
+        Command::Interleave(args) => interleave_cmd::run(args),
+        Command::Bench(args) => bench_cmd::run(args),
+        Command::Diff(args) => diff_cmd::run(&args),
+        Command::Report(args) => report_cmd::run(&args),
+        Command::Explain(args) => explain_cmd::run(&args),
+        Command::Generate(args) => generate::run(&PROGRAM, &args, command_line()),
+    }
+}
+
+/// The definition of the command line.
+fn command_line() -> clap::Command {
+    program::with_exits(Cli::command())
+}
+
+fn main() -> ExitCode {
+    let parsed = command_line().try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+    match parsed {
+        Ok(cli) => program::ended(run(cli)),
+        Err(error) => program::said(&error).into(),
+    }
+}

@@ -1,0 +1,16 @@
+//! The card at the top of a report, for each kind of result.
+//!
+//! | module | the card of |
+//! | --- | --- |
+//! | `simulation` | a run or a sweep, and a study |
+//! | `compare` | a comparison with published values |
+//! | `bench` | a benchmark |
+
+pub(super) mod bench;
+pub(super) mod compare;
+pub(super) mod simulation;
+
+use pageset_report::page::card::{Card, Figure, Kind, Verdict, number, times, trust};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! `pageset-lab run`: a workload on a simulated machine, under any rules.
+
+mod recording;
+mod table;
+mod timeline;
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use pageset::Tuning;
+use pageset_rules::KERNEL;
+use pageset_sim::engine::LockKind;
+use pageset_sim::era::Era;
+use pageset_sim::run::{Run, RunError, RunResult, RunRow};
+use pageset_sim::workload::{WORKLOADS, Workload};
+use pageset_trace::replay::RuleSet;
+
+use crate::columns::{trimmed, wrapped};
+use crate::error::{Exit, Failure};
+use crate::output::{self, Output};
+use crate::rules::{self, suggestion};
+use crate::sim::batch::Batch;
+use crate::sim::machine;
+use crate::sim::options::Effort;
+
+/// Run a workload on a simulated machine under any rules
+///
+/// The CPUs of the machine run in virtual time; the allocator is the real one. Prints a row for each set of rules and
+/// number of tasks: the score, the share of the tasks' time spent waiting for zone and LRU locks, and the duration of
+/// allocations. The same command gives the same result, byte for byte.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    task: Task,
+
+    /// List the workloads, one per line
+    #[arg(long, exclusive = true)]
+    list: bool,
+
+    /// Change a rule of every named set, such as batch=63; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+
+    /// Also write the first seed's waits for locks and holds of locks as a trace for ui.perfetto.dev; `-` is standard
+    /// output
+    ///
+    /// The trace contains at most a million holds, so set --duration to some milliseconds.
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+
+    #[command(flatten)]
+    effort: Effort,
+}
+
+/// The workload, the machine and the rules.
+#[derive(clap::Args)]
+pub(crate) struct Task {
+    /// The workload by name, such as page_fault1; `pageset-lab run --list` lists all. `trace` runs the processes of a
+    /// recording
+    #[arg(value_name = "WORKLOAD", required = true)]
+    workload: Option<String>,
+
+    /// The recording for the workload `trace`: its processes are spread over the tasks, and repeated if there are more
+    /// tasks than processes
+    #[arg(value_name = "FILE")]
+    recording: Option<PathBuf>,
+
+    /// The machine by name (see `pageset-lab machine list`), or a description in a .toml file
+    #[arg(long, value_name = "NAME", required = true)]
+    machine: Option<String>,
+
+    /// The sets of rules: names of presets, `kernel` for the recorded kernel of `trace`, else of this machine,
+    /// `all` for all presets, or rule files (.toml)
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "pageset")]
+    rules: Vec<String>,
+
+    /// Numbers of tasks, each task on a CPU of its own [default: the machine's number of CPUs]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    tasks: Vec<u32>,
+
+    /// The size of a workload that has one, such as the GiB of `exit` or the order of `page_fault1-folios` [default: by
+    /// workload; `pageset-lab run --list` shows it]
+    #[arg(long, value_name = "N")]
+    size: Option<u32>,
+
+    /// The kind of the zone locks
+    ///
+    /// `queue`, as in the kernel: the lock passes from CPU to CPU. `combining`: the holder executes the critical
+    /// sections of up to 64 waiting CPUs. No kernel has this; it is for comparisons. If unsure, omit this option.
+    #[arg(long, value_name = "KIND", value_enum, default_value_t)]
+    zone_lock: ZoneLock,
+}
+
+/// The kinds of zone locks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+enum ZoneLock {
+    #[default]
+    Queue,
+    Combining,
+}
+
+impl ZoneLock {
+    fn kind(self) -> LockKind {
+        match self {
+            ZoneLock::Queue => LockKind::Queue,
+            ZoneLock::Combining => LockKind::COMBINING,
+        }
+    }
+
+    /// The name of a row: the rules, with a lock that is not the kernel's.
+    fn row(self, rules: &str) -> String {
+        match self {
+            ZoneLock::Queue => rules.to_owned(),
+            ZoneLock::Combining => format!("{rules} zone-lock=combining"),
+        }
+    }
+}
+
+impl Task {
+    /// The sets of rules with these changes. `kernel` is the recorded kernel of the workload `trace`, else the kernel of
+    /// this machine.
+    ///
+    /// # Errors
+    /// A name, a file or a change is invalid or has no effect on a simulation, or the recording cannot be read.
+    pub(crate) fn sets(&self, settings: &[String]) -> Result<Vec<RuleSet>, Failure> {
+        let needs_kernel = self.rules.iter().any(|name| name == KERNEL);
+        let chosen = match self.recording.as_deref().filter(|_| needs_kernel) {
+            Some(file) => {
+                let kernel = recording::kernel(file)?;
+                rules::of_kernel(&self.rules, settings, || kernel)?
+            }
+            None => rules::on_this_machine(&self.rules, settings)?,
+        };
+        let sets = chosen.sets()?;
+        if let Some(set) = sets.iter().find(|set| set.cache_slice_pages.is_some()) {
+            let message = format!("{}: cache_slice_pages: a simulation takes the caches of its machine", set.name);
+            return Err(Failure::new(Exit::Usage, message)
+                .help("`pageset-lab machine show NAME` prints a file; change llc_kib there"));
+        }
+        Ok(sets)
+    }
+}
+
+/// The name of the workload that is read from a file.
+const TRACE: &str = "trace";
+
+/// Runs `pageset-lab run`.
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    if args.list {
+        io::stdout().write_all(list().as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let sets = args.task.sets(&args.settings)?;
+    simulate(&args.task, &sets, &args.effort, args.timeline.as_deref())
+}
+
+/// Runs a task under each set of rules, and prints a row for each. Writes the first seed's timeline to `timeline`.
+///
+/// # Errors
+/// Wrong usage, a failed run, or a file that cannot be written.
+pub(crate) fn simulate(
+    task: &Task,
+    sets: &[RuleSet],
+    effort: &Effort,
+    timeline: Option<&Path>,
+) -> Result<Exit, Failure> {
+    // Both are present: without --list they are required.
+    let workload = workload(task.workload.as_deref().unwrap_or_default(), task.recording.as_deref())?;
+    let workload = &match task.size {
+        Some(size) => {
+            workload.with_size(size).map_err(|wrong| Failure::new(Exit::Usage, format!("--size: {wrong}")))?
+        }
+        None => workload,
+    };
+    let machine = machine(task.machine.as_deref().unwrap_or_default())?;
+    let cpus = machine.topology().cpus();
+    let tasks = if task.tasks.is_empty() { vec![cpus] } else { task.tasks.clone() };
+    if let Some(&tasks) = tasks.iter().find(|&&tasks| tasks == 0 || tasks > cpus) {
+        let message = format!("--tasks {tasks}: {}", RunError::Tasks { tasks, cpus });
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let rows: Vec<(&RuleSet, u32)> = sets.iter().flat_map(|set| tasks.iter().map(move |&tasks| (set, tasks))).collect();
+    let held = if timeline.is_some() { timeline::MOST / rows.len().max(1) } else { 0 };
+    let run_of = |&(set, tasks): &(&RuleSet, u32)| Run {
+        high_fraction: set.high_fraction.unwrap_or(0),
+        zone_lock: task.zone_lock.kind(),
+        tasks,
+        held,
+        ..effort.run(workload, &machine, set.tuning, Era::of_rules(&set.name))
+    };
+    let runs: Vec<Run<'_>> = rows.iter().map(run_of).collect();
+    let batch = Batch::begin(effort)?;
+    timeline.map_or(Ok(()), output::check)?;
+    let mut result =
+        RunResult::new(&effort.run(workload, &machine, Tuning::default(), Era::default()), effort.of_each().seeds);
+    let (mut tracks, mut failures) = (Vec::new(), Vec::new());
+    for ((&(set, tasks), run), outcomes) in rows.iter().zip(&runs).zip(batch.run(&runs)) {
+        let rules = task.zone_lock.row(&set.name);
+        let name = format!("{rules}, {tasks} tasks");
+        let outcomes = match outcomes {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                failures.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        result.rows.push(RunRow::new(&rules, run, &outcomes));
+        tracks.extend(outcomes.into_iter().next().map(|first| (name, first)));
+    }
+    // An hour of simulations is not lost because one of them failed.
+    if result.rows.is_empty()
+        && let Some(first) = failures.first()
+    {
+        return Err(Failure::new(Exit::Failed, first));
+    }
+    if let Some(path) = timeline {
+        let mut out = Output::create(path)?;
+        timeline::write(&tracks, &mut out)?;
+        out.commit()?;
+        if let Some((name, _)) = tracks.iter().find(|(_, (_, outcome))| outcome.held.len() == held) {
+            eprintln!("note: the timeline has only the first {held} holds of {name}; reduce --duration to see all");
+        }
+    }
+    let lead = || vec![("workload", result.workload.clone()), ("machine", result.machine.clone())];
+    let exit = batch.give(&result, table::text, result.rows.iter().map(|row| (lead(), row)))?;
+    failures.iter().for_each(|failure| eprintln!("error: {failure}"));
+    Ok(if exit == Exit::Done && !failures.is_empty() { Exit::Failed } else { exit })
+}
+
+/// The workload of this name, or the workload of a recording.
+fn workload(name: &str, recording: Option<&Path>) -> Result<Workload, Failure> {
+    match (name, recording) {
+        (TRACE, Some(file)) => Ok(recording::workload(file)?),
+        (TRACE, None) => Err(Failure::new(Exit::Usage, "the workload `trace` needs a recording: trace FILE")),
+        (_, Some(file)) => {
+            Err(Failure::new(Exit::Usage, format!("{}: only the workload `trace` takes a recording", file.display())))
+        }
+        (name, None) => Workload::find(name).cloned().ok_or_else(|| unknown(name)),
+    }
+}
+
+fn unknown(name: &str) -> Failure {
+    let names = || WORKLOADS.iter().map(|workload| workload.name).chain([TRACE]);
+    let message = format!("unknown workload `{name}`{}", suggestion(name, names()));
+    Failure::new(Exit::Usage, message).help("`pageset-lab run --list` lists all workloads")
+}
+
+/// A table of the workloads: name, description, and what each counts.
+fn list() -> String {
+    let mut table = wrapped(["workload", "what it does", "counted"].into_iter());
+    for workload in WORKLOADS {
+        let mut unit = workload.unit.to_owned();
+        let about = match workload.size() {
+            Some(size) => format!("{} [{}]", workload.about, size.value),
+            None => workload.about.to_owned(),
+        };
+        if let Some(second) = workload.second_unit {
+            unit = format!("{unit}, {second}");
+        }
+        table.add_row([workload.name, &about, &unit]);
+    }
+    table.add_row([TRACE, "the processes of a recording, spread over the tasks", "calls"]);
+    trimmed(&table)
+}

@@ -1,0 +1,86 @@
+//! One table of exit codes: in each page of the manual, and in what the commands do.
+
+use std::fs;
+
+use crate::support::faults;
+use crate::support::faults::{have_their_exit_codes, refuse_before_the_work, words};
+
+#[test]
+fn every_page_and_the_help_have_the_same_table() {
+    faults::every_page_and_the_help_have_the_same_table();
+}
+
+/// The same fault has the same exit code in every command, and the manual has that code.
+#[test]
+fn the_same_fault_has_the_same_exit_code() {
+    const USAGE: i32 = 2;
+    const DAMAGED: i32 = 4;
+    const UNREADABLE: i32 = 5;
+    const UNWRITTEN: i32 = 6;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
+    let (damaged, missing) = (at("damaged"), at("missing.toml"));
+    fs::write(&damaged, "neither a recording nor a table\n").unwrap();
+    let mut cases: Vec<(i32, Vec<String>)> = Vec::new();
+    // A file that does not exist, and a folder.
+    for file in [missing.as_str(), folder.path().to_str().unwrap()] {
+        let lines = ["report FILE", "compare FILE", "run trace FILE --machine vm-8"];
+        cases.extend(lines.iter().map(|line| (UNREADABLE, words(line, file))));
+    }
+    let toml = ["machine show FILE", "run page_fault1 --machine FILE", "diff FILE FILE"];
+    cases.extend(toml.iter().map(|line| (UNREADABLE, words(line, &missing))));
+    // A file of another kind.
+    let lines = ["report FILE", "diff FILE FILE", "run trace FILE --machine vm-8"];
+    cases.extend(lines.iter().map(|line| (DAMAGED, words(line, &damaged))));
+    // A file that cannot be written.
+    let lines = ["machine detect -o FILE", "generate man FILE"];
+    cases.extend(lines.iter().map(|line| (UNWRITTEN, words(line, &at("no-folder/out")))));
+    // Wrong usage.
+    for subcommand in ["run", "sweep", "compare", "bench", "report", "diff"] {
+        cases.push((USAGE, vec![subcommand.to_owned(), "--no-such-option".to_owned()]));
+    }
+    cases.push((USAGE, words("run page_fault1 --machine no-such-machine", "")));
+    have_their_exit_codes(&cases);
+}
+
+/// A result that cannot be written is reported before the work, not after it: nothing else is printed.
+#[test]
+fn an_output_that_cannot_be_written_is_refused_before_the_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("no-folder/out").into_os_string().into_string().unwrap();
+    let run = "page_fault1 --machine vm-8 --tasks 1 --duration 1ms --warm-up 1ms --seeds 1";
+    let lines = [
+        format!("run {run} --json=FILE"),
+        format!("run {run} --csv=FILE"),
+        format!("run {run} --timeline FILE"),
+        format!("sweep {run} --batch 31 --json=FILE"),
+        "compare page_fault1-batch-sweep.csv --json=FILE".to_owned(),
+        "compare --all-tables --csv=FILE".to_owned(),
+        "machine calibrate lkp-skl-4sp1 --json=FILE".to_owned(),
+        "machine share --json=FILE".to_owned(),
+        "bench --json=FILE".to_owned(),
+        "bench --nodes 1 --csv=FILE".to_owned(),
+    ];
+    refuse_before_the_work(&lines, [&nowhere, folder.path().to_str().unwrap()]);
+}
+
+/// Standard output on a full device: one exit code for all commands, and no panic.
+#[test]
+fn a_full_device_has_its_exit_code() {
+    let lines = [
+        "--help",
+        "--version",
+        "run --help",
+        "explain batch",
+        "machine list",
+        "machine detect",
+        "generate completions bash",
+    ];
+    faults::a_full_device_has_its_exit_code(&lines);
+}
+
+/// A reader that takes one line and goes is no fault.
+#[test]
+fn a_closed_pipe_is_no_fault() {
+    faults::a_closed_pipe_is_no_fault(&["generate completions zsh", "run --list", "--help", "machine list"]);
+}

@@ -1,0 +1,40 @@
+//! Commands on a terminal.
+
+use std::path::Path;
+
+use crate::support::command;
+use crate::support::terminal::{self, shown};
+
+/// <https://no-color.org>: a value that is not empty disables all colours.
+#[test]
+fn no_color_disables_all_colours() {
+    terminal::no_color_disables_all_colours(&[
+        (&["run", "--no-such-option"], true),
+        (&["machine", "list"], false),
+        (&["run", "page_fault1", "--machine", "vm-8", "--duration", "1ms", "--warm-up", "1ms"], false),
+    ]);
+}
+
+/// On a terminal of 80 characters the tables of published and simulated rows fit, and a line names what they lack.
+#[test]
+fn wide_tables_fit_the_terminal() {
+    let effort = "--seeds 1 --duration 4ms --warm-up 2ms";
+    for (line, column) in [
+        ("compare page_fault1-batch-sweep.csv --machine lkp-sb02", "spread %"),
+        ("machine share --machine lkp-sb02,lkp-skl-d01", "costs of others"),
+    ] {
+        let on_terminal = |more: &str| {
+            let line = format!("{line} {effort} {more}");
+            let words: Vec<&str> = line.split_whitespace().collect();
+            shown(command(&words.iter().map(|word| word as &dyn AsRef<Path>).collect::<Vec<_>>()))
+        };
+        let (narrow, wide) = (on_terminal(""), on_terminal("--wide"));
+        let left = |text: &str| text.lines().find_map(|line| Some(line.split_once("not shown: ")?.1.to_owned()));
+        assert!(left(&narrow).is_some_and(|left| left.contains(column)), "{line}: {narrow}");
+        assert_eq!(left(&wide), None, "{line}: {wide}");
+        let head = |text: &str| {
+            text.lines().find(|line| line.trim_start().starts_with("machine ")).unwrap().trim_end().to_owned()
+        };
+        assert!(head(&narrow).chars().count() <= 80 && head(&wide).contains(column), "{line}: {wide}");
+    }
+}

@@ -1,0 +1,135 @@
+//! Text in aligned columns, for people.
+
+use std::io;
+use std::ops::Range;
+
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
+pub use pageset_trace::number::grouped;
+
+use crate::output::WideOption;
+
+/// The largest width of text for people. Unit: characters. Source: `max_term_width` of the command line's help.
+const WIDTH: u16 = 120;
+
+/// A table without lines. The columns `words` are aligned to the left, all others, which are numbers, to the right.
+pub fn numbers<'a>(heads: impl Iterator<Item = &'a str>, words: Range<usize>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(heads);
+    for (i, column) in table.column_iter_mut().enumerate() {
+        if !words.contains(&i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A table of words without lines. Cells wrap so that the table is at most [`WIDTH`] wide.
+pub fn wrapped<'a>(heads: impl Iterator<Item = &'a str>) -> Table {
+    let mut table = numbers(heads, 0..usize::MAX);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table
+}
+
+/// The table's text without spaces at the ends of lines.
+pub fn trimmed(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// The width of the terminal, which tables of numbers fit.
+#[derive(Clone, Copy, Debug)]
+pub struct Fit {
+    /// Unit: characters; `None` without a limit.
+    width: Option<usize>,
+}
+
+impl Fit {
+    /// The width of the terminal on standard output. No limit in a pipe and with `--wide`.
+    pub fn new(wide: &WideOption) -> Fit {
+        let terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok();
+        // A terminal without a size, such as a serial line, reports 0.
+        let width =
+            if wide.wide { None } else { terminal().map(|size| usize::from(size.ws_col)).filter(|&width| width > 0) };
+        Fit { width }
+    }
+
+    /// The table's text. Columns that do not fit leave, those with the largest of `ranks` first, and a line below names them.
+    /// Columns of rank 0 stay.
+    pub fn table(self, mut table: Table, ranks: &[usize]) -> String {
+        let Some(width) = self.width else { return trimmed(&table) };
+        let heads: Vec<String> =
+            table.header().map(|row| row.cell_iter().map(|cell| cell.content()).collect()).unwrap_or_default();
+        let mut order: Vec<usize> = (0..ranks.len()).filter(|place| ranks[*place] > 0).collect();
+        order.sort_by_key(|place| ranks[*place]);
+        let mut left = Vec::new();
+        let is_too_wide = |text: &str| text.lines().any(|line| line.chars().count() > width);
+        let mut text = trimmed(&table);
+        while is_too_wide(&text)
+            && let Some(place) = order.pop()
+        {
+            let Some(column) = table.column_mut(place) else { continue };
+            if column.constraint() != Some(&ColumnConstraint::Hidden) {
+                column.set_constraint(ColumnConstraint::Hidden);
+                left.push(place);
+            }
+            text = trimmed(&table);
+        }
+        if !left.is_empty() {
+            left.sort_unstable();
+            let names: Vec<&str> = left.iter().filter_map(|place| heads.get(*place)).map(String::as_str).collect();
+            text += &format!("not shown: {}; --wide shows all columns\n", names.join(", "));
+        }
+        text
+    }
+}
+
+/// A number with four significant digits, and groups of three.
+pub fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{}{}", if value < 0.0 { "-" } else { "" }, grouped(size.round() as u64)),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        0.0 => "0".to_owned(),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// A standard deviation between seeds in percent of their mean; `-` for a single seed.
+pub fn spread_pct(deviation: f64, mean: f64) -> String {
+    if deviation > 0.0 { format!("{:.2}", 100.0 * deviation / mean) } else { "-".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_leave_by_importance() {
+        let table = || {
+            let mut table = numbers(["rules", "refills", "pages", "held"].into_iter(), 0..1);
+            table.add_row(["linux-6.18", "1,234,567", "22,222", "333"]);
+            table
+        };
+        let fitted = |width| Fit { width }.table(table(), &[0, 3, 1, 2]);
+        let all = trimmed(&table());
+        assert_eq!((fitted(None), fitted(Some(80))), (all.clone(), all.clone()));
+        let widest = all.lines().map(|line| line.chars().count()).max().unwrap();
+        assert_eq!(fitted(Some(widest)), all);
+        let narrow = fitted(Some(widest - 1));
+        assert!(!narrow.contains("1,234,567") && narrow.contains("22,222") && narrow.contains("333"), "{narrow}");
+        assert!(narrow.ends_with("not shown: refills; --wide shows all columns\n"), "{narrow}");
+        // A column of rank 0 stays, and no number is cut.
+        let least = fitted(Some(3));
+        assert!(least.contains("linux-6.18") && least.contains("not shown: refills, pages, held;"), "{least}");
+    }
+
+    #[test]
+    fn figures_have_four_digits() {
+        let texts = [0.0, 0.1234, 12.345, 123.45, 1234.5, 1_234_567.0, -2000.0].map(figure);
+        assert_eq!(texts, ["0", "0.123", "12.35", "123.5", "1,235", "1,234,567", "-2,000"].map(str::to_owned));
+    }
+
+    #[test]
+    fn one_seed_has_no_spread() {
+        assert_eq!((spread_pct(1.0, 50.0).as_str(), spread_pct(0.0, 50.0).as_str()), ("2.00", "-"));
+    }
+}

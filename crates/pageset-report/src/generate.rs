@@ -1,0 +1,52 @@
+//! `generate`: man pages and shell completions for packages, from the definition of the command line.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use crate::completions;
+use crate::error::{Exit, Failure};
+use crate::manual;
+use crate::program::Program;
+
+/// Generate man pages or shell completions for packages
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// Write a man page for the command and one for each subcommand into an existing folder
+    Man {
+        /// The existing folder
+        folder: PathBuf,
+    },
+    /// Print shell completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Runs `generate` on the definition of a program's whole command line.
+///
+/// # Errors
+/// A page or the script cannot be written.
+pub fn run(program: &Program, args: &Args, command: clap::Command) -> Result<Exit, Failure> {
+    match &args.what {
+        What::Man { folder } => {
+            for (name, text) in manual::pages(program, command)? {
+                let path = folder.join(name);
+                fs::write(&path, text).map_err(|error| {
+                    Failure::new(Exit::Unwritten, format!("cannot write {}: {error}", path.display()))
+                })?;
+            }
+        }
+        What::Completions { shell } => {
+            io::stdout().write_all(&completions::script(program, command, *shell))?;
+        }
+    }
+    Ok(Exit::Done)
+}

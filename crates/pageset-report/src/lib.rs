@@ -1,0 +1,42 @@
+//! What the commands of pageset share: exit codes and errors, forms of output, statistics, comparisons and reports.
+//!
+//! The library knows no result type by name: each program lists its kinds of results ([`kinds::Inputs`]).
+//!
+//! Modules, bottom to top. Each module uses only the modules above it in this table:
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`mod@error`] | the exit codes, and a failure with its remedy |
+//! | [`program`] | the version, and the end of the process |
+//! | [`interrupt`] | how signals end a command |
+//! | [`time`] | durations on the command line |
+//! | [`csv`], [`output`], [`columns`] | results as CSV and JSON, files that appear only when complete, and text in columns |
+//! | [`perfetto`] | timelines for Perfetto's viewer |
+//! | [`host`], [`rules`] | the kernel of this machine; `--rules` and `--set` |
+//! | [`manual`], [`completions`], [`generate`] | man pages and shell completions |
+//! | [`statistics`] | the mean of samples, and the interval of a difference of means |
+//! | [`diff`] | what changed between two sets of inputs |
+//! | [`page`] | the HTML report |
+//! | [`kinds`] | the kinds of files and results that a program reads; `diff` and `page` take them |
+//! | [`progress`] | a progress bar for long reading; `diff` shows it |
+//! | [`explain`] | what a column, a rule or a warning means |
+
+pub mod columns;
+pub mod completions;
+pub mod csv;
+pub mod diff;
+pub mod error;
+pub mod explain;
+pub mod generate;
+pub mod host;
+pub mod interrupt;
+pub mod kinds;
+pub mod manual;
+pub mod output;
+pub mod page;
+pub mod perfetto;
+pub mod program;
+pub mod progress;
+pub mod rules;
+pub mod statistics;
+pub mod time;

@@ -1,0 +1,184 @@
+//! The card at the top of a report: the verdict, how far to trust it, three numbers, and the warnings.
+//!
+//! A pure function for each kind of input computes it. There is no verdict where the control fails: the replay under
+//! the kernel's own rules, the first row of a simulation, the floor of a benchmark, the base row of a comparison.
+
+pub use pageset_trace::advise::{Sure, Trust};
+
+/// The card of one input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Card {
+    /// What the card is about.
+    pub about: String,
+    /// What to conclude.
+    pub verdict: Verdict,
+    /// How far to trust the verdict, and why.
+    pub sure: Sure,
+    /// The most important numbers.
+    pub figures: [Figure; 3],
+    /// What weakens the result.
+    pub warnings: Vec<String>,
+}
+
+/// What to conclude.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Its kind.
+    pub kind: Kind,
+    /// The verdict in a sentence without its full stop.
+    pub text: String,
+    /// The reason in a sentence without its full stop; may be empty.
+    pub why: String,
+}
+
+/// The kind of a verdict.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Something is better or worse than the control.
+    Differs,
+    /// Nothing has to change, or nothing differs from the control.
+    Same,
+    /// The control fails or is missing.
+    None,
+}
+
+impl Kind {
+    /// The name in the page's style.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Differs => "differs",
+            Kind::Same => "same",
+            Kind::None => "none",
+        }
+    }
+}
+
+impl Verdict {
+    /// A verdict of a kind.
+    #[must_use]
+    pub fn new(kind: Kind, text: impl Into<String>, why: impl Into<String>) -> Verdict {
+        Verdict { kind, text: text.into(), why: why.into() }
+    }
+
+    /// No verdict, and why.
+    #[must_use]
+    pub fn none(why: impl Into<String>) -> Verdict {
+        Verdict::new(Kind::None, "No verdict", why)
+    }
+}
+
+/// A number with its unit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figure {
+    /// What the number is.
+    pub name: String,
+    /// The number; `None` if it is unknown.
+    pub value: Option<f64>,
+    /// The unit.
+    pub unit: &'static str,
+    /// What the number is compared with, or where it is from; may be empty.
+    pub note: String,
+}
+
+impl Figure {
+    /// A number without a note.
+    #[must_use]
+    pub fn new(name: impl Into<String>, value: impl Into<Option<f64>>, unit: &'static str) -> Figure {
+        Figure { name: name.into(), value: value.into(), unit, note: String::new() }
+    }
+
+    /// Adds a note.
+    #[must_use]
+    pub fn with_note(self, note: impl Into<String>) -> Figure {
+        Figure { note: note.into(), ..self }
+    }
+
+    /// A number next to that of a control.
+    #[must_use]
+    pub fn against(name: impl Into<String>, value: f64, unit: &'static str, (of, control): (&str, f64)) -> Figure {
+        let times = times(value, control).map(|times| format!(", {times} times")).unwrap_or_default();
+        let note = if value == control { format!("as {of}") } else { format!("{of}: {}{times}", number(control)) };
+        Figure::new(name, value, unit).with_note(note)
+    }
+}
+
+/// The sentence with a capital letter.
+#[must_use]
+pub fn capital(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A number of the card.
+#[must_use]
+pub fn number(value: f64) -> String {
+    super::draw::plain(value)
+}
+
+/// A ratio of two numbers, as text; `None` if there is none.
+#[must_use]
+pub fn times(value: f64, control: f64) -> Option<String> {
+    let ratio = value / control;
+    (control > 0.0 && ratio.is_finite()).then(|| match ratio {
+        large if large >= 100.0 => number(large.round()),
+        large if large >= 10.0 => format!("{large:.1}"),
+        0.0 => "0".to_owned(),
+        small if small < 0.01 => "less than 0.01".to_owned(),
+        ratio => format!("{ratio:.2}"),
+    })
+}
+
+/// The trust that all conditions leave. Each condition is a fault, the trust it leaves, and its description. Without
+/// faults, the trust is high for the given reason.
+#[must_use]
+pub fn trust<const N: usize>(faults: [(bool, Trust, String); N], without: &str) -> Sure {
+    let found: Vec<(Trust, String)> =
+        faults.into_iter().filter(|fault| fault.0).map(|(_, trust, reason)| (trust, reason)).collect();
+    let trust = found.iter().map(|fault| fault.0).min().unwrap_or(Trust::High);
+    let mut reasons: Vec<String> = found.into_iter().map(|fault| fault.1).collect();
+    if reasons.is_empty() {
+        reasons.push(without.to_owned());
+    }
+    Sure { trust, reasons }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_have_three_digits_at_most() {
+        for (value, control, text) in [
+            (1.0, 2.0, Some("0.50")),
+            (2.0, 2.0, Some("1.00")),
+            (25.0, 2.0, Some("12.5")),
+            (250_000.0, 2.0, Some("125,000")),
+            (0.0, 2.0, Some("0")),
+            (0.001, 2.0, Some("less than 0.01")),
+            (1.0, 0.0, None),
+            (0.0, 0.0, None),
+        ] {
+            assert_eq!(times(value, control).as_deref(), text, "{value} {control}");
+        }
+    }
+
+    #[test]
+    fn figures_are_compared_with_their_control() {
+        let figure = |value, control| Figure::against("most held", value, "pages", ("kernel", control)).note;
+        assert_eq!(figure(1500.0, 3000.0), "kernel: 3,000, 0.50 times");
+        assert_eq!(figure(3000.0, 3000.0), "as kernel");
+        assert_eq!(figure(5.0, 0.0), "kernel: 0");
+    }
+
+    #[test]
+    fn the_worst_fault_decides_and_all_are_listed() {
+        let fault = |found, trust, text: &str| (found, trust, text.to_owned());
+        let judged = |fair, low| {
+            let sure = trust([fault(fair, Trust::Fair, "few"), fault(low, Trust::Low, "lost")], "all is well");
+            (sure.trust, sure.reasons.join("; "))
+        };
+        assert_eq!(judged(false, false), (Trust::High, "all is well".to_owned()));
+        assert_eq!(judged(true, false), (Trust::Fair, "few".to_owned()));
+        assert_eq!(judged(true, true), (Trust::Low, "few; lost".to_owned()));
+    }
+}

@@ -1,0 +1,104 @@
+//! The data of charts over time that the page's script reads.
+
+use serde::Serialize;
+
+use super::draw::{Chart, HeatChart, LineChart};
+
+/// The data of a chart.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+enum Data<'c> {
+    Lines {
+        unit: &'c str,
+        seconds: f64,
+        log: bool,
+        /// The times of all points, sorted.
+        times: Vec<f64>,
+        series: Vec<Series<'c>>,
+    },
+    Heat {
+        unit: &'c str,
+        seconds: f64,
+        step: f64,
+        names: &'c [String],
+        values: &'c [Vec<Option<f64>>],
+        /// A digit for each value; `-` without one.
+        levels: Vec<String>,
+        /// The smallest value of each level.
+        steps: Vec<String>,
+    },
+}
+
+#[derive(Serialize)]
+struct Series<'c> {
+    name: &'c str,
+    dashed: bool,
+    colour: usize,
+    /// The value at each time; null without one.
+    values: Vec<Option<f64>>,
+}
+
+/// The data of a chart as JSON that can stand in HTML; `None` for a chart that needs none.
+pub(super) fn of(chart: &Chart) -> serde_json::Result<Option<String>> {
+    let data = match chart {
+        Chart::Bars(_) => return Ok(None),
+        Chart::Lines(chart) => of_lines(chart),
+        Chart::Heat(chart) => of_map(chart),
+    };
+    // The text of a script ends at `</script`, whatever is in a string.
+    Ok(Some(serde_json::to_string(&data)?.replace('<', "\\u003c")))
+}
+
+fn of_lines(chart: &LineChart) -> Data<'_> {
+    let mut times: Vec<f64> = chart.series.iter().flat_map(|line| line.points.iter().map(|point| point.0)).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    times.dedup();
+    let series = chart.series.iter().enumerate().map(|(i, line)| {
+        let mut values = vec![None; times.len()];
+        for (time, value) in &line.points {
+            if let Ok(place) = times.binary_search_by(|other| other.total_cmp(time)) {
+                values[place] = Some(*value);
+            }
+        }
+        Series { name: &line.name, dashed: line.dashed, colour: chart.colour(i), values }
+    });
+    let series = series.collect();
+    let seconds = chart.last_time().max(chart.seconds);
+    Data::Lines { unit: chart.unit, seconds, log: chart.is_log(), times, series }
+}
+
+fn of_map(chart: &HeatChart) -> Data<'_> {
+    let digit = |level: &Option<usize>| level.and_then(|level| char::from_digit(level as u32, 10)).unwrap_or('-');
+    let levels = chart.levels().iter().map(|row| row.iter().map(digit).collect()).collect();
+    let HeatChart { unit, seconds, step, names, values } = chart;
+    Data::Heat { unit, seconds: *seconds, step: *step, names, values, levels, steps: chart.steps() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::draw::{Joined, Line};
+
+    #[test]
+    fn lines_share_their_times_and_end_no_script() {
+        let line =
+            |name: &str, points: &[(f64, f64)]| Line { name: name.to_owned(), dashed: false, points: points.to_vec() };
+        let series = vec![line("</script>", &[(0.0, 5.0), (2.0, 7.0)]), line("b", &[(1.0, 6.0)])];
+        let text = of(&Chart::Lines(LineChart { unit: "pages", series, seconds: 3.0 })).unwrap().unwrap();
+        assert!(!text.contains('<'), "{text}");
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["series"][0]["name"], "</script>");
+        assert_eq!(value["times"], serde_json::json!([0.0, 1.0, 2.0]));
+        assert_eq!(value["series"][1]["values"], serde_json::json!([null, 6.0, null]));
+        assert_eq!((value["seconds"].as_f64(), &value["kind"]), (Some(3.0), &"lines".into()));
+    }
+
+    #[test]
+    fn a_map_has_a_level_for_each_value() {
+        let points = [(0, 0.0, 0.0), (0, 1.0, 8.0), (1, 1.0, 4.0)];
+        let chart = HeatChart::new("pages", &points, 2.0, Joined::Largest);
+        let value: serde_json::Value = serde_json::from_str(&of(&Chart::Heat(chart)).unwrap().unwrap()).unwrap();
+        assert_eq!(value["levels"], serde_json::json!(["08", "-5"]));
+        assert_eq!(value["values"], serde_json::json!([[0.0, 8.0], [null, 4.0]]));
+    }
+}

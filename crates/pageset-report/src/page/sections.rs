@@ -1,0 +1,163 @@
+//! Sections of a report: a question, a chart, and the table of its values.
+
+use std::collections::BTreeMap;
+
+use super::Section;
+use super::draw::{BarChart, Bars, COLOURS, Chart, HeatChart, Joined, Line, LineChart, plain};
+
+/// Texts as headings.
+#[must_use]
+pub fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// A section with a chart of bars.
+pub struct BarSection<'s> {
+    /// The question.
+    pub question: String,
+    /// What the bars and the whiskers are.
+    pub note: &'s str,
+    /// The unit of the values.
+    pub unit: &'static str,
+    /// The groups of bars.
+    pub categories: &'s [String],
+    /// The values.
+    pub series: Vec<Bars>,
+    /// Whether the categories are numbers in their order.
+    pub is_ordered: bool,
+    /// The category to compare with.
+    pub base: Option<usize>,
+}
+
+/// Makes a section with a chart of bars. Its table has a row for each category, and the ratios to the base.
+#[must_use]
+pub fn bars(section: BarSection<'_>) -> Section {
+    let BarSection { question, note, unit, categories, series, is_ordered, base } = section;
+    let mut heads = vec![String::new()];
+    for bars in &series {
+        heads.push(bars.name.clone());
+        heads.extend(base.map(|base| format!("to {}", categories[base])));
+    }
+    let row = |(i, category): (usize, &String)| {
+        let mut cells = vec![category.clone()];
+        for bars in &series {
+            cells.push(bars.text(i));
+            cells.extend(base.map(|_| bars.ratio(i, base)));
+        }
+        cells
+    };
+    let rows = categories.iter().enumerate().map(row).collect();
+    let below = series.iter().flat_map(|bars| bars.values.iter().flatten()).any(|value| *value < 0.0);
+    let below = if below { " Values below 0 are only in the table." } else { "" };
+    let compared = base.map(|base| format!(" × compares with {}.", categories[base])).unwrap_or_default();
+    let note = format!("{note}{compared}{below}").trim().to_owned();
+    let chart = BarChart { unit, categories: categories.to_vec(), series, is_ordered, base };
+    Section { question, note, chart: Some(Chart::Bars(chart)), heads, rows }
+}
+
+/// Gives all charts over time the same axis: from 0 to the last time of any of them.
+pub fn share_time(sections: &mut [Section]) {
+    let last = |section: &Section| match &section.chart {
+        Some(Chart::Lines(chart)) => chart.last_time(),
+        Some(Chart::Heat(chart)) => chart.seconds,
+        _ => 0.0,
+    };
+    let last = sections.iter().map(last).fold(0.0, f64::max);
+    for section in sections {
+        match &mut section.chart {
+            Some(Chart::Lines(chart)) => chart.seconds = last,
+            Some(Chart::Heat(chart)) => chart.seconds = last,
+            _ => {}
+        }
+    }
+}
+
+/// A value of a CPU: the CPU, seconds, the value.
+pub type Point = (u32, f64, f64);
+
+/// A section with a map of CPUs by time; `None` if there are fewer than two CPUs or times. Its table has a row for each
+/// row of the map: the sum or the largest value, and the time of the largest.
+#[must_use]
+pub fn map(
+    question: &str,
+    note: &str,
+    unit: &'static str,
+    points: &[Point],
+    seconds: f64,
+    joined: Joined,
+) -> Option<Section> {
+    let chart = HeatChart::new(unit, points, seconds, joined);
+    if chart.names.len() < 2 || chart.values[0].len() < 2 {
+        return None;
+    }
+    let row = |(name, values): (&String, &Vec<Option<f64>>)| {
+        let known = values.iter().enumerate().filter_map(|(column, value)| Some((column, (*value)?)));
+        let most = known.clone().max_by(|a, b| a.1.total_cmp(&b.1));
+        let sum: f64 = known.map(|(_, value)| value).sum();
+        let mut cells = vec![name.clone()];
+        if joined == Joined::Sum {
+            cells.push(plain(sum));
+        }
+        cells.extend(most.map_or(strings(&["-", "-"]), |(column, value)| {
+            vec![plain(value), format!("{:.3}", column as f64 * chart.step)]
+        }));
+        cells
+    };
+    let rows = chart.names.iter().zip(&chart.values).map(row).collect();
+    let mut heads = strings(&["", "most in a column", "at seconds"]);
+    if joined == Joined::Sum {
+        heads.insert(1, unit.to_owned());
+    }
+    let note = format!("{note} A column is {} s.", plain(chart.step)).trim().to_owned();
+    Some(Section { question: question.to_owned(), note, chart: Some(Chart::Heat(chart)), heads, rows })
+}
+
+/// Values over time by name, sorted by name.
+pub type Series = BTreeMap<String, Vec<(f64, f64)>>;
+
+/// A section with a chart of lines. The chart shows the lines with the highest peaks; the table contains all lines.
+#[must_use]
+pub fn lines(question: String, note: &str, unit: &'static str, series: Series, bounds: Series) -> Section {
+    let peak = |points: &[(f64, f64)]| points.iter().fold(0.0, |most: f64, point| most.max(point.1));
+    let mut busiest: Vec<&String> = series.keys().collect();
+    busiest.sort_by(|a, b| peak(&series[*b]).total_cmp(&peak(&series[*a])));
+    let most = if bounds.is_empty() { COLOURS } else { COLOURS / 2 };
+    let all = busiest.len();
+    busiest.truncate(most);
+    // A line that is always 0 is drawn only if there is no other line.
+    let used = busiest.iter().filter(|name| peak(&series[**name]) > 0.0).count();
+    busiest.truncate(used.max(1));
+    // Sorted by name, so that charts of the same CPUs have the same colours.
+    busiest.sort();
+    let drawn = busiest.iter().flat_map(|name| {
+        let line = Line { name: (*name).clone(), dashed: false, points: series[*name].clone() };
+        let bound = bounds.get(*name).map(|points| Line {
+            name: format!("{name}, high"),
+            dashed: true,
+            points: points.clone(),
+        });
+        std::iter::once(line).chain(bound)
+    });
+    let chart = Chart::Lines(LineChart { unit, series: drawn.collect(), seconds: 0.0 });
+    let mut rows = Vec::new();
+    for (name, points) in &series {
+        let bound = bounds.get(name);
+        for (i, (time, value)) in points.iter().enumerate() {
+            let mut row = vec![name.clone(), format!("{time:.3}"), plain(*value)];
+            row.extend(bound.map(|points| points.get(i).map_or("-".to_owned(), |point| plain(point.1))));
+            rows.push(row);
+        }
+    }
+    let mut heads = strings(&["", "seconds", unit]);
+    if !bounds.is_empty() {
+        heads.push("high".to_owned());
+    }
+    let note = match (busiest.len(), used) {
+        (drawn, _) if drawn == all => note.to_owned(),
+        (drawn, used) if drawn == used && used < most => {
+            format!("{note} Lines that were never above 0 are only in the table.")
+        }
+        (drawn, _) => format!("{note} The chart shows the {drawn} highest lines; the table contains all {all}."),
+    };
+    Section { question, note: note.trim().to_owned(), chart: Some(chart), heads, rows }
+}

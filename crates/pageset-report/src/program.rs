@@ -1,0 +1,70 @@
+//! What both programs do alike: their version, the table of exit codes in the help, and the end of the process.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use crate::error::{EXITS, Exit, Failure};
+
+/// The version, and the commit if one is known.
+pub const VERSION: &str = env!("PAGESET_VERSION");
+
+/// An example: the command line without the program's name, and what it does.
+pub type Example = (&'static str, &'static str);
+
+/// A file, and what it is for.
+pub type FileOf = (&'static str, &'static str);
+
+/// What the manual and the completions of a program contain besides its command line.
+#[derive(Debug)]
+pub struct Program {
+    /// The name of the program.
+    pub name: &'static str,
+    /// The examples of each page.
+    pub examples: &'static [(&'static str, &'static [Example])],
+    /// The files that every page names.
+    pub files: &'static [FileOf],
+    /// The files of single pages.
+    pub files_of: &'static [(&'static str, FileOf)],
+    /// The names that the argument of this identifier takes, if there are any.
+    pub names: fn(&str) -> Option<Vec<&'static str>>,
+}
+
+impl Program {
+    /// The files of a page.
+    pub(crate) fn files(&self, page: &str) -> impl Iterator<Item = &FileOf> {
+        self.files_of.iter().filter(move |(of, _)| *of == page).map(|(_, file)| file).chain(self.files)
+    }
+}
+
+/// The definition of a command line with the table of exit codes.
+#[must_use]
+pub fn with_exits(command: clap::Command) -> clap::Command {
+    let row = |(exit, meaning): &(Exit, &str)| format!("  {:>3}  {meaning}\n", *exit as u8);
+    let exits: String = EXITS.iter().map(row).collect();
+    command.after_long_help(format!("Exit codes of every subcommand:\n{}", exits.trim_end()))
+}
+
+/// Prints a usage error, or the help that was asked for.
+#[must_use]
+pub fn said(error: &clap::Error) -> Exit {
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        _ if error.use_stderr() => Exit::Usage,
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Unwritten,
+        _ => Exit::Done,
+    }
+}
+
+/// The exit code of a subcommand's end. Prints a failure.
+#[must_use]
+pub fn ended(result: Result<Exit, Failure>) -> ExitCode {
+    match result {
+        Ok(exit) => exit.into(),
+        Err(failure) if failure.is_broken_pipe() => Exit::Done.into(),
+        Err(failure) => {
+            // Standard error may be closed.
+            let _ = writeln!(std::io::stderr(), "{failure}");
+            failure.exit().into()
+        }
+    }
+}
