@@ -1,4 +1,4 @@
-//! `pageset bench` as a user runs it. The figures depend on the machine; the form of the output does not.
+//! `pageset-lab bench` as a user runs it. The figures depend on the machine; the form of the output does not.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! `pageset run`, `compare` and `machine`, as a user runs them.
+//! `pageset-lab run`, `compare` and `machine`, as a user runs them.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -101,7 +101,7 @@ fn a_slice_of_the_cache_is_refused() {
         arguments[0] = command;
         let (out, err) = ends(2, &arguments);
         let message =
-            "cache_slice_pages: a simulation takes the caches of its machine\nhelp: `pageset machine show NAME`";
+            "cache_slice_pages: a simulation takes the caches of its machine\nhelp: `pageset-lab machine show NAME`";
         assert!(out.is_empty() && err.contains(message), "{err}");
     }
 }
@@ -535,7 +535,7 @@ fn this_machine_is_measured_and_predicted() {
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let (file, json) = (path("host.toml"), path("host.json"));
     fs::write(&file, "an old file").expect("a file");
-    let (out, err) = ends(0, &["machine", "measure", "--quick", "--tasks", "1", "-o", &file, "--json", &json]);
+    let (out, err) = ends(0, &["machine", "measure", "--quick", "--tasks", "1", "-o", &file, &format!("--json={json}")]);
     assert!(err.contains("warning: --quick takes few samples"), "{err}");
     for row in ["load, first level", "clear 4 KiB, memory", "1 process", "1 thread"] {
         assert!(out.contains(&format!("\n {row} ")), "{row}: {out}");

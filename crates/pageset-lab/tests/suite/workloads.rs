@@ -29,7 +29,7 @@ fn the_list_has_a_line_for_each_workload() {
 fn an_unknown_workload_gets_a_suggestion() {
     let (_, err) = ends(2, &["run", "page_falt1", "--machine", "lkp-sb02"]);
     assert!(err.contains("unknown workload `page_falt1`; the closest are page_fault1, "), "{err}");
-    assert!(err.contains("pageset run --list"), "{err}");
+    assert!(err.contains("pageset-lab run --list"), "{err}");
     let (_, err) = ends(2, &["run", "quicksort", "--machine", "lkp-sb02"]);
     assert!(err.contains("unknown workload `quicksort`; the closest are "), "{err}");
     ends(2, &["run"]);
