@@ -31,6 +31,7 @@ use crate::progress::Files;
 
 /// The arguments of `diff`.
 #[derive(clap::Args, Debug)]
+#[group(skip)]
 pub struct Args {
     /// A and B: a recording, a JSON result, the table of a study, or a folder of these; commas separate the files of a side
     #[arg(required = true, value_name = "A B")]

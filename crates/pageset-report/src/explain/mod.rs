@@ -23,6 +23,7 @@ use crate::output;
 
 /// The arguments of `explain`.
 #[derive(clap::Args, Debug)]
+#[group(skip)]
 pub struct Args {
     /// The name to explain, such as `locks/1000 ops`, auto_high or few-samples
     #[arg(value_name = "NAME")]

@@ -28,6 +28,7 @@ use crate::output::{self, Output};
 
 /// The arguments of `report`.
 #[derive(clap::Args, Debug)]
+#[group(skip)]
 pub struct Args {
     /// The results or recordings; `-` reads JSON from standard input
     #[arg(required = true, value_name = "INPUT")]
