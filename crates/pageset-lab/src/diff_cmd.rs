@@ -10,7 +10,7 @@ use crate::report_cmd::INPUTS;
 
 /// Compare two sets of results: what changed, and whether it is more than noise
 ///
-/// Compares results of `run`, `sweep` and `study` with each other, or of `bench`. A row shows the change of one metric
+/// Compares results of `sim` and `study` with each other, or of `bench`. A row shows the change of one metric
 /// from A to B. With two samples or more on each side, it also shows the interval of changes that the samples are compatible with. The intervals of all rows together hold with 95 % (Welch's method, with the
 /// correction of Bonferroni). A change is noise if its interval contains 0. Samples are seeds of simulations, samples of
 /// a benchmark, or files.
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
 /// A simulation.
 static RUN: Kind = Kind {
     name: "run",
-    about: "a result of run, sweep or study",
+    about: "a result of sim or study",
     by_file: false,
     note: "samples of simulations are seeds: their spread is that of the simulation, not of a machine",
 };

@@ -19,21 +19,18 @@ fn names(argument: &str) -> Option<Vec<&'static str>> {
 
 /// The examples of each page.
 const EXAMPLES: &[(&str, &[Example])] = &[
-    ("pageset-lab", &[("run page_fault1 --machine vm-8", "Simulate a workload on a machine of 8 CPUs.")]),
+    ("pageset-lab", &[("sim page_fault1 --machine vm-8", "Simulate a workload on a machine of 8 CPUs.")]),
     (
-        "pageset-lab-run",
+        "pageset-lab-sim",
         &[
             (
-                "run page_fault1 --machine lkp-bdw-ep2 --rules linux-4.17,kernel",
+                "sim page_fault1 --machine lkp-bdw-ep2 --rules linux-4.17,kernel",
                 "Compare 4.17 with the kernel of this machine.",
             ),
-            ("run trace my.pstrace --machine lkp-skl-4sp1 --rules kernel", "Spread a recording over 192 CPUs."),
-            ("run page_fault1 --machine vm-8 --seeds 5 --json=run.json", "Keep every sample of five seeds."),
+            ("sim page_fault1 --machine lkp-bdw-ep2 --rules linux-4.17 --set batch=31,63", "Compare two batches."),
+            ("sim trace my.pstrace --machine lkp-skl-4sp1 --rules kernel", "Spread a recording over 192 CPUs."),
+            ("sim page_fault1 --machine vm-8 --seeds 5 --json=run.json", "Keep every sample of five seeds."),
         ],
-    ),
-    (
-        "pageset-lab-sweep",
-        &[("sweep page_fault1 --machine lkp-bdw-ep2 --rules linux-4.17 --batch 31,63", "Compare two batches.")],
     ),
     ("pageset-lab-study", &[("study run study.toml --out results", "Run the cells that are not finished.")]),
     ("pageset-lab-study-plan", &[("study plan study.toml", "List the cells of a study.")]),
@@ -82,7 +79,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "pageset-lab-explain",
         &[
             ("explain zone lock %", "Describe a column of a table."),
-            ("explain --schema run", "Print the JSON schema of a result."),
+            ("explain --schema sim", "Print the JSON schema of a result."),
         ],
     ),
 ];

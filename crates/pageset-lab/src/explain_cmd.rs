@@ -28,14 +28,14 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// The names of the results that have a schema.
-const NAMES: [&str; 9] =
-    ["run", "sweep", "compare", "compare --all-tables", "calibrate", "share", "bench", "machine measure", "diff"];
+const NAMES: [&str; 8] =
+    ["sim", "compare", "compare --all-tables", "calibrate", "share", "bench", "machine measure", "diff"];
 
 /// The schema of a result, by the command's name or by the value of the result's member `schema`.
 fn of(name: &str) -> Option<Schema> {
     let (measure_schema, of_measure) = measure::schema();
     Some(match name {
-        "run" | "sweep" | run::SCHEMA => schema_for!(RunResult),
+        "sim" | run::SCHEMA => schema_for!(RunResult),
         "compare" | compare::SCHEMA => schema_for!(CompareResult),
         "compare --all-tables" | PAGE_SCHEMA => schema_for!(Page),
         "calibrate" | calibrate::SCHEMA => schema_for!(Calibration),

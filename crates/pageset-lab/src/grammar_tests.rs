@@ -10,10 +10,8 @@ use crate::{Cli, command_line};
 
 /// Options whose values have another form in some commands: the name, the command, and why.
 const OTHER_FORM: &[(&str, &str, &str)] = &[
-    ("machine", "pageset-lab-run", "one machine; the others select rows of several machines"),
-    ("machine", "pageset-lab-sweep", "as run"),
-    ("set", "pageset-lab-sweep", "several values of a rule, each a row"),
-    ("batch", "pageset-lab-sweep", "a value of --set, which is parsed with the other rules"),
+    ("machine", "pageset-lab-sim", "one machine; the others select rows of several machines"),
+    ("set", "pageset-lab-sim", "several values of a rule, each a row"),
 ];
 
 #[test]
@@ -28,8 +26,7 @@ fn results_have_json_and_tables_fit() {
             "json",
             &[
                 "pageset-lab-diff",
-                "pageset-lab-run",
-                "pageset-lab-sweep",
+                "pageset-lab-sim",
                 "pageset-lab-compare",
                 "pageset-lab-bench",
                 "pageset-lab-machine-measure",
@@ -37,9 +34,9 @@ fn results_have_json_and_tables_fit() {
                 "pageset-lab-machine-share",
             ],
         ),
-        ("csv", &["pageset-lab-diff", "pageset-lab-run", "pageset-lab-sweep", "pageset-lab-bench"]),
-        ("wide", &["pageset-lab-diff", "pageset-lab-run", "pageset-lab-sweep"]),
-        ("rules", &["pageset-lab-run", "pageset-lab-sweep", "pageset-lab-interleave"]),
+        ("csv", &["pageset-lab-diff", "pageset-lab-sim", "pageset-lab-bench"]),
+        ("wide", &["pageset-lab-diff", "pageset-lab-sim"]),
+        ("rules", &["pageset-lab-sim", "pageset-lab-interleave"]),
     ];
     for (option, pages) in with {
         grammar::pages_have_the_option(&Cli::command(), option, pages);
@@ -66,8 +63,8 @@ fn completions_know_names() {
 #[test]
 fn common_words_are_accepted() {
     for line in [
-        "run page_fault1 --machine vm-8 --rules kernel --seconds 0.5",
-        "sweep page_fault1 --machine vm-8 --rules kernel --batch 31 --duration 20ms",
+        "sim page_fault1 --machine vm-8 --rules kernel --seconds 0.5",
+        "sim page_fault1 --machine vm-8 --rules kernel --set batch=31,63 --duration 20ms",
         "interleave --rules kernel",
     ] {
         let words = std::iter::once(PROGRAM.name).chain(line.split(' '));

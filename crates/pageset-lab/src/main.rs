@@ -14,10 +14,9 @@ mod grammar_tests;
 mod interleave_cmd;
 mod machine_cmd;
 mod report_cmd;
-mod run_cmd;
 mod sim;
+mod sim_cmd;
 mod study_cmd;
-mod sweep_cmd;
 
 use std::process::ExitCode;
 
@@ -41,8 +40,7 @@ struct Cli {
 /// The subcommands, in the order a user needs them.
 #[derive(clap::Subcommand)]
 enum Command {
-    Run(run_cmd::Args),
-    Sweep(sweep_cmd::Args),
+    Sim(sim_cmd::Args),
     Study(study_cmd::Args),
     Compare(compare_cmd::Args),
     Machine(machine_cmd::Args),
@@ -55,10 +53,22 @@ enum Command {
     Generate(generate::Args),
 }
 
+/// The commands of the product, and earlier names.
+const MOVED: [program::Moved; 9] = [
+    ("advise", "pageset advise"),
+    ("demo", "pageset demo"),
+    ("identify", "pageset identify"),
+    ("record", "pageset record"),
+    ("replay", "pageset replay"),
+    ("run", "pageset-lab sim"),
+    ("sweep", "pageset-lab sim --set KEY=VALUE,…"),
+    ("top", "pageset top"),
+    ("trace", "pageset trace"),
+];
+
 fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
-        Command::Run(args) => run_cmd::run(args),
-        Command::Sweep(args) => sweep_cmd::run(args),
+        Command::Sim(args) => sim_cmd::run(args),
         Command::Study(args) => study_cmd::run(args),
         Command::Compare(args) => compare_cmd::run(args),
         Command::Machine(args) => machine_cmd::run(args),
@@ -80,6 +90,6 @@ fn main() -> ExitCode {
     let parsed = command_line().try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
     match parsed {
         Ok(cli) => program::ended(run(cli)),
-        Err(error) => program::said(&error).into(),
+        Err(error) => program::said(&error, &MOVED).into(),
     }
 }

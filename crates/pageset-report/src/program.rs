@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
 use crate::error::{EXITS, Exit, Failure};
 
 /// The version, and the commit if one is known.
@@ -44,9 +46,21 @@ pub fn with_exits(command: clap::Command) -> clap::Command {
     command.after_long_help(format!("Exit codes of every subcommand:\n{}", exits.trim_end()))
 }
 
-/// Prints a usage error, or the help that was asked for.
+/// Where a command of another name or program is: what the user typed, and what to type instead.
+pub type Moved = (&'static str, &'static str);
+
+/// Prints a usage error, or the help that was asked for. A command in `moved` gets the name of its successor.
 #[must_use]
-pub fn said(error: &clap::Error) -> Exit {
+pub fn said(error: &clap::Error, moved: &[Moved]) -> Exit {
+    let unknown = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) => Some(name),
+        _ => None,
+    };
+    if let Some((name, now)) = unknown.and_then(|unknown| moved.iter().find(|(name, _)| name == unknown)) {
+        // Standard error may be closed.
+        let _ = writeln!(std::io::stderr(), "error: unknown command `{name}`; try `{now}`");
+        return Exit::Usage;
+    }
     let printed = error.print().and_then(|()| std::io::stdout().flush());
     match printed {
         _ if error.use_stderr() => Exit::Usage,

@@ -157,7 +157,7 @@ impl<'s> Cells<'s> {
         })
     }
 
-    /// The run of a cell: the same as a row of `pageset-lab run`.
+    /// The run of a cell: the same as a row of `pageset-lab sim`.
     #[must_use]
     pub fn run(&self, cell: Cell) -> Run<'s> {
         let (workload, Length { warm_up, time }) = self.workload(cell);

@@ -21,9 +21,9 @@ use crate::error::FileError;
 const MOST_CELLS: u64 = 10_000_000;
 /// The largest number of seeds.
 const MOST_SEEDS: i64 = 1_000_000;
-/// The longest virtual time of one run, in seconds, as for `pageset-lab run`.
+/// The longest virtual time of one run, in seconds, as for `pageset-lab sim`.
 const MOST_SECONDS: f64 = 100_000.0;
-/// The most regions that each CPU fills and frees before a run, as for `pageset-lab run`.
+/// The most regions that each CPU fills and frees before a run, as for `pageset-lab sim`.
 const MOST_TURNOVERS: i64 = 1000;
 /// The word for all CPUs of a machine in `tasks`.
 const ALL_CPUS: &str = "all";
@@ -151,7 +151,7 @@ impl Source<'_> {
     fn workload(&self, name: &Spanned<String>) -> Result<&'static Workload, FileError> {
         Workload::find(name.get_ref()).ok_or_else(|| {
             let meant = suggestion(name.get_ref(), WORKLOADS.iter().map(|workload| workload.name));
-            let what = format!("unknown workload `{}`{meant}; `pageset-lab run --list` lists all", name.get_ref());
+            let what = format!("unknown workload `{}`{meant}; `pageset-lab sim --list` lists all", name.get_ref());
             self.wrong(name.span(), what)
         })
     }

@@ -138,3 +138,20 @@ fn a_full_device_has_its_exit_code() {
 fn a_closed_pipe_is_no_fault() {
     faults::a_closed_pipe_is_no_fault(&["generate completions zsh", "replay --list-rules", "--help"]);
 }
+
+/// A command of the other program, and an earlier name: the error says what to type.
+#[test]
+fn a_command_of_another_name_is_named() {
+    for (name, now) in [
+        ("run", "pageset-lab sim"),
+        ("sweep", "pageset-lab sim --set KEY=VALUE,…"),
+        ("study", "pageset-lab study"),
+        ("compare", "pageset-lab compare"),
+        ("machine", "pageset-lab machine"),
+        ("interleave", "pageset-lab interleave"),
+        ("bench", "pageset-lab bench"),
+    ] {
+        let (_, error) = ends(2, &[&name, &"x", &"--json"]);
+        assert_eq!(error, format!("error: unknown command `{name}`; try `{now}`\n"));
+    }
+}

@@ -149,7 +149,7 @@ pub(crate) fn commands_for_users_of_other_tools_parse(program: &Program, command
     let codes = text.split('`').skip(1).step_by(2);
     let mut seen = 0;
     for line in codes.filter(|code| code.split(' ').next() == Some(program.name)) {
-        let words = line.replace("run …", "run page_fault1 --machine vm-8");
+        let words = line.replace("sim …", "sim page_fault1 --machine vm-8");
         // A number where the page has a word for it.
         let words = words.replace("SIZE", "1G");
         if let Err(error) = command.clone().try_get_matches_from(words.split(' ')) {

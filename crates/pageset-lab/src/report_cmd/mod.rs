@@ -22,7 +22,7 @@ use crate::error::{Exit, Failure};
 
 /// Write a page about results: one self-contained HTML file
 ///
-/// INPUT is the JSON output of run, sweep, compare or bench, or the Parquet table of a study. The page begins with a
+/// INPUT is the JSON output of sim, compare or bench, or the Parquet table of a study. The page begins with a
 /// verdict, how far to trust it, and three numbers. Each chart answers the question in its title and has its data below.
 /// The page loads nothing from a network, shows every chart without scripts too, follows the reader's light or dark
 /// mode, and can be printed.
@@ -57,8 +57,8 @@ pub(crate) static INPUTS: Inputs = Inputs {
             measure: Some(|value| Ok(diff_cmd::of_bench(&typed(value)?))),
         },
     ],
-    reported: "use the table of a study, or the output of `pageset-lab run`, `sweep`, `compare` or `bench` with --json",
-    compared: "use tables of `pageset-lab study`, or the JSON of run, sweep or bench; `pageset diff` compares recordings",
+    reported: "use the table of a study, or the output of `pageset-lab sim`, `compare` or `bench` with --json",
+    compared: "use tables of `pageset-lab study`, or the JSON of sim or bench; `pageset diff` compares recordings",
     elsewhere: (&["pageset.replay/1", "pageset.advise/1", "pageset.advise-set/1", "pageset.top/1"], "pageset"),
 };
 

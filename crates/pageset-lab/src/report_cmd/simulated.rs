@@ -1,4 +1,4 @@
-//! The sections of JSON results of `run`, `sweep` and `compare`.
+//! The sections of JSON results of `sim` and `compare`.
 
 use indexmap::IndexSet;
 use pageset_sim::compare::Key;
@@ -28,7 +28,7 @@ fn with_spread(name: &str, values: impl Iterator<Item = Option<Spread>>) -> Bars
 /// The value of a row that a chart shows.
 type OfRow = fn(&RunRow) -> Option<Spread>;
 
-/// A row of `pageset-lab run`, with the keys that distinguish it from other rows.
+/// A row of `pageset-lab sim`, with the keys that distinguish it from other rows.
 struct Row<'v> {
     /// The rules without their batch.
     rules: String,
@@ -105,7 +105,7 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     names.collect::<IndexSet<_>>().into_iter().collect()
 }
 
-/// Reports on one result of `pageset-lab run` or `sweep`.
+/// Reports on one result of `pageset-lab sim`.
 ///
 /// # Errors
 /// The result has no rows.

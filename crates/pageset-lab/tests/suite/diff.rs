@@ -14,7 +14,7 @@ fn simulate(rules: &str, seeds: &str, file: &Path) {
 
 fn simulate_with(options: &[&str], file: &Path) {
     let file = format!("--json={}", file.display());
-    let words = ["run", "page_fault1", "--machine", "vm-8", "--seconds", "0.02", "--warm-up", "0.01"];
+    let words = ["sim", "page_fault1", "--machine", "vm-8", "--seconds", "0.02", "--warm-up", "0.01"];
     let words = words.into_iter().chain(options.iter().copied()).chain([file.as_str()]);
     let words: Vec<&str> = words.collect();
     let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
@@ -105,7 +105,7 @@ fn what_cannot_be_compared_is_an_error() {
     let at = |name: &str| folder.path().join(name);
     for (tasks, file) in [("1,2", "few.json"), ("3", "many.json")] {
         let words =
-            ["run", "page_fault1", "--machine", "vm-8", "--duration", "1ms", "--warm-up", "1ms", "--tasks", tasks];
+            ["sim", "page_fault1", "--machine", "vm-8", "--duration", "1ms", "--warm-up", "1ms", "--tasks", tasks];
         let mut words: Vec<String> = words.map(str::to_owned).to_vec();
         words.push(format!("--json={}", at(file).display()));
         ends(0, &words.iter().map(|word| word as &dyn AsRef<Path>).collect::<Vec<_>>());

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::support::faults;
 use crate::support::faults::{have_their_exit_codes, refuse_before_the_work, words};
+use crate::support::{ends, faults};
 
 #[test]
 fn every_page_and_the_help_have_the_same_table() {
@@ -24,22 +24,22 @@ fn the_same_fault_has_the_same_exit_code() {
     let mut cases: Vec<(i32, Vec<String>)> = Vec::new();
     // A file that does not exist, and a folder.
     for file in [missing.as_str(), folder.path().to_str().unwrap()] {
-        let lines = ["report FILE", "compare FILE", "run trace FILE --machine vm-8"];
+        let lines = ["report FILE", "compare FILE", "sim trace FILE --machine vm-8"];
         cases.extend(lines.iter().map(|line| (UNREADABLE, words(line, file))));
     }
-    let toml = ["machine show FILE", "run page_fault1 --machine FILE", "diff FILE FILE"];
+    let toml = ["machine show FILE", "sim page_fault1 --machine FILE", "diff FILE FILE"];
     cases.extend(toml.iter().map(|line| (UNREADABLE, words(line, &missing))));
     // A file of another kind.
-    let lines = ["report FILE", "diff FILE FILE", "run trace FILE --machine vm-8"];
+    let lines = ["report FILE", "diff FILE FILE", "sim trace FILE --machine vm-8"];
     cases.extend(lines.iter().map(|line| (DAMAGED, words(line, &damaged))));
     // A file that cannot be written.
     let lines = ["machine detect -o FILE", "generate man FILE"];
     cases.extend(lines.iter().map(|line| (UNWRITTEN, words(line, &at("no-folder/out")))));
     // Wrong usage.
-    for subcommand in ["run", "sweep", "compare", "bench", "report", "diff"] {
+    for subcommand in ["sim", "compare", "bench", "report", "diff"] {
         cases.push((USAGE, vec![subcommand.to_owned(), "--no-such-option".to_owned()]));
     }
-    cases.push((USAGE, words("run page_fault1 --machine no-such-machine", "")));
+    cases.push((USAGE, words("sim page_fault1 --machine no-such-machine", "")));
     have_their_exit_codes(&cases);
 }
 
@@ -50,10 +50,9 @@ fn an_output_that_cannot_be_written_is_refused_before_the_work() {
     let nowhere = folder.path().join("no-folder/out").into_os_string().into_string().unwrap();
     let run = "page_fault1 --machine vm-8 --tasks 1 --duration 1ms --warm-up 1ms --seeds 1";
     let lines = [
-        format!("run {run} --json=FILE"),
-        format!("run {run} --csv=FILE"),
-        format!("run {run} --timeline FILE"),
-        format!("sweep {run} --batch 31 --json=FILE"),
+        format!("sim {run} --json=FILE"),
+        format!("sim {run} --csv=FILE"),
+        format!("sim {run} --timeline FILE"),
         "compare page_fault1-batch-sweep.csv --json=FILE".to_owned(),
         "compare --all-tables --csv=FILE".to_owned(),
         "machine calibrate lkp-skl-4sp1 --json=FILE".to_owned(),
@@ -70,7 +69,7 @@ fn a_full_device_has_its_exit_code() {
     let lines = [
         "--help",
         "--version",
-        "run --help",
+        "sim --help",
         "explain batch",
         "machine list",
         "machine detect",
@@ -82,5 +81,20 @@ fn a_full_device_has_its_exit_code() {
 /// A reader that takes one line and goes is no fault.
 #[test]
 fn a_closed_pipe_is_no_fault() {
-    faults::a_closed_pipe_is_no_fault(&["generate completions zsh", "run --list", "--help", "machine list"]);
+    faults::a_closed_pipe_is_no_fault(&["generate completions zsh", "sim --list", "--help", "machine list"]);
+}
+
+/// A command of the other program, and an earlier name: the error says what to type.
+#[test]
+fn a_command_of_another_name_is_named() {
+    for (name, now) in [
+        ("run", "pageset-lab sim"),
+        ("sweep", "pageset-lab sim --set KEY=VALUE,…"),
+        ("replay", "pageset replay"),
+        ("record", "pageset record"),
+        ("advise", "pageset advise"),
+    ] {
+        let (_, error) = ends(2, &[&name, &"x", &"--json"]);
+        assert_eq!(error, format!("error: unknown command `{name}`; try `{now}`\n"));
+    }
 }

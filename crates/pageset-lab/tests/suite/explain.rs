@@ -13,8 +13,8 @@ fn headings_and_members_are_explained() {
     let bench = ["bench", "--no-peers", "--threads", "1", "--rounds", "1", "--window-ms", "1"];
     let of = |words: &[&[&'static str]]| words.concat();
     let commands = [
-        of(&[&["run", "page_fault1", "--tasks", "1,2"], &machine, &short]),
-        of(&[&["sweep", "page_fault1", "--tasks", "1", "--batch", "31,63"], &machine, &short]),
+        of(&[&["sim", "page_fault1", "--tasks", "1,2"], &machine, &short]),
+        of(&[&["sim", "page_fault1", "--tasks", "1", "--set", "batch=31,63"], &machine, &short]),
         of(&[&["compare", "page_fault1-batch-sweep.csv", "--batch", "63,511"], &machine, &short]),
         of(&[
             &["compare", "page_fault1-1-to-40-tasks.csv"],
@@ -50,7 +50,7 @@ fn headings_and_members_are_explained() {
 #[test]
 fn the_fit_of_a_machine_matches_its_schema() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
-    assert_eq!(list, "run\nsweep\ncompare\ncompare --all-tables\ncalibrate\nshare\nbench\nmachine measure\ndiff\n");
+    assert_eq!(list, "sim\ncompare\ncompare --all-tables\ncalibrate\nshare\nbench\nmachine measure\ndiff\n");
     let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/2"]).0);
     let fit = ["machine", "calibrate", "lkp-sb02", "--seconds", "0.004", "--warm-up", "0.002", "--json"];
     let fit: Vec<&dyn AsRef<std::path::Path>> = fit.iter().map(|word| word as _).collect();
@@ -84,8 +84,8 @@ fn the_fit_of_a_machine_matches_its_schema() {
 #[test]
 fn completions_offer_names_and_files() {
     completions_offer(&[
-        (&["pageset-lab", "run", "--rules"], "kernel", true),
-        (&["pageset-lab", "run", "--machine"], "vm-8", true),
+        (&["pageset-lab", "sim", "--rules"], "kernel", true),
+        (&["pageset-lab", "sim", "--machine"], "vm-8", true),
         (&["pageset-lab", "compare", "--machine"], "vm-8", false),
     ]);
     let (script, _) = ends(0, &[&"generate", &"completions", &"zsh"]);

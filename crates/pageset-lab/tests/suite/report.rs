@@ -42,7 +42,7 @@ fn spread(value: &serde_json::Value) -> (f64, f64) {
 fn a_run_is_drawn_against_its_tasks() {
     let folder = Folder::new();
     let result =
-        reported(&folder, &short(&["run", "page_fault1", "--rules", "linux-4.17,linux-6.18", "--tasks", "1,4"]));
+        reported(&folder, &short(&["sim", "page_fault1", "--rules", "linux-4.17,linux-6.18", "--tasks", "1,4"]));
     let chart = seen(&folder.at("chart-1.svg"));
     assert_eq!(chart.labels, ["1", "4"]);
     // Bars are grouped by tasks, then by rules; rows are grouped by rules, then by tasks.
@@ -62,7 +62,7 @@ fn a_run_is_drawn_against_its_tasks() {
 fn a_report_of_aged_memory_says_so() {
     let folder = Folder::new();
     for (history, memory) in [("0", "fresh memory"), ("2", "memory aged by 2 turnovers")] {
-        reported(&folder, &short(&["run", "page_fault1", "--tasks", "1", "--history", history]));
+        reported(&folder, &short(&["sim", "page_fault1", "--tasks", "1", "--history", history]));
         let html = fs::read_to_string(folder.at("report.html")).unwrap();
         let expected = format!("0.02 s after 0.005 s of warm-up, {memory}, at most ");
         assert!(html.contains(&expected), "{expected}: {html}");
@@ -72,7 +72,7 @@ fn a_report_of_aged_memory_says_so() {
 #[test]
 fn a_sweep_is_drawn_against_batch() {
     let folder = Folder::new();
-    let command = short(&["sweep", "page_fault1", "--rules", "linux-4.17", "--batch", "127,31,63", "--tasks", "2"]);
+    let command = short(&["sim", "page_fault1", "--rules", "linux-4.17", "--set", "batch=127,31,63", "--tasks", "2"]);
     let result = reported(&folder, &command);
     let chart = seen(&folder.at("chart-1.svg"));
     assert_eq!(chart.labels, ["31", "63", "127"]);

@@ -15,7 +15,7 @@ fn ends(code: i32, arguments: &[&str]) -> (String, String) {
 }
 
 /// The arguments of a short run.
-const SHORT: [&str; 8] = ["run", "page_fault1", "--machine", "lkp-sb02", "--seconds", "0.02", "--warm-up", "0.005"];
+const SHORT: [&str; 8] = ["sim", "page_fault1", "--machine", "lkp-sb02", "--seconds", "0.02", "--warm-up", "0.005"];
 
 fn short<'a>(more: &[&'a str]) -> Vec<&'a str> {
     SHORT.into_iter().chain(more.iter().copied()).collect()
@@ -96,10 +96,8 @@ fn rules_do_not_change_the_era() {
 /// A rule that a simulation would ignore gives no row that looks like another one.
 #[test]
 fn a_slice_of_the_cache_is_refused() {
-    for command in ["run", "sweep"] {
-        let mut arguments = short(&["--rules", "linux-6.18", "--set", "cache_slice_pages=100"]);
-        arguments[0] = command;
-        let (out, err) = ends(2, &arguments);
+    for values in ["cache_slice_pages=100", "cache_slice_pages=100,200"] {
+        let (out, err) = ends(2, &short(&["--rules", "linux-6.18", "--set", values]));
         let message =
             "cache_slice_pages: a simulation takes the caches of its machine\nhelp: `pageset-lab machine show NAME`";
         assert!(out.is_empty() && err.contains(message), "{err}");
@@ -108,21 +106,17 @@ fn a_slice_of_the_cache_is_refused() {
 
 #[test]
 fn a_sweep_has_a_row_for_each_combination() {
-    let mut arguments = short(&["--rules", "linux-4.17", "--batch", "31,63", "--set", "high=186,100", "--seeds", "1"]);
-    arguments[0] = "sweep";
-    let (out, _) = ends(0, &arguments);
+    let values = ["--set", "batch=31,63", "--set", "high=186,100"];
+    let (out, _) = ends(0, &short(&[&["--rules", "linux-4.17", "--seeds", "1"], &values[..]].concat()));
     let rows: Vec<&str> = out.lines().filter(|line| line.contains("linux-4.17 batch=")).collect();
     assert_eq!(rows.len(), 4, "{out}");
     assert!(rows[1].contains("batch=31 high=100") && rows[2].contains("batch=63 high=186"), "{out}");
     for (more, message) in [
-        (&[][..], "cannot sweep: no values given"),
-        (&["--batch", "31,0"], "--set batch=0"),
+        (&["--set", "batch=31,0"][..], "--set batch=0"),
         (&["--set", "high"], "no `=`"),
-        (&["--batch", "31", "--set", "batch=63"], "batch"),
+        (&["--set", "batch=31", "--set", "batch=63"], "batch"),
     ] {
-        let mut arguments = short(more);
-        arguments[0] = "sweep";
-        let (_, err) = ends(2, &arguments);
+        let (_, err) = ends(2, &short(more));
         assert!(err.contains(message), "{more:?}: {err}");
     }
 }
@@ -192,14 +186,14 @@ fn an_impossible_run_is_a_usage_error() {
         let (_, err) = ends(2, &short(more));
         assert!(err.contains(message), "{more:?}: {err}");
     }
-    let (_, err) = ends(2, &["run", "page_fault9", "--machine", "lkp-sb02"]);
+    let (_, err) = ends(2, &["sim", "page_fault9", "--machine", "lkp-sb02"]);
     assert!(
         err.contains("unknown workload `page_fault9`; the closest are page_fault3, page_fault2, page_fault1"),
         "{err}"
     );
-    let (_, err) = ends(2, &["run", "page_fault1", "--machine", "pdp-11"]);
+    let (_, err) = ends(2, &["sim", "page_fault1", "--machine", "pdp-11"]);
     assert!(err.contains("unknown machine `pdp-11`; the closest are "), "{err}");
-    let (_, err) = ends(2, &["run", "page_fault1", "--machine", "lkp-sb02", "--seconds=-1"]);
+    let (_, err) = ends(2, &["sim", "page_fault1", "--machine", "lkp-sb02", "--seconds=-1"]);
     assert!(err.contains("allowed: 0.000001 to 100000 virtual seconds"), "{err}");
 }
 
@@ -375,7 +369,7 @@ fn steadiness_of(row: &Value) -> &Value {
 
 #[test]
 fn a_run_measures_until_it_has_settled() {
-    let run = ["run", "malloc2", "--machine", "lkp-sb02", "--json"];
+    let run = ["sim", "malloc2", "--machine", "lkp-sb02", "--json"];
     let json = |more: &[&str]| -> Value { serde_json::from_str(&ends(0, &[&run, more].concat()).0).expect("JSON") };
     // Nothing is shared, so the shortest measurement is precise: a sixth of the limit.
     let found = json(&[]);
@@ -397,7 +391,7 @@ fn a_run_that_has_not_settled_is_named() {
     let (out, _) = ends(0, &short(&["--tasks", "1", "--precision", "0.001"]));
     assert!(out.contains("at most 0.02 s after 0.005 s, until steady and known to 0.001 %, fresh memory"), "{out}");
     assert!(out.contains("\nnot settled: pageset, 1 tasks, seed 1: score +- "), "{out}");
-    let (out, _) = ends(0, &["run", "malloc2", "--machine", "lkp-sb02"]);
+    let (out, _) = ends(0, &["sim", "malloc2", "--machine", "lkp-sb02"]);
     assert!(!out.contains("not settled"), "{out}");
 }
 
@@ -469,7 +463,7 @@ fn interrupted(arguments: &[&str]) -> Value {
 fn ctrl_c_keeps_finished_samples() {
     // A seed takes hundredths of a second, or tenths in a debug build: all seeds take longer than two seconds.
     let times = ["--seconds", "0.2", "--warm-up", "0.005", "--seeds", "1000"];
-    let json = interrupted(&[&["run", "page_fault1", "--machine", "lkp-sb02", "--tasks", "1"], &times[..]].concat());
+    let json = interrupted(&[&["sim", "page_fault1", "--machine", "lkp-sb02", "--tasks", "1"], &times[..]].concat());
     let samples = json["rows"][0]["samples"].as_array().expect("samples").len();
     assert!((1..1000).contains(&samples), "{samples}");
 }
@@ -535,7 +529,8 @@ fn this_machine_is_measured_and_predicted() {
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let (file, json) = (path("host.toml"), path("host.json"));
     fs::write(&file, "an old file").expect("a file");
-    let (out, err) = ends(0, &["machine", "measure", "--quick", "--tasks", "1", "-o", &file, &format!("--json={json}")]);
+    let (out, err) =
+        ends(0, &["machine", "measure", "--quick", "--tasks", "1", "-o", &file, &format!("--json={json}")]);
     assert!(err.contains("warning: --quick takes few samples"), "{err}");
     for row in ["load, first level", "clear 4 KiB, memory", "1 process", "1 thread"] {
         assert!(out.contains(&format!("\n {row} ")), "{row}: {out}");

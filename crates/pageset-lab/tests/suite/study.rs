@@ -230,10 +230,10 @@ fn options_of_another_executor_are_refused() {
 }
 
 #[test]
-fn a_cell_is_a_row_of_run() {
+fn a_cell_is_a_row_of_sim() {
     let folder = Folder::new(SMALL);
     folder.run(0, "out", &[]);
-    let arguments = "run page_fault1 --machine lkp-sb02 --rules linux-4.17 --set batch=63 --tasks 4 --seconds 0.01 \
+    let arguments = "sim page_fault1 --machine lkp-sb02 --rules linux-4.17 --set batch=63 --tasks 4 --seconds 0.01 \
                      --warm-up 0.005 --seeds 3 --json";
     let arguments: Vec<&str> = arguments.split_whitespace().collect();
     let (run, _) = ends(0, &arguments.iter().map(|word| word as &dyn AsRef<Path>).collect::<Vec<_>>());
@@ -477,7 +477,7 @@ fn a_history_is_that_of_a_run() {
     let (turnovers, aged) = result();
     assert_eq!((none, turnovers), (0, 2));
     assert_ne!(aged["zone_locks"], fresh["zone_locks"]);
-    let line = "run page_fault1 --machine lkp-sb02 --rules linux-4.17 --tasks 4 --duration 0.01 --warm-up 0.005 --history 2 \
+    let line = "sim page_fault1 --machine lkp-sb02 --rules linux-4.17 --tasks 4 --duration 0.01 --warm-up 0.005 --history 2 \
                 --precision 0 --json";
     let words: Vec<&str> = line.split_whitespace().collect();
     let run = json(&ends(0, &words.iter().map(|word| word as &dyn AsRef<Path>).collect::<Vec<_>>()).0);

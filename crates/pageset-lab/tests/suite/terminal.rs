@@ -9,9 +9,9 @@ use crate::support::terminal::{self, shown};
 #[test]
 fn no_color_disables_all_colours() {
     terminal::no_color_disables_all_colours(&[
-        (&["run", "--no-such-option"], true),
+        (&["sim", "--no-such-option"], true),
         (&["machine", "list"], false),
-        (&["run", "page_fault1", "--machine", "vm-8", "--duration", "1ms", "--warm-up", "1ms"], false),
+        (&["sim", "page_fault1", "--machine", "vm-8", "--duration", "1ms", "--warm-up", "1ms"], false),
     ]);
 }
 

@@ -18,7 +18,7 @@ fn ends(code: i32, arguments: &[&str]) -> (String, String) {
 
 #[test]
 fn the_list_has_a_line_for_each_workload() {
-    let (out, err) = ends(0, &["run", "--list"]);
+    let (out, err) = ends(0, &["sim", "--list"]);
     assert_eq!(err, "");
     for name in ["page_fault1 ", "page_fault1-threads", "kbuild", "af-unix", "stress-highalloc-1ms", "trace "] {
         assert!(out.lines().any(|line| line.trim_start().starts_with(name)), "{name}: {out}");
@@ -27,19 +27,19 @@ fn the_list_has_a_line_for_each_workload() {
 
 #[test]
 fn an_unknown_workload_gets_a_suggestion() {
-    let (_, err) = ends(2, &["run", "page_falt1", "--machine", "lkp-sb02"]);
+    let (_, err) = ends(2, &["sim", "page_falt1", "--machine", "lkp-sb02"]);
     assert!(err.contains("unknown workload `page_falt1`; the closest are page_fault1, "), "{err}");
-    assert!(err.contains("pageset-lab run --list"), "{err}");
-    let (_, err) = ends(2, &["run", "quicksort", "--machine", "lkp-sb02"]);
+    assert!(err.contains("pageset-lab sim --list"), "{err}");
+    let (_, err) = ends(2, &["sim", "quicksort", "--machine", "lkp-sb02"]);
     assert!(err.contains("unknown workload `quicksort`; the closest are "), "{err}");
-    ends(2, &["run"]);
+    ends(2, &["sim"]);
 }
 
 #[test]
 fn a_recording_is_spread_over_the_tasks() {
     let run = |tasks: &str| {
         let trace = "traces/sock-q1.events.zst";
-        let arguments = ["run", "trace", trace, "--machine", "lkp-sb02", "--tasks", tasks, "--seeds", "1", "--json"];
+        let arguments = ["sim", "trace", trace, "--machine", "lkp-sb02", "--tasks", tasks, "--seeds", "1", "--json"];
         serde_json::from_str::<Value>(&ends(0, &arguments).0).expect("JSON")["rows"][0]["samples"][0].clone()
     };
     let (one, two) = (run("1"), run("2"));
@@ -47,11 +47,14 @@ fn a_recording_is_spread_over_the_tasks() {
     assert_eq!(one["operations"].as_u64(), Some(81_768 + 81_718));
     assert_eq!(two["operations"], one["operations"]);
     assert_ne!(two["from_zone"], one["from_zone"], "two CPUs free to each other, so refills must differ");
-    let (_, err) = ends(2, &["run", "trace", "--machine", "lkp-sb02"]);
+    let (_, err) = ends(2, &["sim", "trace", "--machine", "lkp-sb02"]);
     assert!(err.contains("the workload `trace` needs a recording: trace FILE"), "{err}");
-    let (_, err) = ends(2, &["run", "kbuild", "x.zst", "--machine", "lkp-sb02"]);
+    let (_, err) = ends(2, &["sim", "my.pstrace", "--machine", "lkp-sb02"]);
+    assert!(err.contains("`my.pstrace` is a file, not a workload; try `pageset-lab sim trace my.pstrace"), "{err}");
+    assert!(err.contains("help: `pageset replay my.pstrace`"), "{err}");
+    let (_, err) = ends(2, &["sim", "kbuild", "x.zst", "--machine", "lkp-sb02"]);
     assert!(err.contains("x.zst: only the workload `trace` takes a recording"), "{err}");
-    ends(4, &["run", "trace", "Cargo.toml", "--machine", "lkp-sb02"]);
+    ends(4, &["sim", "trace", "Cargo.toml", "--machine", "lkp-sb02"]);
 }
 
 /// A short comparison: three batches on the smallest machine.
@@ -73,7 +76,7 @@ const SHORT: [&str; 12] = [
 #[test]
 fn sizes_are_set_and_checked() {
     let run = |code, size: &str, workload: &str| {
-        let arguments = ["run", workload, "--size", size, "--machine", "lkp-sb02", "--tasks", "2", "--seconds", "0.01"];
+        let arguments = ["sim", workload, "--size", size, "--machine", "lkp-sb02", "--tasks", "2", "--seconds", "0.01"];
         ends(code, &[&arguments[..], &["--warm-up", "0.005", "--rules", "linux-6.18"]].concat())
     };
     assert!(run(0, "1", "exit").0.starts_with("exit, 1 GiB on lkp-sb02 "));
@@ -84,7 +87,7 @@ fn sizes_are_set_and_checked() {
     assert_eq!(err, "error: --size: malloc1 has no size; allowed with: page_fault1-folios, exit\n");
     let (_, err) = run(1, "4096", "exit");
     assert!(err.contains("exit, 4096 GiB on a machine of ") && err.contains("try another --size"), "{err}");
-    let (list, _) = ends(0, &["run", "--list"]);
+    let (list, _) = ends(0, &["sim", "--list"]);
     assert!(list.contains("[100]") && list.contains("[4]"), "{list}");
 }
 

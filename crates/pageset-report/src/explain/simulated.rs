@@ -1,4 +1,4 @@
-//! Columns of `run`, `sweep`, `compare` and `bench`, and the members of their JSON.
+//! Columns of `sim`, `compare` and `bench`, and the members of their JSON.
 
 use super::Term;
 use super::terms::column;
@@ -9,7 +9,7 @@ pub(super) const TERMS: &[Term] = &[
     column("schema", "The form of the JSON, with its version. Within a version the meaning of a member never changes.", "", ""),
     column("rows", "A member for each row of the table.", "", ""),
     column("machine", "The machine: the name of a simulated machine's description (`pageset-lab machine list`), or the measured machine.", "", ""),
-    column("workload", "The simulated workload. `pageset-lab run --list` lists all workloads.", "", ""),
+    column("workload", "The simulated workload. `pageset-lab sim --list` lists all workloads.", "", ""),
     column("tasks", "The number of tasks of the workload. Each task has its own CPU of the simulated machine.", "", ""),
     column("era", "The kernel's era in a simulation, named after its first release. The era sets what rules do not: the pages of an LRU batch, the LRU locks of memory groups, and the caches that count for a CPU's slice of the cache.",
         "Unlike the era of the kernel that the rows are compared with.", "Use --era."),
@@ -34,12 +34,12 @@ pub(super) const TERMS: &[Term] = &[
     column("deviation", "The standard deviation between the seeds.", "As spread %.", "As spread %."),
     column("spread %", "The standard deviation between the seeds, in percent of the mean; `-` for a single seed.",
         "Larger than the differences of interest.", "Use more --seeds, or more --duration."),
-    // `pageset-lab run` and `sweep`.
+    // `pageset-lab sim`.
     column("a second", "Operations of the workload per second of simulated time, of all tasks. The heading names the operation: page faults, requests, messages. In JSON: `score`.",
         "", "Compare rows. A single row depends on the machine's description."),
     column("score", "Operations per second of simulated time, of all tasks. In `pageset-lab compare`: the table's own measure of work.", "", "As a second."),
     column("zone lock %", "The time spent waiting for zone locks, in percent of the time that the tasks did not sleep. In JSON: `zone_lock_pct`.",
-        "Above ten: the zone lock is the limit.", "Compare rules, and batches with `pageset-lab sweep --batch`."),
+        "Above ten: the zone lock is the limit.", "Compare rules, and batches with `pageset-lab sim --set batch=31,63`."),
     column("zone_lock_pct", "As zone lock %.", "As zone lock %.", "As zone lock %."),
     column("LRU lock %", "The time spent waiting for the locks of the lists of pages in use (LRU), in percent of the time that the tasks did not sleep. In JSON: `lru_lock_pct`.",
         "Growing while zone lock % falls: the contention has moved from one lock to the other.", "Rules of pagesets do not help."),

@@ -12,7 +12,7 @@ use crate::statistics::{Spread, interval_95};
 /// The schema of [`RunResult`].
 pub const SCHEMA: &str = "pageset.run/1";
 
-/// The result of `pageset-lab run` and `pageset-lab sweep`.
+/// The result of `pageset-lab sim`.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct RunResult {
     /// [`SCHEMA`].

@@ -167,7 +167,7 @@ impl Measured {
             let why = if self.fit.is_none() {
                 "one process was not measured, and the pace is fitted to it; add 1 to --tasks"
             } else {
-                "the minute is over; `pageset-lab run page_fault1 --machine FILE --tasks N` simulates them"
+                "the minute is over; `pageset-lab sim page_fault1 --machine FILE --tasks N` simulates them"
             };
             lines.push(format!("{missing} of {} rows have no prediction: {why}", of_rows().count()));
         }

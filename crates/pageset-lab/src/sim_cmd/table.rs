@@ -1,4 +1,4 @@
-//! The result of `pageset-lab run` as text.
+//! The result of `pageset-lab sim` as text.
 
 use pageset_sim::run::{Figures, RunResult};
 use pageset_sim::statistics::Spread;

@@ -1,4 +1,4 @@
-//! `pageset-lab run --timeline`: waits for locks and holds of them as a trace for Perfetto.
+//! `pageset-lab sim --timeline`: waits for locks and holds of them as a trace for Perfetto.
 //!
 //! Each row is a process and each CPU a track, in virtual time. A wait lasts from the first attempt to the acquisition
 //! of the lock, a hold from the acquisition to the release. Holds on one CPU may be nested.

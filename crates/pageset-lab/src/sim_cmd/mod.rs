@@ -1,5 +1,6 @@
-//! `pageset-lab run`: a workload on a simulated machine, under any rules.
+//! `pageset-lab sim`: a workload on a simulated machine, under any rules.
 
+mod combinations;
 mod recording;
 mod table;
 mod timeline;
@@ -25,38 +26,12 @@ use crate::sim::options::Effort;
 
 /// Run a workload on a simulated machine under any rules
 ///
-/// The CPUs of the machine run in virtual time; the allocator is the real one. Prints a row for each set of rules and
-/// number of tasks: the score, the share of the tasks' time spent waiting for zone and LRU locks, and the duration of
-/// allocations. The same command gives the same result, byte for byte.
+/// The CPUs of the machine run in virtual time; the allocator is the real one. Prints a row for each set of rules,
+/// combination of values and number of tasks: the score, the share of the tasks' time spent waiting for zone and LRU
+/// locks, and the duration of allocations. The same command gives the same result, byte for byte.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    task: Task,
-
-    /// List the workloads, one per line
-    #[arg(long, exclusive = true)]
-    list: bool,
-
-    /// Change a rule of every named set, such as batch=63; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    settings: Vec<String>,
-
-    /// Also write the first seed's waits for locks and holds of locks as a trace for ui.perfetto.dev; `-` is standard
-    /// output
-    ///
-    /// The trace contains at most a million holds, so set --duration to some milliseconds.
-    #[arg(long, value_name = "FILE")]
-    timeline: Option<PathBuf>,
-
-    #[command(flatten)]
-    effort: Effort,
-}
-
-/// The workload, the machine and the rules.
-#[derive(clap::Args)]
-pub(crate) struct Task {
-    /// The workload by name, such as page_fault1; `pageset-lab run --list` lists all. `trace` runs the processes of a
-    /// recording
+    /// The workload by name, such as page_fault1; --list lists all. `trace` runs the processes of a recording
     #[arg(value_name = "WORKLOAD", required = true)]
     workload: Option<String>,
 
@@ -64,6 +39,10 @@ pub(crate) struct Task {
     /// tasks than processes
     #[arg(value_name = "FILE")]
     recording: Option<PathBuf>,
+
+    /// List the workloads, one per line
+    #[arg(long, exclusive = true)]
+    list: bool,
 
     /// The machine by name (see `pageset-lab machine list`), or a description in a .toml file
     #[arg(long, value_name = "NAME", required = true)]
@@ -74,12 +53,19 @@ pub(crate) struct Task {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "pageset")]
     rules: Vec<String>,
 
+    /// Change a rule of every named set, such as batch=63; may be repeated
+    ///
+    /// Several values give a row for each combination: `--set batch=31,63 --set high_min=0,1000` gives four rows for each
+    /// set of rules and number of tasks. The last `--set` changes fastest.
+    #[arg(long = "set", value_name = "KEY=VALUE,…")]
+    settings: Vec<String>,
+
     /// Numbers of tasks, each task on a CPU of its own [default: the machine's number of CPUs]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     tasks: Vec<u32>,
 
     /// The size of a workload that has one, such as the GiB of `exit` or the order of `page_fault1-folios` [default: by
-    /// workload; `pageset-lab run --list` shows it]
+    /// workload; --list shows it]
     #[arg(long, value_name = "N")]
     size: Option<u32>,
 
@@ -89,6 +75,16 @@ pub(crate) struct Task {
     /// sections of up to 64 waiting CPUs. No kernel has this; it is for comparisons. If unsure, omit this option.
     #[arg(long, value_name = "KIND", value_enum, default_value_t)]
     zone_lock: ZoneLock,
+
+    /// Also write the first seed's waits for locks and holds of locks as a trace for ui.perfetto.dev; `-` is standard
+    /// output
+    ///
+    /// The trace contains at most a million holds, so set --duration to some milliseconds.
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+
+    #[command(flatten)]
+    effort: Effort,
 }
 
 /// The kinds of zone locks.
@@ -116,13 +112,22 @@ impl ZoneLock {
     }
 }
 
-impl Task {
+impl Args {
+    /// The sets of rules under all combinations of values.
+    ///
+    /// # Errors
+    /// As [`Args::sets_with`], or there are too many combinations.
+    fn sets(&self) -> Result<Vec<RuleSet>, Failure> {
+        let combinations = combinations::of(&self.settings)?;
+        Ok(combinations.iter().map(|settings| self.sets_with(settings)).collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
     /// The sets of rules with these changes. `kernel` is the recorded kernel of the workload `trace`, else the kernel of
     /// this machine.
     ///
     /// # Errors
     /// A name, a file or a change is invalid or has no effect on a simulation, or the recording cannot be read.
-    pub(crate) fn sets(&self, settings: &[String]) -> Result<Vec<RuleSet>, Failure> {
+    fn sets_with(&self, settings: &[String]) -> Result<Vec<RuleSet>, Failure> {
         let needs_kernel = self.rules.iter().any(|name| name == KERNEL);
         let chosen = match self.recording.as_deref().filter(|_| needs_kernel) {
             Some(file) => {
@@ -144,37 +149,25 @@ impl Task {
 /// The name of the workload that is read from a file.
 const TRACE: &str = "trace";
 
-/// Runs `pageset-lab run`.
+/// Runs `pageset-lab sim`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.list {
         io::stdout().write_all(list().as_bytes())?;
         return Ok(Exit::Done);
     }
-    let sets = args.task.sets(&args.settings)?;
-    simulate(&args.task, &sets, &args.effort, args.timeline.as_deref())
-}
-
-/// Runs a task under each set of rules, and prints a row for each. Writes the first seed's timeline to `timeline`.
-///
-/// # Errors
-/// Wrong usage, a failed run, or a file that cannot be written.
-pub(crate) fn simulate(
-    task: &Task,
-    sets: &[RuleSet],
-    effort: &Effort,
-    timeline: Option<&Path>,
-) -> Result<Exit, Failure> {
+    let sets = args.sets()?;
+    let (effort, timeline) = (&args.effort, args.timeline.as_deref());
     // Both are present: without --list they are required.
-    let workload = workload(task.workload.as_deref().unwrap_or_default(), task.recording.as_deref())?;
-    let workload = &match task.size {
+    let workload = workload(args.workload.as_deref().unwrap_or_default(), args.recording.as_deref())?;
+    let workload = &match args.size {
         Some(size) => {
             workload.with_size(size).map_err(|wrong| Failure::new(Exit::Usage, format!("--size: {wrong}")))?
         }
         None => workload,
     };
-    let machine = machine(task.machine.as_deref().unwrap_or_default())?;
+    let machine = machine(args.machine.as_deref().unwrap_or_default())?;
     let cpus = machine.topology().cpus();
-    let tasks = if task.tasks.is_empty() { vec![cpus] } else { task.tasks.clone() };
+    let tasks = if args.tasks.is_empty() { vec![cpus] } else { args.tasks.clone() };
     if let Some(&tasks) = tasks.iter().find(|&&tasks| tasks == 0 || tasks > cpus) {
         let message = format!("--tasks {tasks}: {}", RunError::Tasks { tasks, cpus });
         return Err(Failure::new(Exit::Usage, message));
@@ -183,7 +176,7 @@ pub(crate) fn simulate(
     let held = if timeline.is_some() { timeline::MOST / rows.len().max(1) } else { 0 };
     let run_of = |&(set, tasks): &(&RuleSet, u32)| Run {
         high_fraction: set.high_fraction.unwrap_or(0),
-        zone_lock: task.zone_lock.kind(),
+        zone_lock: args.zone_lock.kind(),
         tasks,
         held,
         ..effort.run(workload, &machine, set.tuning, Era::of_rules(&set.name))
@@ -195,7 +188,7 @@ pub(crate) fn simulate(
         RunResult::new(&effort.run(workload, &machine, Tuning::default(), Era::default()), effort.of_each().seeds);
     let (mut tracks, mut failures) = (Vec::new(), Vec::new());
     for ((&(set, tasks), run), outcomes) in rows.iter().zip(&runs).zip(batch.run(&runs)) {
-        let rules = task.zone_lock.row(&set.name);
+        let rules = args.zone_lock.row(&set.name);
         let name = format!("{rules}, {tasks} tasks");
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
@@ -240,9 +233,14 @@ fn workload(name: &str, recording: Option<&Path>) -> Result<Workload, Failure> {
 }
 
 fn unknown(name: &str) -> Failure {
+    if Path::new(name).exists() || name.ends_with(".pstrace") {
+        let message = format!("`{name}` is a file, not a workload; try `pageset-lab sim trace {name} --machine NAME`");
+        return Failure::new(Exit::Usage, message)
+            .help(format!("`pageset replay {name}` replays a recording as it was"));
+    }
     let names = || WORKLOADS.iter().map(|workload| workload.name).chain([TRACE]);
     let message = format!("unknown workload `{name}`{}", suggestion(name, names()));
-    Failure::new(Exit::Usage, message).help("`pageset-lab run --list` lists all workloads")
+    Failure::new(Exit::Usage, message).help("`pageset-lab sim --list` lists all workloads")
 }
 
 /// A table of the workloads: name, description, and what each counts.
