@@ -25,7 +25,7 @@ try() {
     local name=$1 start=$EPOCHREALTIME
     shift
     "$@" --version >/dev/null
-    "$@" replay /opt/pageset/share/doc/pageset/traces/sock-q1.events.zst --rules linux-5.18,linux-6.18 --json /tmp/replay.json \
+    "$@" replay /opt/pageset/share/doc/pageset/traces/sock-q1.events.zst --rules linux-5.18,linux-6.18 --json=/tmp/replay.json \
         2>/dev/null | grep -q '^ linux-5.18 .* 59,323 '
     "$@" report /tmp/replay.json -o /tmp/report.html 2>/dev/null >/dev/null
     printf '%-24s replay and report in %.1f s\n' "$name" "$(bc <<<"$EPOCHREALTIME - $start")"

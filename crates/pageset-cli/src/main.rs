@@ -12,7 +12,6 @@ mod explain_cmd;
 #[cfg(test)]
 mod grammar_tests;
 mod identify_cmd;
-mod old_spelling;
 mod record_cmd;
 mod replay_cmd;
 mod report_cmd;
@@ -105,9 +104,7 @@ fn main() -> ExitCode {
     if let Some(code) = record_cmd::become_command() {
         return ExitCode::from(code);
     }
-    let parsed = command_line()
-        .try_get_matches_from(old_spelling::modern(std::env::args_os()))
-        .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+    let parsed = command_line().try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return program::said(&error, &MOVED).into(),

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use crate::support::{Small, ends, json};
+use crate::support::{Small, ends, json, json_to};
 
 #[test]
 fn no_setting_helps_a_stream_between_cpus() {
     let small = Small::new();
     let file = small.at("advice.json");
-    let (text, error) = ends(0, &[&"advise", &small.events(), &"--json", &file]);
+    let (text, error) = ends(0, &[&"advise", &small.events(), &json_to(&file)]);
     assert_eq!(error, "");
     let line = |head: &str| text.lines().find_map(|line| line.trim().strip_prefix(head)).map(str::trim).unwrap();
     assert_eq!(line("verdict"), "change nothing");
@@ -26,7 +26,7 @@ fn no_setting_helps_a_stream_between_cpus() {
     assert_eq!(in_force.iter().position(|now| *now), Some(0));
     assert_eq!(in_force.iter().filter(|now| **now).count(), 1);
     // The setting in force has the same result as `pageset replay`.
-    let (replayed, _) = ends(0, &[&"replay", &small.events(), &"--json", &"-"]);
+    let (replayed, _) = ends(0, &[&"replay", &small.events(), &"--json"]);
     let replayed = &json(&replayed)["rules"][0];
     assert_eq!(settings[0]["zone_lock_acquisitions"], replayed["zone_lock_acquisitions"]);
     let number = |of: &serde_json::Value, name: &str| of[name].as_u64().unwrap();
@@ -60,7 +60,7 @@ fn no_setting_helps_a_stream_between_cpus() {
 fn high_orders_are_counted_if_recorded() {
     let column = |small: &Small| -> (String, Vec<serde_json::Value>, serde_json::Value) {
         let file = small.at("advice.json");
-        let (text, _) = ends(0, &[&"advise", &small.events(), &"--json", &file]);
+        let (text, _) = ends(0, &[&"advise", &small.events(), &json_to(&file)]);
         let advice = json(&fs::read_to_string(&file).unwrap());
         let rows = advice["settings"].as_array().unwrap().iter().map(|row| row["high_order_pages_min"].clone());
         (text, rows.collect(), advice["high_orders"].clone())
@@ -94,7 +94,7 @@ fn high_orders_are_counted_if_recorded() {
 fn a_kernel_without_the_sysctl_gets_no_such_advice() {
     let small = Small::new();
     let recording = crate::support::trace("lab/5.10-amd64.4cpu.unix1.pstrace");
-    let (text, _) = ends(0, &[&"advise", &recording, &"--json", &small.at("advice.json")]);
+    let (text, _) = ends(0, &[&"advise", &recording, &json_to(&small.at("advice.json"))]);
     assert!(!text.contains("percpu_pagelist") && text.contains("as recorded *"), "{text}");
     let advice = json(&fs::read_to_string(small.at("advice.json")).unwrap());
     let settings = advice["settings"].as_array().unwrap();
@@ -111,7 +111,7 @@ fn no_verdict_when_the_control_fails() {
         *text = text.lines().filter(|line| !line.contains(" D ")).map(|line| format!("{line}\n")).collect();
     };
     let small = Small::with(no_drains, |_| {});
-    let (text, _) = ends(0, &[&"advise", &small.events(), &"--json", &small.at("advice.json")]);
+    let (text, _) = ends(0, &[&"advise", &small.events(), &json_to(&small.at("advice.json"))]);
     let advice = json(&fs::read_to_string(small.at("advice.json")).unwrap());
     let verdict = &advice["verdict"];
     assert_eq!((&verdict["basis"], &verdict["high_fraction"]), (&"control-failed".into(), &serde_json::Value::Null));
@@ -124,7 +124,7 @@ fn no_verdict_when_the_control_fails() {
 /// If locks are rarely taken, the verdict depends on the replay of the setting in force only.
 #[test]
 fn rare_locks_give_high_confidence() {
-    let (text, _) = ends(0, &[&"advise", &crate::support::fixture("compile-q1"), &"--json", &"-"]);
+    let (text, _) = ends(0, &[&"advise", &crate::support::fixture("compile-q1"), &"--json"]);
     let advice = json(&text);
     assert_eq!((&advice["verdict"]["basis"], &advice["sure"]["trust"]), (&"not-felt".into(), &"high".into()));
     assert!(advice["gain"].is_null() && advice["price"].is_null(), "{advice}");
@@ -144,7 +144,7 @@ fn knob<'a>(advice: &'a serde_json::Value, name: &str) -> Option<&'a serde_json:
 fn other_knobs_are_replayed() {
     let small = Small::new();
     let file = small.at("advice.json");
-    let (text, _) = ends(0, &[&"advise", &small.events(), &"--json", &file]);
+    let (text, _) = ends(0, &[&"advise", &small.events(), &json_to(&file)]);
     let advice = json(&fs::read_to_string(&file).unwrap());
     let number = |row: &serde_json::Value, name: &str| row[name].as_u64().unwrap();
     let locks = |row: &serde_json::Value| number(row, "zone_lock_acquisitions");

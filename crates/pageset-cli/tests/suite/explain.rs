@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use crate::support::explained::{completions_offer, members, pages_and_completions_know_every_subcommand};
-use crate::support::{Small, ends, json, strict};
+use crate::support::{Small, ends, json, json_to, strict};
 
 #[test]
 fn a_printed_warning_is_explained() {
@@ -23,8 +23,8 @@ fn a_printed_warning_is_explained() {
 fn members_of_measured_results_are_explained() {
     let small = Small::new();
     let (events, replay, advice) = (small.events(), small.at("replay.json"), small.at("advice.json"));
-    ends(0, &[&"replay", &events, &"--check", &"--json", &replay]);
-    ends(0, &[&"advise", &events, &"--json", &advice]);
+    ends(0, &[&"replay", &events, &"--check", &json_to(&replay)]);
+    ends(0, &[&"advise", &events, &json_to(&advice)]);
     let read = |file| json(&fs::read_to_string(file).unwrap());
     let (info, _) = ends(0, &[&"trace", &"info", &events, &"--json"]);
     let (looks, _) = ends(0, &[&"top", &"--once", &"--interval", &"0.1", &"--json"]);

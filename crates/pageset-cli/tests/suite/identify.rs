@@ -16,7 +16,7 @@ fn a_stable_kernel_is_distinguished_from_its_mainline_release() {
     assert_eq!(error, "");
     let first = text.lines().nth(3).unwrap();
     assert!(first.starts_with(" linux-6.1.104") && first.ends_with("yes"), "{text}");
-    let json = json(&ends(0, &[&"identify", &file, &"--json", &"-"]).0);
+    let json = json(&ends(0, &[&"identify", &file, &"--json"]).0);
     assert_eq!((&json["schema"], &json["choice"]), (&"pageset.identify/1".into(), &"linux-6.1.104".into()));
     assert_eq!((&json["confidence"], &json["alike"]), (&"high".into(), &1.into()));
 }
@@ -60,7 +60,7 @@ fn rules_that_traffic_cannot_distinguish_are_listed() {
 fn refills_are_counted_by_cpu() {
     let file = corpus("6.18-amd64.4cpu.unix1");
     let counted = |only: &[&str]| {
-        let mut words: Vec<&dyn AsRef<Path>> = vec![&"replay", &file, &"--json", &"-"];
+        let mut words: Vec<&dyn AsRef<Path>> = vec![&"replay", &file, &"--json"];
         only.iter().for_each(|condition| words.extend([&"--only" as &dyn AsRef<_>, condition]));
         let json = json(&ends(0, &words).0);
         let number = |value: &serde_json::Value| value.as_u64().unwrap();
@@ -87,7 +87,7 @@ fn refills_are_counted_by_cpu() {
 fn operations_are_counted_by_process() {
     let file = corpus("6.18-amd64.4cpu.fork");
     let selected = |condition: &str| {
-        let json = json(&ends(0, &[&"replay", &file, &"--json", &"-", &"--only", &condition]).0);
+        let json = json(&ends(0, &[&"replay", &file, &"--json", &"--only", &condition]).0);
         let number = |name: &str| json["only"][name].as_u64().unwrap();
         (number("selected_operations"), number("unlisted_operations"), json["trace"]["operations"].as_u64().unwrap())
     };

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Small, command, ends, fixture, json};
+use crate::support::{Small, command, ends, fixture, json, json_to};
 use serde_json::Value;
 
 /// The recorded kernel's rules pass the limits, the rules of 5.18 do not: the check can fail.
@@ -49,7 +49,7 @@ fn json_has_the_documented_members() {
     let small = Small::new();
     let file = small.at("out.json");
     let rules = "linux-5.18,kernel";
-    let (text, _) = ends(0, &[&"replay", &small.events(), &"--rules", &rules, &"--json", &file]);
+    let (text, _) = ends(0, &[&"replay", &small.events(), &"--rules", &rules, &json_to(&file)]);
     assert!(text.contains("kernel, as recorded"));
     let json = json(&fs::read_to_string(&file).unwrap());
     assert_eq!((&json["schema"], &json["level"]), (&"pageset.replay/1".into(), &"reconstructed".into()));
@@ -84,7 +84,7 @@ fn json_has_the_documented_members() {
     );
     // The result is the only new file, and a second run writes the same bytes.
     let first = fs::read(&file).unwrap();
-    ends(0, &[&"replay", &small.events(), &"--rules", &rules, &"--json", &file]);
+    ends(0, &[&"replay", &small.events(), &"--rules", &rules, &json_to(&file)]);
     assert!(first == fs::read(&file).unwrap());
     assert_eq!(fs::read_dir(small.0.path()).unwrap().count(), 3);
 }
@@ -93,7 +93,7 @@ fn json_has_the_documented_members() {
 #[test]
 fn the_work_under_zone_locks_is_counted() {
     let rules = "linux-6.18,linux-6.19,pageset";
-    let text = ends(0, &[&"replay", &fixture("sock-q1"), &"--level", &"input", &"--rules", &rules, &"--json", &"-"]).0;
+    let text = ends(0, &[&"replay", &fixture("sock-q1"), &"--level", &"input", &"--rules", &rules, &"--json"]).0;
     let json = json(&text);
     let value = |row: usize, field: &str| json["rules"][row][field].as_u64().unwrap();
     let (lines, longest): (Vec<_>, Vec<_>) =
@@ -108,10 +108,10 @@ fn the_work_under_zone_locks_is_counted() {
 #[test]
 fn json_on_standard_output_replaces_the_table() {
     let small = Small::new();
-    let (text, _) = ends(0, &[&"replay", &small.events(), &"--level", &"input", &"--json", &"-"]);
+    let (text, _) = ends(0, &[&"replay", &small.events(), &"--level", &"input", &"--json"]);
     let one = json(&text);
     assert_eq!((&one["level"], one["rules"].as_array().unwrap().len()), (&"input".into(), 1));
-    let (text, _) = ends(0, &[&"replay", &small.events(), &small.events(), &"--level", &"input", &"--json", &"-"]);
+    let (text, _) = ends(0, &[&"replay", &small.events(), &small.events(), &"--level", &"input", &"--json"]);
     assert_eq!(json(&text), Value::Array(vec![one.clone(), one]));
 }
 
@@ -121,7 +121,7 @@ fn every_form_gives_the_same_result() {
     let own = small.at("small.pstrace");
     ends(0, &[&"trace", &"import", &small.events(), &"-o", &own]);
     let result = |file: &Path| {
-        let mut json = json(&ends(0, &[&"replay", &file, &"--json", &"-"]).0);
+        let mut json = json(&ends(0, &[&"replay", &file, &"--json"]).0);
         assert!(json["trace"].as_object_mut().unwrap().remove("form").is_some());
         json
     };
@@ -147,7 +147,7 @@ fn several_recordings_have_one_result_each() {
 fn changed_rules_have_their_own_rows() {
     let small = Small::new();
     let run = |rules: &str, settings: &[&str]| {
-        let mut arguments: Vec<&dyn AsRef<Path>> = vec![&"replay", &"--json", &"-", &"--rules", &rules];
+        let mut arguments: Vec<&dyn AsRef<Path>> = vec![&"replay", &"--json", &"--rules", &rules];
         for setting in settings {
             arguments.extend([&"--set" as &dyn AsRef<Path>, setting]);
         }
@@ -216,7 +216,7 @@ fn unreadable_input_ends_with_exit_code_4() {
     ] {
         let out = at("out.json");
         let code = if name == "none.events" { 5 } else { 4 };
-        let (text, error) = ends(code, &[&"replay", &at(name), &"--check", &"--json", &out]);
+        let (text, error) = ends(code, &[&"replay", &at(name), &"--check", &json_to(&out)]);
         assert!(error.contains(&format!("{name}: ")) && error.contains(part), "{name}: {error}");
         assert!(text.is_empty() && !out.exists(), "{name}: {text}");
     }
@@ -232,7 +232,7 @@ fn lost_events_are_refused_or_reported() {
     assert!(error.contains("events were lost on CPU 0") && error.contains("--lossy"), "{error}");
     let (text, _) = ends(0, &[&"replay", &small.events(), &"--lossy"]);
     assert!(text.contains("warning: events were lost on CPU 0 (1,234 counted"), "{text}");
-    let (text, _) = ends(0, &[&"replay", &small.events(), &"--lossy", &"--json", &"-"]);
+    let (text, _) = ends(0, &[&"replay", &small.events(), &"--lossy", &"--json"]);
     assert!(json(&text)["rules"][0]["warnings"][0].as_str().unwrap().starts_with("events were lost"));
 }
 
@@ -274,7 +274,7 @@ fn weaknesses_of_a_recording_are_reported() {
 fn ctrl_c_leaves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
-    let mut child = command(&[&"replay", &"-", &"--json", &out])
+    let mut child = command(&[&"replay", &"-", &json_to(&out)])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

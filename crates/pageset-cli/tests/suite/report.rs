@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::charts::{agree, seen};
-use crate::support::{Small, ends, json};
+use crate::support::{Small, ends, json, json_to};
 
 /// The JSON of a replay and its page.
 fn replayed(small: &Small) -> (serde_json::Value, String) {
     let (file, page) = (small.at("replay.json"), small.at("report.html"));
-    ends(0, &[&"replay", &small.events(), &"--rules", &"kernel,linux-5.18", &"--json", &file]);
+    ends(0, &[&"replay", &small.events(), &"--rules", &"kernel,linux-5.18", &json_to(&file)]);
     let (text, error) = ends(0, &[&"report", &file, &"-o", &page, &"--svg", &small.0.path()]);
     assert_eq!((text.as_str(), error.as_str()), ("", ""));
     (json(&fs::read_to_string(file).unwrap()), fs::read_to_string(page).unwrap())
@@ -77,7 +77,7 @@ fn names_are_escaped() {
     let rules = small.at("<b>&.toml");
     fs::write(&rules, "name = '<img src=x onerror=alert(1)>'\n").unwrap();
     let (file, page) = (small.at("replay.json"), small.at("report.html"));
-    ends(0, &[&"replay", &small.events(), &"--rules", &rules, &"--json", &file]);
+    ends(0, &[&"replay", &small.events(), &"--rules", &rules, &json_to(&file)]);
     ends(0, &[&"report", &file, &"-o", &page]);
     let page = fs::read_to_string(page).unwrap();
     assert!(!page.contains("<img") && page.contains("&lt;img"), "a name became a tag");
@@ -94,7 +94,7 @@ fn every_kind_of_input() {
     let recording = page(&small.events());
     assert!(recording.contains("How many pages did each CPU") && recording.contains("<polyline"), "{recording}");
     let advice = small.at("advice.json");
-    ends(0, &[&"advise", &small.events(), &"--json", &advice]);
+    ends(0, &[&"advise", &small.events(), &json_to(&advice)]);
     assert!(page(&advice).contains("<p class=\"verdict\">Change nothing</p>"));
     let set = small.at("set.json");
     let json = format!("--json={}", set.display());
@@ -120,7 +120,7 @@ fn every_kind_of_input() {
 fn advice_is_drawn_with_its_gains_and_costs() {
     let small = Small::new();
     let advice = small.at("advice.json");
-    ends(0, &[&"advise", &small.events(), &"--json", &advice]);
+    ends(0, &[&"advise", &small.events(), &json_to(&advice)]);
     ends(0, &[&"report", &advice, &"-o", &small.at("report.html"), &"--svg", &small.0.path()]);
     let advice = json(&fs::read_to_string(advice).unwrap());
     let rows: Vec<&serde_json::Value> =

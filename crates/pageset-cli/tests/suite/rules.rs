@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The rows of named sets at level `input`; the kernel's own rules come last.
 fn rows(small: &Small, arguments: &[&dyn AsRef<Path>]) -> Vec<Value> {
     let file = small.events();
-    let mut all: Vec<&dyn AsRef<Path>> = vec![&"replay", &file, &"--level", &"input", &"--json", &"-"];
+    let mut all: Vec<&dyn AsRef<Path>> = vec![&"replay", &file, &"--level", &"input", &"--json"];
     all.extend(arguments);
     json(&ends(0, &all).0)["rules"].as_array().unwrap().clone()
 }
@@ -139,7 +139,7 @@ fn a_rule_can_set_an_unrecorded_cache() {
     let small = Small::new();
     let told = |arguments: &[&str]| {
         let file = small.events();
-        let mut all: Vec<&dyn AsRef<Path>> = vec![&"replay", &file, &"--rules", &"linux-6.7,kernel", &"--json", &"-"];
+        let mut all: Vec<&dyn AsRef<Path>> = vec![&"replay", &file, &"--rules", &"linux-6.7,kernel", &"--json"];
         all.extend(arguments.iter().map(|argument| argument as &dyn AsRef<Path>));
         json(&ends(0, &all).0)
     };
@@ -167,7 +167,7 @@ fn a_rule_can_set_an_unrecorded_cache() {
     let path = small.at("cached.toml");
     fs::write(&path, "base = 'linux-6.7'\ncache_slice_pages = 190").unwrap();
     let file = small.events();
-    let by_file = json(&ends(0, &[&"replay", &file, &"--rules", &path, &"--json", &"-"]).0);
+    let by_file = json(&ends(0, &[&"replay", &file, &"--rules", &path, &"--json"]).0);
     assert_eq!((warned(&by_file), drains(&by_file)), (1, drains(&large_share)));
     // No warning asks for a cache that no rule uses.
     let (text, _) = ends(0, &[&"replay", &file, &"--rules", &"linux-4.19", &"--level", &"input"]);
@@ -178,7 +178,7 @@ fn a_rule_can_set_an_unrecorded_cache() {
 fn another_cache_is_another_machine() {
     let file = trace("cargo-build.pstrace");
     let rules = "kernel";
-    let arguments: &[&dyn AsRef<Path>] = &[&"replay", &file, &"--rules", &rules, &"--level", &"input", &"--json", &"-"];
+    let arguments: &[&dyn AsRef<Path>] = &[&"replay", &file, &"--rules", &rules, &"--level", &"input", &"--json"];
     let with = |set: &[&dyn AsRef<Path>]| json(&ends(0, &[arguments, set].concat()).0);
     let recorded = with(&[]);
     let cache = &recorded["trace"]["facts"]["caches"][0];

@@ -48,9 +48,9 @@ fn results_match_their_schemas() {
         &"-",
     ];
     valid::<ReplayResult>(&ends(1, &arguments).0);
-    valid::<ReplayResult>(&ends(0, &[&"replay", &small.events(), &"--json", &"-"]).0);
-    valid::<Identification>(&ends(0, &[&"identify", &small.events(), &"--json", &"-"]).0);
-    valid::<Advice>(&ends(0, &[&"advise", &small.events(), &"--json", &"-"]).0);
+    valid::<ReplayResult>(&ends(0, &[&"replay", &small.events(), &"--json"]).0);
+    valid::<Identification>(&ends(0, &[&"identify", &small.events(), &"--json"]).0);
+    valid::<Advice>(&ends(0, &[&"advise", &small.events(), &"--json"]).0);
     valid::<Info>(&ends(0, &[&"trace", &"info", &small.events(), &"--json"]).0);
 }
 
@@ -68,7 +68,7 @@ fn members_of_other_knobs_are_optional() {
         }
     }
     const NEW: [&str; 4] = ["knobs", "watermark_scale_factor", "low_watermark_pages", "huge_page_allocs"];
-    let mut result = json(&ends(0, &[&"advise", &Small::new().events(), &"--json", &"-"]).0);
+    let mut result = json(&ends(0, &[&"advise", &Small::new().events(), &"--json"]).0);
     remove(&mut result);
     let (_, schema) = pageset_trace::schemas().into_iter().find(|(of, _)| *of == "pageset.advise/1").unwrap();
     jsonschema::validate(schema.as_value(), &result).unwrap();

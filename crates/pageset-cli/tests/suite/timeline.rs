@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-use crate::support::{Small, ends, json};
+use crate::support::{Small, ends, json, json_to};
 use serde_json::Value;
 
 #[test]
 fn slices_nest_and_add_up_to_the_table() {
     let small = Small::new();
     let (file, result) = (small.at("timeline.json"), small.at("replay.json"));
-    ends(0, &[&"replay", &small.events(), &"--rules", &"kernel,linux-5.18", &"--timeline", &file, &"--json", &result]);
+    ends(0, &[&"replay", &small.events(), &"--rules", &"kernel,linux-5.18", &"--timeline", &file, &json_to(&result)]);
     let result = json(&fs::read_to_string(result).unwrap());
     let timeline = json(&fs::read_to_string(file).unwrap());
     let events = timeline["traceEvents"].as_array().unwrap();

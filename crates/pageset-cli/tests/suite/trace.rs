@@ -81,7 +81,7 @@ fn a_form_has_one_name() {
     for (file, form) in [(at("a.pstrace"), "pstrace"), (text, "text")] {
         let info: serde_json::Value =
             serde_json::from_str(&done(&pageset(&[&"trace", &"info", &file, &"--json"], b""))).unwrap();
-        let replayed = done(&pageset(&[&"replay", &file, &"--json", &"-"], b""));
+        let replayed = done(&pageset(&[&"replay", &file, &"--json"], b""));
         let replayed: serde_json::Value = serde_json::from_str(&replayed).unwrap();
         assert_eq!((info["form"].as_str(), replayed["trace"]["form"].as_str()), (Some(form), Some(form)));
     }

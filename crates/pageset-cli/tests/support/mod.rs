@@ -40,6 +40,11 @@ pub(crate) fn ends(code: i32, arguments: &[&dyn AsRef<Path>]) -> (String, String
     (out, err)
 }
 
+/// The option that writes JSON to a file.
+pub(crate) fn json_to(file: &Path) -> String {
+    format!("--json={}", file.display())
+}
+
 pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
