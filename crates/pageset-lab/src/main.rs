@@ -16,6 +16,7 @@ mod machine_cmd;
 mod report_cmd;
 mod sim;
 mod sim_cmd;
+#[cfg(feature = "parquet")]
 mod study_cmd;
 
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Sim(sim_cmd::Args),
+    #[cfg(feature = "parquet")]
     Study(study_cmd::Args),
     Compare(compare_cmd::Args),
     Machine(machine_cmd::Args),
@@ -69,6 +71,7 @@ const MOVED: [program::Moved; 9] = [
 fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         Command::Sim(args) => sim_cmd::run(args),
+        #[cfg(feature = "parquet")]
         Command::Study(args) => study_cmd::run(args),
         Command::Compare(args) => compare_cmd::run(args),
         Command::Machine(args) => machine_cmd::run(args),

@@ -13,9 +13,10 @@ use std::path::Path;
 
 use pageset_report::kinds::{FileKind, Inputs, ResultKind, typed};
 use pageset_report::page::{self, Report, Section, draw, joined, sections};
+#[cfg(feature = "parquet")]
 use pageset_sim::run::RunResult;
-use pageset_study::error::StoreError;
-use pageset_study::table;
+#[cfg(feature = "parquet")]
+use pageset_study::{error::StoreError, table};
 
 use crate::diff_cmd;
 use crate::error::{Exit, Failure};
@@ -39,7 +40,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// What `report` and `diff` read.
 pub(crate) static INPUTS: Inputs = Inputs {
-    files: &[TABLE, OTHER],
+    files: &[
+        #[cfg(feature = "parquet")]
+        TABLE,
+        OTHER,
+    ],
     results: &[
         ResultKind {
             schema: "pageset.run/1",
@@ -63,6 +68,7 @@ pub(crate) static INPUTS: Inputs = Inputs {
 };
 
 /// The table of a study.
+#[cfg(feature = "parquet")]
 const TABLE: FileKind = FileKind {
     is: |begin| begin.starts_with(table::MAGIC),
     report: |path| {
@@ -80,6 +86,7 @@ const TABLE: FileKind = FileKind {
 const OTHER: FileKind =
     FileKind { is: |_| true, report: |path| Err(other(path, "report")), measure: |path, _| Err(other(path, "diff")) };
 
+#[cfg(feature = "parquet")]
 fn read_table(path: &Path) -> Result<Vec<RunResult>, Failure> {
     table::read(path).map_err(|error| {
         let exit = if matches!(error, StoreError::Io { .. }) { Exit::Unreadable } else { Exit::Damaged };
