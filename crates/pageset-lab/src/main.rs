@@ -12,6 +12,7 @@ mod explain_cmd;
 #[cfg(test)]
 mod grammar_tests;
 mod interleave_cmd;
+mod kernels_cmd;
 mod machine_cmd;
 mod report_cmd;
 mod sim;
@@ -48,6 +49,7 @@ enum Command {
     Machine(machine_cmd::Args),
     Interleave(interleave_cmd::Args),
     Bench(bench_cmd::Args),
+    Kernels(kernels_cmd::Args),
     Diff(diff_cmd::Args),
     Report(report_cmd::Args),
     Explain(explain_cmd::Args),
@@ -77,6 +79,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Machine(args) => machine_cmd::run(args),
         Command::Interleave(args) => interleave_cmd::run(args),
         Command::Bench(args) => bench_cmd::run(args),
+        Command::Kernels(args) => kernels_cmd::run(&args),
         Command::Diff(args) => diff_cmd::run(&args),
         Command::Report(args) => report_cmd::run(&args),
         Command::Explain(args) => explain_cmd::run(&args),

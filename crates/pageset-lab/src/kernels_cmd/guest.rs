@@ -8,28 +8,28 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::definition::Boot;
-use crate::packages::Unpacked;
-use crate::tool::{at, output, run, write_whole};
+use super::definition::Boot;
+use super::packages::Unpacked;
+use super::tool::{at, output, run, write_whole};
 
 /// How a boot ended. Stored as `boot.json`.
 #[derive(Serialize, Deserialize, Default, Clone)]
 #[serde(default)]
-pub struct Ended {
+pub(super) struct Ended {
     /// The kernel's `uname -r`, if the guest printed it.
-    pub release: Option<String>,
+    pub(super) release: Option<String>,
     /// Why not all workloads ran.
-    pub failed: Option<String>,
-    pub seconds: u64,
+    pub(super) failed: Option<String>,
+    pub(super) seconds: u64,
     /// For each workload that ran: the exit code and the last line of the recorder.
-    pub workloads: BTreeMap<String, (i32, String)>,
+    pub(super) workloads: BTreeMap<String, (i32, String)>,
 }
 
 /// QEMU's program and arguments for a boot.
 ///
 /// The workloads use the disk /dev/vda, and the recordings go to /dev/vdb. A guest whose kernel has no disk driver sends
 /// the recordings over its second serial port.
-pub fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 2], serial: &Path) -> Command {
+pub(super) fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 2], serial: &Path) -> Command {
     let machine = boot.machine;
     let (program, board, console) = match boot.kernel.arch() {
         "arm64" => ("qemu-system-aarch64", ["-machine", "virt", "-cpu", "neoverse-n1"], "ttyAMA0"),
@@ -62,7 +62,12 @@ pub fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 2], ser
 }
 
 /// Runs a guest, and writes its console to the file `log`. Kills a guest that exceeds its time limit, and returns an error.
-pub fn run_guest(mut command: Command, log: &Path, limit: Duration, watch: &mut dyn FnMut(&str)) -> Result<(), String> {
+pub(super) fn run_guest(
+    mut command: Command,
+    log: &Path,
+    limit: Duration,
+    watch: &mut dyn FnMut(&str),
+) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let console = at(log, File::create(log))?;
     let errors = at(log, console.try_clone())?;
@@ -105,7 +110,7 @@ fn last_line(text: &str) -> &str {
 }
 
 /// Reads how the boot ended from the guest's console. `failed` is the error of [`run_guest`].
-pub fn read_console(text: &str, failed: Option<String>) -> Ended {
+pub(super) fn read_console(text: &str, failed: Option<String>) -> Ended {
     let mut ended = Ended { failed, ..Ended::default() };
     let (mut open, mut done) = (None, false);
     for line in text.lines() {
@@ -139,7 +144,7 @@ pub fn read_console(text: &str, failed: Option<String>) -> Ended {
 }
 
 /// Boots a guest in `folder` and puts its recordings into `recordings`.
-pub fn boot(
+pub(super) fn boot(
     boot: Boot<'_>,
     kernel: &Unpacked,
     initrd: &[u8],
@@ -194,7 +199,7 @@ fn unpack(tar: &Path, folder: &Path) -> Result<(), String> {
 }
 
 /// How the boot of that name ended, or `None` if it was not booted.
-pub fn ended(dir: &Path, name: &str) -> Option<Ended> {
+pub(super) fn ended(dir: &Path, name: &str) -> Option<Ended> {
     let text = fs::read(dir.join("boots").join(name).join("boot.json")).ok()?;
     serde_json::from_slice(&text).ok()
 }
@@ -202,7 +207,7 @@ pub fn ended(dir: &Path, name: &str) -> Option<Ended> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::Lab;
+    use crate::kernels_cmd::definition::Lab;
 
     #[test]
     fn a_console() {

@@ -5,23 +5,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::definition::{Boot, Lab};
-use crate::packages::{Apt, Unpacked};
-use crate::tool::{at, output, run};
+use super::definition::{Boot, Lab};
+use super::packages::{Apt, Unpacked};
+use super::tool::{at, output, run};
 
 /// The programs of one architecture.
-pub struct Programs {
+pub(super) struct Programs {
     files: Vec<(String, PathBuf)>,
 }
 
 /// The root of the repository.
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("lab/ is in the repository").to_owned()
+pub(super) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 impl Programs {
     /// Builds or downloads missing programs. `pageset` replaces the build of this repository's command.
-    pub fn build(arch: &str, dir: &Path, suites: &[String], pageset: Option<&Path>) -> Result<Programs, String> {
+    pub(super) fn build(arch: &str, dir: &Path, suites: &[String], pageset: Option<&Path>) -> Result<Programs, String> {
         let (target, compiler) = match arch {
             "arm64" => ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu-gcc"),
             _ => ("x86_64-unknown-linux-gnu", "gcc"),
@@ -78,13 +78,6 @@ fn static_pageset(target: &str, compiler: &str) -> Result<PathBuf, String> {
             .env(format!("CC_{}", target.replace('-', "_")), compiler),
     )?;
     Ok(target_folder().join(target).join("release/pageset"))
-}
-
-/// Builds this repository's command for this machine.
-pub fn native_pageset() -> Result<PathBuf, String> {
-    let arguments = ["build", "--quiet", "--locked", "--release", "-p", "pageset-cli"];
-    output(Command::new("cargo").args(arguments).current_dir(repository()))?;
-    Ok(target_folder().join("release/pageset"))
 }
 
 /// The folder of this repository's build.
@@ -156,7 +149,7 @@ fn dependencies(module: &[u8]) -> Vec<String> {
 const ALWAYS: [&str; 7] = ["virtio_pci", "virtio_mmio", "virtio_blk", "crc32c_generic", "crc32c", "libcrc32c", "ext4"];
 
 /// The initramfs of a boot.
-pub fn archive(lab: &Lab, boot: Boot<'_>, programs: &Programs, kernel: &Unpacked) -> Result<Vec<u8>, String> {
+pub(super) fn archive(lab: &Lab, boot: Boot<'_>, programs: &Programs, kernel: &Unpacked) -> Result<Vec<u8>, String> {
     let mut cpio = Cpio::default();
     for folder in ["bin", "dev", "proc", "sys", "tmp", "disk", "modules", "lib", "lib64", "etc"] {
         cpio.folder(folder);
@@ -178,7 +171,7 @@ pub fn archive(lab: &Lab, boot: Boot<'_>, programs: &Programs, kernel: &Unpacked
 /// The size of each CPU's ring buffer: half a million events. An overflow ends the recording.
 const BUFFER: &str = "16M";
 
-/// The init script of the guest. [`crate::guest`] reads the lines that start with `LAB`.
+/// The init script of the guest. [`super::guest`] reads the lines that start with `LAB`.
 fn init(lab: &Lab, boot: Boot<'_>, modules: &[&str]) -> String {
     let mut script = format!(
         r#"#!/bin/busybox sh
@@ -296,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_script_runs_what_belongs_to_a_boot() {
-        let lab = Lab::parse(include_str!("../lab.toml")).unwrap();
+        let lab = Lab::parse(include_str!("../../../../lab/lab.toml")).unwrap();
         let boots = lab.boots();
         let boot = *boots.iter().find(|boot| boot.name() == "6.18-amd64.4cpu").unwrap();
         let script = init(&lab, boot, &["virtio_blk", "ext4"]);

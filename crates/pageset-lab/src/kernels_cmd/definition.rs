@@ -6,44 +6,44 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Lab {
-    pub suites: Vec<String>,
+pub(super) struct Lab {
+    pub(super) suites: Vec<String>,
     #[serde(rename = "kernel")]
-    pub kernels: Vec<Kernel>,
+    pub(super) kernels: Vec<Kernel>,
     #[serde(rename = "machine")]
-    pub machines: Vec<Machine>,
+    pub(super) machines: Vec<Machine>,
     #[serde(rename = "boot")]
     boots: Vec<Pairs>,
     #[serde(rename = "workload")]
-    pub workloads: Vec<Workload>,
+    pub(super) workloads: Vec<Workload>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Kernel {
-    pub name: String,
+pub(super) struct Kernel {
+    pub(super) name: String,
     /// A pattern of package names.
-    pub image: String,
+    pub(super) image: String,
     /// Options of the recorder. They replace those of the machine.
-    pub record: Option<Vec<String>>,
+    pub(super) record: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Machine {
-    pub name: String,
-    pub what: String,
-    pub cpus: u32,
+pub(super) struct Machine {
+    pub(super) name: String,
+    pub(super) what: String,
+    pub(super) cpus: u32,
     #[serde(default = "one")]
-    pub nodes: u32,
+    pub(super) nodes: u32,
     /// The argument of QEMU's option `-m`.
-    pub memory: String,
+    pub(super) memory: String,
     #[serde(default)]
-    pub qemu: Vec<String>,
+    pub(super) qemu: Vec<String>,
     #[serde(default)]
-    pub append: String,
+    pub(super) append: String,
     #[serde(default = "empty_lists")]
-    pub record: Vec<String>,
+    pub(super) record: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -55,13 +55,13 @@ struct Pairs {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Workload {
-    pub name: String,
-    pub what: String,
-    pub command: String,
+pub(super) struct Workload {
+    pub(super) name: String,
+    pub(super) what: String,
+    pub(super) command: String,
     /// The time limit of the workload in seconds.
     #[serde(default = "forty")]
-    pub seconds: u32,
+    pub(super) seconds: u32,
     #[serde(default = "all")]
     kernels: Vec<String>,
     #[serde(default = "all")]
@@ -71,18 +71,18 @@ pub struct Workload {
     #[serde(default = "one")]
     nodes: u32,
     #[serde(default)]
-    pub modules: Vec<String>,
+    pub(super) modules: Vec<String>,
     #[serde(default)]
-    pub before: String,
+    pub(super) before: String,
     #[serde(default)]
-    pub after: String,
+    pub(super) after: String,
 }
 
 /// A kernel on a machine.
 #[derive(Clone, Copy)]
-pub struct Boot<'l> {
-    pub kernel: &'l Kernel,
-    pub machine: &'l Machine,
+pub(super) struct Boot<'l> {
+    pub(super) kernel: &'l Kernel,
+    pub(super) machine: &'l Machine,
 }
 
 fn one() -> u32 {
@@ -99,7 +99,7 @@ fn empty_lists() -> Vec<String> {
 }
 
 /// Whether `name` matches `pattern`, in which `*` stands for any characters that `star` accepts.
-pub fn matches(pattern: &str, name: &str, star: fn(char) -> bool) -> bool {
+pub(super) fn matches(pattern: &str, name: &str, star: fn(char) -> bool) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(tail) = name.strip_prefix(head) else { return false };
     let mut ends = tail.char_indices().take_while(|&(_, c)| star(c)).map(|(at, c)| at + c.len_utf8());
@@ -107,17 +107,17 @@ pub fn matches(pattern: &str, name: &str, star: fn(char) -> bool) -> bool {
 }
 
 /// Whether `name` matches any of `patterns`, in which `*` stands for anything.
-pub fn matches_any(patterns: &[String], name: &str) -> bool {
+pub(super) fn matches_any(patterns: &[String], name: &str) -> bool {
     patterns.iter().any(|pattern| matches(pattern, name, |_| true))
 }
 
 impl Lab {
-    pub fn read(path: &Path) -> Result<Lab, String> {
+    pub(super) fn read(path: &Path) -> Result<Lab, String> {
         let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         Lab::parse(&text).map_err(|e| format!("cannot use {}: {e}", path.display()))
     }
 
-    pub fn parse(text: &str) -> Result<Lab, String> {
+    pub(super) fn parse(text: &str) -> Result<Lab, String> {
         let lab: Lab = toml::from_str(text).map_err(|e| e.to_string())?;
         let names = lab.kernels.iter().map(|k| &k.name).chain(lab.machines.iter().map(|m| &m.name));
         for name in names.chain(lab.workloads.iter().map(|w| &w.name)) {
@@ -140,7 +140,7 @@ impl Lab {
     }
 
     /// All pairs of a kernel and a machine that boot, each once, ordered by kernel.
-    pub fn boots(&self) -> Vec<Boot<'_>> {
+    pub(super) fn boots(&self) -> Vec<Boot<'_>> {
         let pairs = self.kernels.iter().flat_map(|kernel| self.machines.iter().map(move |machine| (kernel, machine)));
         let chosen = |kernel: &Kernel, machine: &Machine| {
             self.boots
@@ -151,7 +151,7 @@ impl Lab {
     }
 
     /// The workloads of a boot.
-    pub fn workloads<'l>(&'l self, boot: Boot<'l>) -> Vec<&'l Workload> {
+    pub(super) fn workloads<'l>(&'l self, boot: Boot<'l>) -> Vec<&'l Workload> {
         let runs = |workload: &&Workload| {
             boot.machine.cpus >= workload.cpus
                 && boot.machine.nodes >= workload.nodes
@@ -164,19 +164,19 @@ impl Lab {
 
 impl Kernel {
     /// Debian's name of the architecture.
-    pub fn arch(&self) -> &'static str {
+    pub(super) fn arch(&self) -> &'static str {
         if self.image.contains("arm64") { "arm64" } else { "amd64" }
     }
 }
 
 impl Boot<'_> {
     /// `KERNEL.MACHINE`.
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("{}.{}", self.kernel.name, self.machine.name)
     }
 
     /// Options of the recorder.
-    pub fn record(&self) -> &[String] {
+    pub(super) fn record(&self) -> &[String] {
         self.kernel.record.as_ref().unwrap_or(&self.machine.record)
     }
 }
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_definition_of_this_lab() {
-        let lab = Lab::parse(include_str!("../lab.toml")).unwrap();
+        let lab = Lab::parse(include_str!("../../../../lab/lab.toml")).unwrap();
         let boots = lab.boots();
         let recordings: usize = boots.iter().map(|&boot| lab.workloads(boot).len()).sum();
         assert!(recordings >= 400, "{} boots have {recordings} recordings", boots.len());

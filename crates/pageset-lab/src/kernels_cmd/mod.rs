@@ -1,6 +1,6 @@
-//! The lab: boots distribution kernels under QEMU, records page traffic in them, replays the recordings, and writes
-//! `docs/truth.md`. Modules in call order: `packages`, `initramfs`, `guest`, `replay`, `truth`. All use `definition`,
-//! `tool` and `progress`.
+//! `pageset-lab kernels`: boots distribution kernels under QEMU, records page traffic in them, replays the recordings, and
+//! writes `docs/truth.md`. Modules in call order: `packages`, `initramfs`, `guest`, `replay`, `truth`. All use `definition`,
+//! `limits`, `tool` and `progress`.
 
 mod definition;
 mod guest;
@@ -14,78 +14,85 @@ mod truth;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::{Parser, Subcommand};
+use self::definition::{Boot, Kernel, Lab, matches_any};
+use self::progress::Progress;
+use crate::error::{Exit, Failure};
 
-use definition::{Boot, Kernel, Lab, matches_any};
-use progress::Progress;
-
-#[derive(Parser)]
-#[command(about = "Records and replays page traffic of distribution kernels under QEMU")]
-struct Arguments {
+/// Boot distribution kernels under QEMU, record page traffic in them, and replay it
+///
+/// `lab/lab.toml` defines kernels, machines and workloads. After an interruption the command continues: it skips what is
+/// done. Each gap costs one line, and the exit code is 1. Needs the sources of pageset, Debian, and root for `install`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
     /// The folder for kernels, recordings and results
-    #[arg(long, global = true, default_value = "target/lab")]
+    #[arg(long, global = true, value_name = "DIR", default_value = "target/lab")]
     dir: PathBuf,
-    /// The definition file [default: lab.toml of this crate]
-    #[arg(long, global = true)]
+
+    /// The definition file [default: lab/lab.toml]
+    #[arg(long, global = true, value_name = "FILE")]
     definition: Option<PathBuf>,
+
     /// Repeat completed steps
     #[arg(long, global = true)]
     again: bool,
-    /// Number of parallel boots or replays [default: one for each CPU]
-    #[arg(long, global = true)]
-    jobs: Option<usize>,
+
+    /// Boot and replay on N threads [default: one per CPU of this host]
+    #[arg(long, global = true, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+
     #[command(subcommand)]
     command: Part,
 }
 
-#[derive(Subcommand)]
+#[derive(clap::Subcommand)]
 enum Part {
     /// Install QEMU, BusyBox and other missing tools (as root)
     Install,
     /// Download the kernels: all, or those named
-    Kernels { names: Vec<String> },
-    /// Boot and record: all boots, or those named KERNEL.MACHINE
-    Boot {
+    Fetch {
+        /// Names of kernels; `*` stands for any text
         names: Vec<String>,
+    },
+    /// Boot and record: all boots, or those named
+    Boot {
+        /// Names KERNEL.MACHINE; `*` stands for any text
+        names: Vec<String>,
+
         /// A static `pageset` for amd64 guests [default: build the repository's]
-        #[arg(long)]
+        #[arg(long, value_name = "FILE")]
         guest_pageset: Option<PathBuf>,
     },
-    /// Replay the recordings: all, or those named KERNEL.MACHINE.WORKLOAD
+    /// Replay the recordings: all, or those named
     Replay {
+        /// Names KERNEL.MACHINE.WORKLOAD; `*` stands for any text
         names: Vec<String>,
-        /// The command that replays [default: build the repository's]
-        #[arg(long)]
-        pageset: Option<PathBuf>,
     },
     /// Write the table of results
     Truth {
-        /// The file to write [default: docs/truth.md of the repository]
-        #[arg(long, short)]
+        /// Write the table to FILE [default: docs/truth.md of the repository]
+        #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
     /// Run all these steps in this order
     All,
 }
 
-fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
-        }
+/// Runs `pageset-lab kernels`.
+pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
+    match part(args) {
+        Ok(true) => Ok(Exit::Done),
+        Ok(false) => Ok(Exit::Failed),
+        Err(error) => Err(Failure::new(Exit::Failed, error)),
     }
 }
 
-/// Runs the command. Returns whether all of it succeeded. Each failure has printed a line.
-fn run(arguments: &Arguments) -> Result<bool, String> {
+/// Runs a part. Returns whether all of it succeeded. Each failure has printed a line.
+fn part(arguments: &Args) -> Result<bool, String> {
     let definition = arguments.definition.clone();
     let lab = Lab::read(&definition.unwrap_or_else(|| initramfs::repository().join("lab/lab.toml")))?;
     tool::at(&arguments.dir, fs::create_dir_all(&arguments.dir))?;
@@ -93,14 +100,14 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     let runner = Runner { lab: &lab, dir, again: arguments.again, jobs: arguments.jobs };
     match &arguments.command {
         Part::Install => runner.install(),
-        Part::Kernels { names } => runner.kernels(names),
+        Part::Fetch { names } => runner.kernels(names),
         Part::Boot { names, guest_pageset } => runner.boot(names, guest_pageset.as_deref()),
-        Part::Replay { names, pageset } => runner.replay(names, pageset.clone()),
+        Part::Replay { names } => runner.replay(names),
         Part::Truth { output } => runner.truth(output.clone()),
         Part::All => {
             runner.install()?;
             let booted = runner.boot(&[], None)?;
-            let replayed = runner.replay(&[], None)?;
+            let replayed = runner.replay(&[])?;
             Ok(runner.truth(None)? && booted && replayed)
         }
     }
@@ -110,7 +117,7 @@ struct Runner<'l> {
     lab: &'l Lab,
     dir: PathBuf,
     again: bool,
-    jobs: Option<usize>,
+    jobs: Option<NonZeroUsize>,
 }
 
 /// Whether `names` contain `name`. An empty list contains every name.
@@ -130,7 +137,7 @@ impl<'l> Runner<'l> {
 
     /// The number of parallel jobs. A guest and a replay each use one thread of the host.
     fn jobs(&self) -> usize {
-        self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+        self.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
     }
 
     fn kernels(&self, names: &[String]) -> Result<bool, String> {
@@ -228,22 +235,18 @@ impl<'l> Runner<'l> {
         named.filter(|(name, _)| chosen(names, name)).collect()
     }
 
-    fn replay(&self, names: &[String], pageset: Option<PathBuf>) -> Result<bool, String> {
-        let pageset = match pageset {
-            Some(path) => tool::at(&path, fs::canonicalize(&path))?,
-            None => initramfs::native_pageset()?,
-        };
+    fn replay(&self, names: &[String]) -> Result<bool, String> {
         let recordings = self.recordings(names);
         if recordings.is_empty() {
-            return Err("no recording has such a name; try `boot` first".into());
+            return Err("no recording has such a name; try `pageset-lab kernels boot` first".into());
         }
-        let todo = recordings.iter().filter(|(_, path)| self.again || !replay::is_kept(path, &pageset));
+        let todo = recordings.iter().filter(|(_, path)| self.again || !replay::is_kept(path));
         let todo: Vec<_> = todo.collect();
         let progress = Progress::new(todo.len());
         let failed = AtomicUsize::new(0);
         in_parallel(self.jobs(), &todo, |(name, path)| {
             progress.show(name, "");
-            let error = replay::replay(path, &pageset).map_or_else(Some, |outcome| outcome.error);
+            let error = replay::replay(path).map_or_else(Some, |outcome| outcome.error);
             if let Some(error) = error {
                 failed.fetch_add(1, Ordering::Relaxed);
                 progress.say(&format!("gap: {name}: {error}"));

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::Mutex;
 use std::time::Instant;
 
-pub struct Progress {
+pub(super) struct Progress {
     terminal: bool,
     total: usize,
     begin: Instant,
@@ -19,13 +19,13 @@ struct State {
 }
 
 impl Progress {
-    pub fn new(total: usize) -> Progress {
+    pub(super) fn new(total: usize) -> Progress {
         let terminal = std::io::stderr().is_terminal();
         Progress { terminal, total, begin: Instant::now(), state: Mutex::default() }
     }
 
     /// Shows the current activity of `name`.
-    pub fn show(&self, name: &str, what: &str) {
+    pub(super) fn show(&self, name: &str, what: &str) {
         let mut state = self.state.lock().unwrap();
         match state.running.iter_mut().find(|(other, _)| other == name) {
             Some((_, now)) => *now = what.into(),
@@ -35,7 +35,7 @@ impl Progress {
     }
 
     /// Counts `name` as done.
-    pub fn done(&self, name: &str) {
+    pub(super) fn done(&self, name: &str) {
         let mut state = self.state.lock().unwrap();
         state.running.retain(|(other, _)| other != name);
         state.done += 1;
@@ -43,12 +43,12 @@ impl Progress {
     }
 
     /// Prints a permanent line.
-    pub fn say(&self, line: &str) {
+    pub(super) fn say(&self, line: &str) {
         self.clear();
         eprintln!("{line}");
     }
 
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         if self.terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }

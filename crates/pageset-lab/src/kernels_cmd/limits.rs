@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The compared quantities, in the order of the tables.
-pub const QUANTITIES: [&str; 4] = ["refill pages", "refills", "drain pages", "drains"];
+pub(super) const QUANTITIES: [&str; 4] = ["refill pages", "refills", "drain pages", "drains"];
 
 /// The largest allowed difference of each quantity: percent of the kernel's number, and an absolute floor for small
 /// samples. The larger of the two applies.
@@ -12,22 +12,22 @@ const LIMITS: [(f64, u64); 4] = [(2.0, 128), (5.0, 2), (6.0, 256), (10.0, 3)];
 /// Refills and drains of a recording or a replay.
 #[derive(Serialize, Deserialize, Default, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(default)]
-pub struct Amounts {
-    pub refill_pages: u64,
-    pub refills: u64,
-    pub drain_pages: u64,
-    pub drains: u64,
+pub(super) struct Amounts {
+    pub(super) refill_pages: u64,
+    pub(super) refills: u64,
+    pub(super) drain_pages: u64,
+    pub(super) drains: u64,
 }
 
 impl Amounts {
     /// In the order of [`QUANTITIES`].
-    pub fn all(self) -> [u64; 4] {
+    pub(super) fn all(self) -> [u64; 4] {
         [self.refill_pages, self.refills, self.drain_pages, self.drains]
     }
 }
 
 /// For each quantity out of limits: its index in [`QUANTITIES`], and the numbers of the kernel and of the replay.
-pub fn out_of_limits(kernel: Amounts, replay: Amounts) -> Vec<(usize, u64, u64)> {
+pub(super) fn out_of_limits(kernel: Amounts, replay: Amounts) -> Vec<(usize, u64, u64)> {
     let pairs = kernel.all().into_iter().zip(replay.all()).enumerate();
     pairs.filter(|&(index, (kernel, replay))| !within(index, kernel, replay)).map(|(i, (k, r))| (i, k, r)).collect()
 }
@@ -39,7 +39,7 @@ fn within(quantity: usize, kernel: u64, replay: u64) -> bool {
 }
 
 /// A description of the limits in one line.
-pub fn described() -> String {
+pub(super) fn described() -> String {
     let each = QUANTITIES.iter().zip(LIMITS).map(|(name, (percent, floor))| format!("{name} {percent} % or {floor}"));
     each.collect::<Vec<_>>().join(", ")
 }

@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 
-use crate::definition::{Lab, matches};
-use crate::guest::Ended;
-use crate::limits::{QUANTITIES, described};
-use crate::replay::{LEVELS, Outcome};
+use super::definition::{Lab, matches};
+use super::guest::Ended;
+use super::limits::{QUANTITIES, described};
+use super::replay::{LEVELS, Outcome};
 
 /// `explained.toml`.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub struct Explained {
+pub(super) struct Explained {
     #[serde(default)]
     explained: Vec<Mechanism>,
 }
@@ -27,7 +27,7 @@ struct Mechanism {
 }
 
 impl Explained {
-    pub fn parse(text: &str) -> Result<Explained, String> {
+    pub(super) fn parse(text: &str) -> Result<Explained, String> {
         toml::from_str(text).map_err(|e| e.to_string())
     }
 
@@ -41,11 +41,11 @@ impl Explained {
 }
 
 /// All results by name: how each boot ended, and the outcome of each recording.
-pub struct Results<'l> {
-    pub lab: &'l Lab,
-    pub boots: BTreeMap<String, Ended>,
-    pub outcomes: BTreeMap<String, Outcome>,
-    pub explained: Explained,
+pub(super) struct Results<'l> {
+    pub(super) lab: &'l Lab,
+    pub(super) boots: BTreeMap<String, Ended>,
+    pub(super) outcomes: BTreeMap<String, Outcome>,
+    pub(super) explained: Explained,
 }
 
 /// How many of some recordings are within limits at each level.
@@ -87,7 +87,7 @@ impl Results<'_> {
     }
 
     /// The text of the page.
-    pub fn markdown(&self) -> String {
+    pub(super) fn markdown(&self) -> String {
         let mut text = String::from(
             "# Replay against real kernels\n\n\
              The lab (`lab/`) boots Debian's kernels under QEMU and records their page traffic. Each recording is then\n\
@@ -126,7 +126,7 @@ impl Results<'_> {
 
     fn method(&self) -> String {
         format!(
-            "## How it was made\n\n```sh\ncargo run --release --manifest-path lab/Cargo.toml -- all\n```\n\n\
+            "## How it was made\n\n```sh\ncargo run --release -p pageset-lab -- kernels all\n```\n\n\
              A recording is within limits when each quantity differs from the kernel's by at most a share of the\n\
              kernel's number or an absolute floor, whichever is larger: {}.\n\n\
              The CPUs are emulated, on one thread of the host for each guest. Page traffic is real; times mean nothing.\n\n",
@@ -298,8 +298,8 @@ impl Results<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Amounts;
-    use crate::replay::Level;
+    use crate::kernels_cmd::limits::Amounts;
+    use crate::kernels_cmd::replay::Level;
 
     const LAB: &str = "suites=[]\nkernel=[{name='6.1-a',image='i'},{name='6.2-a',image='i'}]\n\
         machine=[{name='m',what='1 CPU',cpus=1,memory='1G'},{name='n',what='2 CPUs',cpus=2,memory='1G'}]\n\
@@ -346,7 +346,7 @@ mod tests {
             .into(),
             explained: Explained::parse(EXPLAINED).unwrap(),
         };
-        let (text, golden) = (results.markdown(), concat!(env!("CARGO_MANIFEST_DIR"), "/src/golden.md"));
+        let (text, golden) = (results.markdown(), concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels_cmd/golden.md"));
         if std::env::var_os("BLESS").is_some() {
             std::fs::write(golden, &text).unwrap();
         }
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn the_mechanisms_of_this_lab() {
-        Explained::parse(include_str!("../explained.toml")).unwrap();
+        Explained::parse(include_str!("../../../../lab/explained.toml")).unwrap();
         assert!(Explained::parse("[[explained]]\nrecording = 'x'").err().unwrap().contains("unknown field"));
     }
 }

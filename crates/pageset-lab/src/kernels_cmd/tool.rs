@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Runs a command and returns its standard output. If it fails, the error is the last line of its standard error.
-pub fn output(command: &mut Command) -> Result<String, String> {
+pub(super) fn output(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let got = command.stdin(Stdio::null()).output().map_err(|e| format!("cannot run `{name}`: {e}"))?;
     if got.status.success() {
@@ -17,17 +17,17 @@ pub fn output(command: &mut Command) -> Result<String, String> {
 }
 
 /// Runs a program with arguments.
-pub fn run<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Result<String, String> {
+pub(super) fn run<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Result<String, String> {
     output(Command::new(program).args(arguments))
 }
 
 /// Adds the path to an I/O error.
-pub fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, String> {
+pub(super) fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, String> {
     result.map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// Writes a file atomically: it appears only when it is complete.
-pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), String> {
+pub(super) fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), String> {
     let part = path.with_extension("part");
     at(&part, std::fs::write(&part, bytes))?;
     at(path, std::fs::rename(&part, path))

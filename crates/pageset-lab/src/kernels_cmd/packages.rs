@@ -4,15 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::definition::{Kernel, Lab, matches};
-use crate::tool::{at, output, run, write_whole};
+use super::definition::{Kernel, Lab, matches};
+use super::tool::{at, output, run, write_whole};
 
 const TOOLS: [&str; 4] = ["qemu-system-x86", "busybox-static", "e2fsprogs", "xz-utils"];
 /// The additional tools for arm64 kernels.
 const ARM_TOOLS: [&str; 3] = ["qemu-system-arm", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
 
 /// Installs missing tools, and those for arm64 only if a kernel needs them.
-pub fn install(kernels: &[&Kernel]) -> Result<Vec<&'static str>, String> {
+pub(super) fn install(kernels: &[&Kernel]) -> Result<Vec<&'static str>, String> {
     let arm = kernels.iter().any(|kernel| kernel.arch() == "arm64");
     let wanted = TOOLS.iter().chain(ARM_TOOLS.iter().filter(|_| arm));
     let missing: Vec<_> = wanted.copied().filter(|tool| run("dpkg", ["-s", tool]).is_err()).collect();
@@ -33,14 +33,14 @@ pub fn install(kernels: &[&Kernel]) -> Result<Vec<&'static str>, String> {
 }
 
 /// apt with separate lists and sources, so that those of the machine do not change.
-pub struct Apt {
+pub(super) struct Apt {
     root: PathBuf,
     names: Vec<String>,
 }
 
 impl Apt {
     /// Reads the lists of `suites` from the mirror that the machine uses.
-    pub fn new(root: &Path, suites: &[String]) -> Result<Apt, String> {
+    pub(super) fn new(root: &Path, suites: &[String]) -> Result<Apt, String> {
         for folder in ["lists/partial", "debs"] {
             at(root, fs::create_dir_all(root.join(folder)))?;
         }
@@ -69,7 +69,7 @@ impl Apt {
     }
 
     /// Unpacks a package below `to`.
-    pub fn unpack(&self, package: &str, arch: &str, to: &Path) -> Result<(), String> {
+    pub(super) fn unpack(&self, package: &str, arch: &str, to: &Path) -> Result<(), String> {
         self.apt("apt-get", &["download", &format!("{package}:{arch}")])?;
         let debs = self.root.join("debs");
         let mut files = at(&debs, fs::read_dir(&debs))?.flatten().map(|entry| entry.path());
@@ -81,7 +81,7 @@ impl Apt {
     }
 
     /// Unpacks the newest package of a kernel, and the packages of its image and modules. Returns its release.
-    pub fn kernel(&self, kernel: &Kernel, to: &Path) -> Result<String, String> {
+    pub(super) fn kernel(&self, kernel: &Kernel, to: &Path) -> Result<String, String> {
         let image = newest(&kernel.image, &self.names)
             .ok_or_else(|| format!("no package matches {}; try another suite in lab.toml", kernel.image))?;
         let release = &image["linux-image-".len()..];
@@ -135,13 +135,13 @@ fn version_key(name: &str) -> Vec<(String, u64)> {
 }
 
 /// An unpacked kernel.
-pub struct Unpacked {
-    pub image: PathBuf,
-    pub modules: PathBuf,
+pub(super) struct Unpacked {
+    pub(super) image: PathBuf,
+    pub(super) modules: PathBuf,
 }
 
 /// Downloads every missing kernel. Prints a line for each that fails.
-pub fn fetch(
+pub(super) fn fetch(
     lab: &Lab,
     kernels: &[&Kernel],
     dir: &Path,
@@ -179,7 +179,7 @@ pub fn fetch(
 }
 
 /// The kernel of that name, or why it is missing.
-pub fn unpacked(dir: &Path, name: &str) -> Result<Unpacked, String> {
+pub(super) fn unpacked(dir: &Path, name: &str) -> Result<Unpacked, String> {
     let folder = dir.join("kernels").join(name);
     let release = fs::read_to_string(folder.join("release")).map_err(|_| {
         fs::read_to_string(folder.join("reason")).unwrap_or_else(|_| format!("kernel {name} was not fetched"))
