@@ -109,7 +109,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return program::said(&error, &MOVED).into(),
     };
-    pageset_trace::record::clean_up(&mut |warning| {
+    pageset_record::clean_up(&mut |warning| {
         // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     });

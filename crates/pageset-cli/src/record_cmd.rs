@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pageset_trace::record::{self, Destination, HOLD, Limits, Note, Options, Phase, RecordError, Summary};
+use pageset_record::{Destination, HOLD, Limits, Note, Options, Phase, RecordError, Summary};
 
 use crate::error::{Exit, Failure};
 use crate::time;
@@ -108,7 +108,7 @@ const MAX_BUFFER: u64 = 1 << 40;
 /// Waits and then becomes the recorded command, if this process was started for that. Otherwise returns `None`.
 pub(crate) fn become_command() -> Option<u8> {
     let mut arguments = std::env::args_os().skip(1);
-    (arguments.next()? == HOLD).then(|| record::hold(arguments))
+    (arguments.next()? == HOLD).then(|| pageset_record::hold(arguments))
 }
 
 /// Runs `pageset record`.
@@ -141,7 +141,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         launcher: vec!["/proc/self/exe".into(), HOLD.into()],
     };
     let mut progress = Progress::new(&options);
-    let recorded = record::record(&options, &mut |note| progress.note(note));
+    let recorded = pageset_record::record(&options, &mut |note| progress.note(note));
     progress.clear();
     let summary = recorded.map_err(failure)?;
     say(&summary_text(&summary, &options, progress.last.as_deref()));

@@ -6,9 +6,9 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use pageset_trace::live::{Counters, Way};
+use pageset_record::RecordError;
+use pageset_record::live::{Counters, Way};
 use pageset_trace::procfs::Zoneinfo;
-use pageset_trace::record::{self, RecordError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +121,7 @@ impl Status {
             count(),
             Ability::new("record the page traffic", "pageset record -o my.pstrace -- COMMAND")
                 .run_by_root()
-                .tried(record::ready(), |()| "of a command, or of the machine until Ctrl-C".to_owned()),
+                .tried(pageset_record::ready(), |()| "of a command, or of the machine until Ctrl-C".to_owned()),
             rules,
             latest_recording(),
             Ability::new("a tour on a shipped recording", "pageset demo").note("without root"),

@@ -1,4 +1,4 @@
-//! Records, reads, writes and replays the page traffic of a live kernel.
+//! Reads, writes and replays recordings of the page traffic of a live kernel.
 //!
 //! Modules, bottom to top. Each module uses only the modules above it in this table:
 //!
@@ -10,14 +10,13 @@
 //! | [`procfs`] | parsers of zoneinfo, buddyinfo and pagetypeinfo |
 //! | [`snapshots`] | the procfs texts that a recording contains |
 //! | [`text`], [`mod@file`] | the text form and the project's own form |
-//! | [`record`] | the recorder of this machine, through tracefs |
-//! | [`live`] | live counts of this machine's kernel; its module `bpf::sys` has the only unsafe code |
-//! | `perf` | the reader of `perf.data`; it uses the tracepoint decoder of [`record`] |
+//! | [`tracepoint`] | records of tracepoints in binary form |
+//! | `perf` | the reader of `perf.data` |
 //! | [`trace`] | a recording of any form, detected by its content |
 //! | [`replay`] | replays of a recording through the allocator |
 //! | [`measure`], [`advise`], [`info`] | the results of `pageset replay`, `identify`, `advise` and `trace info` |
 //! | `schemas` | the JSON schemas of those results |
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 #[macro_use]
 mod schema;
@@ -29,18 +28,17 @@ pub mod facts;
 pub mod file;
 pub mod info;
 pub mod limits;
-pub mod live;
 pub mod measure;
 pub mod number;
 mod perf;
 pub mod procfs;
-pub mod record;
 pub mod replay;
 mod schemas;
 pub mod snapshots;
 mod source;
 pub mod text;
 pub mod trace;
+pub mod tracepoint;
 
 pub use error::{ErrorKind, Place, TraceError};
 pub use event::{Context, Event, Kind, StateChange};

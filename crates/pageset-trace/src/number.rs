@@ -17,7 +17,7 @@ pub fn grouped(number: u64) -> String {
 }
 
 /// Parses the ranges of a list such as `0-3,8`; `None` for an invalid part.
-pub(crate) fn ranges(list: &str) -> impl Iterator<Item = Option<RangeInclusive<u32>>> + '_ {
+pub fn ranges(list: &str) -> impl Iterator<Item = Option<RangeInclusive<u32>>> + '_ {
     list.split(',').map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last) = (first.parse().ok()?, last.parse().ok()?);

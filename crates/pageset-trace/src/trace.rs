@@ -9,10 +9,10 @@ use crate::event::{Event, Kind};
 use crate::facts::Facts;
 use crate::file;
 use crate::perf;
-use crate::record::decode::Decoder;
 use crate::snapshots::{Collector, MAX_SNAPSHOT_BYTES, Snapshots};
 use crate::source::{Cursor, Source};
 use crate::text::{self, TextReader};
+use crate::tracepoint::decode::Decoder;
 
 /// The first bytes of a zstd frame.
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use pageset_record::{Destination, HOLD, Limits, Note, Options, Phase};
 use pageset_trace::Trace;
 use pageset_trace::advise::{Advice, AdviceSet};
-use pageset_trace::record::{self, Destination, HOLD, Limits, Note, Options, Phase};
 
 use crate::columns::Fit;
 use crate::error::{Exit, Failure};
@@ -139,7 +139,8 @@ fn record_for(time: Duration, path: &Path) -> Result<(), Failure> {
         launcher: vec!["/proc/self/exe".into(), HOLD.into()],
     };
     let mut progress = Waiting::new(time);
-    let summary = record::record(&options, &mut |note| progress.note(&note)).map_err(crate::record_cmd::failure)?;
+    let summary =
+        pageset_record::record(&options, &mut |note| progress.note(&note)).map_err(crate::record_cmd::failure)?;
     progress.clear();
     match summary.interrupted {
         Some(signal) => Err(Failure::new(Exit::of_signal(signal), "cannot advise: interrupted while recording")),

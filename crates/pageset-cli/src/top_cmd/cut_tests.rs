@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use pageset_trace::live::{Wait, Waits};
+use pageset_record::live::{Wait, Waits};
 use proptest::prelude::*;
 use ratatui::crossterm::event::KeyCode;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pageset_trace::live::{Counters, Processes, Sites, Traffic, WaitTimes, Way, cpu_nodes};
+use pageset_record::live::{Counters, Processes, Sites, Traffic, WaitTimes, Way, cpu_nodes};
 use pageset_trace::procfs::Zoneinfo;
 
 use crate::error::{Exit, Failure};

@@ -6,9 +6,9 @@ use std::f64::consts::TAU;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use pageset_trace::live::sites::PAGES_APART;
-use pageset_trace::live::times::bucket;
-use pageset_trace::live::{Process, Processes, Site, Sites, Traffic, Wait, WaitTimes, Waits, Way};
+use pageset_record::live::sites::PAGES_APART;
+use pageset_record::live::times::bucket;
+use pageset_record::live::{Process, Processes, Site, Sites, Traffic, Wait, WaitTimes, Waits, Way};
 use pageset_trace::procfs::Zoneinfo;
 
 use super::look::{Look, When};

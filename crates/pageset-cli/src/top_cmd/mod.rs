@@ -48,7 +48,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pageset_trace::live::Way;
+use pageset_record::live::Way;
 use schemars::{Schema, schema_for};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use pageset_trace::live::sites::PAGES_APART;
+use pageset_record::live::sites::PAGES_APART;
 
 use super::view::{Mover, View, Zone};
 use crate::columns::{grouped, numbers, trimmed};

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
-use pageset_trace::live::{ORDERS, Traffic};
+use pageset_record::live::{ORDERS, Traffic};
 use pageset_trace::trace::{START_BYTES, is_recording};
 use pageset_trace::{Kind, Trace};
 

@@ -1,6 +1,6 @@
 //! The lists of processes and call sites, and both in text and JSON.
 
-use pageset_trace::live::{Process, Processes, Site, Sites, Wait};
+use pageset_record::live::{Process, Processes, Site, Sites, Wait};
 use ratatui::crossterm::event::KeyCode;
 
 use super::order::Sort;

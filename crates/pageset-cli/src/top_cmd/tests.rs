@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use pageset_trace::live::{Traffic, Wait, WaitTimes, Waits, Way};
+use pageset_record::live::{Traffic, Wait, WaitTimes, Waits, Way};
 use pageset_trace::procfs::Zoneinfo;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

@@ -13,9 +13,9 @@ use crate::error::{Place, TraceError};
 use crate::event::Event;
 use crate::facts::Facts;
 use crate::limits::{self, CPU_ALLOWED};
-use crate::record::decode::Decoder;
-use crate::record::format::Format;
 use crate::source::{Cursor, Source};
+use crate::tracepoint::decode::Decoder;
+use crate::tracepoint::format::Format;
 
 /// The data of the file that is read before its events.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ mod traffic;
 
 use std::collections::BTreeMap;
 
-use pageset_trace::live::Way;
+use pageset_record::live::Way;
 use pageset_trace::procfs::{PagesetSection, ZoneSection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! What processes move, and how long they wait for zone locks.
 
-use pageset_trace::live::Processes;
-use pageset_trace::live::processes::PROCESSES_MAX;
+use pageset_record::live::Processes;
+use pageset_record::live::processes::PROCESSES_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Which parts of the kernel move pages, and how long they wait for zone locks.
 
-use pageset_trace::live::Sites;
-use pageset_trace::live::sites::SITES_MAX;
+use pageset_record::live::Sites;
+use pageset_record::live::sites::SITES_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,7 @@ pub(super) fn sites(now: &Sites, missing: &mut Vec<String>) -> Vec<SiteTraffic> 
             grouped(SITES_MAX.into())
         ));
     }
-    let site = |site: &pageset_trace::live::Site| SiteTraffic {
+    let site = |site: &pageset_record::live::Site| SiteTraffic {
         function: site.function.clone(),
         caller: site.caller.clone(),
         pages_in: site.refill_pages,

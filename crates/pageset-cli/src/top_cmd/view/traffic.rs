@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use pageset_trace::live::times::{durations, percentile};
-use pageset_trace::live::{Wait, WaitTimes, Waits};
+use pageset_record::live::times::{durations, percentile};
+use pageset_record::live::{Wait, WaitTimes, Waits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

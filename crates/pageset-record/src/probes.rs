@@ -1,0 +1,256 @@
+//! Probes of the recorder at functions for which the kernel has no tracepoint.
+//!
+//! If the kernel does not allow a probe, the recording lacks its events. A replay then infers or ignores them.
+
+use std::collections::HashSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::owner::Owner;
+use crate::tracefs::Tracefs;
+use pageset_trace::tracepoint::decode::{
+    BULK_BEGIN, BULK_END, CPU_OFFLINE, CPU_ONLINE, PAGESETS_OFF, PAGESETS_ON, RECLAIM_ENDED,
+};
+
+/// Probes that are useful only together.
+#[derive(Debug)]
+struct Source {
+    probes: &'static [Probe],
+    /// The consequence of their absence, for probes that every recording needs.
+    without: Option<&'static str>,
+}
+
+/// One probe at a function.
+#[derive(Debug)]
+struct Probe {
+    /// `p` for the call, `r` for the return. `r512` has room for 512 simultaneous calls, each by a process that waits
+    /// for memory (a guess). More calls are not recorded.
+    kind: &'static str,
+    event: &'static str,
+    /// The names of the function in different kernels.
+    functions: &'static [&'static str],
+    /// The recorded values of the call.
+    values: &'static str,
+}
+
+impl Probe {
+    const fn new(
+        kind: &'static str,
+        event: &'static str,
+        functions: &'static [&'static str],
+        values: &'static str,
+    ) -> Self {
+        Probe { kind, event, functions, values }
+    }
+}
+
+/// The first name is used from Linux 6.10 on; kernels before 5.13 have none. The first, second and fourth arguments are
+/// the flags, the preferred node and the number of pages.
+const BULK: &[&str] = &["alloc_pages_bulk_noprof", "__alloc_pages_bulk"];
+
+const SOURCES: [Source; 5] = [
+    Source {
+        probes: &[
+            Probe::new("p", BULK_BEGIN, BULK, "gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32"),
+            Probe::new("r512", BULK_END, BULK, "got=$retval:u32"),
+        ],
+        without: Some("bulk allocations are not recorded, a replay infers them from later events"),
+    },
+    // kswapd balances a node in rounds; reclaim is active until the function returns.
+    Source { probes: &[Probe::new("r", RECLAIM_ENDED, &["balance_pgdat"], "")], without: None },
+    Source { probes: &[Probe::new("p", CPU_OFFLINE, &["page_alloc_cpu_dead"], "cpu=$arg1:u32")], without: None },
+    // Exists from Linux 5.14 on.
+    Source { probes: &[Probe::new("p", CPU_ONLINE, &["page_alloc_cpu_online"], "cpu=$arg1:u32")], without: None },
+    // Memory hot-plug. The event names the zone by its first page, which needs the kernel's type information (BTF, from
+    // 6.7 on).
+    Source {
+        probes: &[
+            Probe::new("p", PAGESETS_OFF, &["zone_pcp_disable"], "start=zone->zone_start_pfn:u64"),
+            Probe::new("p", PAGESETS_ON, &["zone_pcp_enable"], "start=zone->zone_start_pfn:u64"),
+        ],
+        without: None,
+    },
+];
+
+/// The prefix of the groups of these probes; the owner follows.
+const PREFIX: &str = "pageset_";
+
+/// The probes that are set. Dropping them removes them; the instances that enable them must be gone by then.
+#[derive(Debug)]
+pub(super) struct Probes {
+    file: PathBuf,
+    group: String,
+    /// Each set source and the function of its first probe.
+    set: Vec<(&'static Source, &'static str)>,
+}
+
+impl Probes {
+    /// Sets the probes that the kernel allows. `warn` receives the consequence of each missing probe that every
+    /// recording needs.
+    pub(super) fn create(tracefs: &Tracefs, warn: &mut dyn FnMut(&str)) -> Probes {
+        let file = kprobe_events(tracefs);
+        let mut probes = Probes { file, group: format!("{PREFIX}{}", Owner::this().name('_')), set: Vec::new() };
+        let has_probes = probes.file.exists();
+        let known = if has_probes { known_functions() } else { HashSet::new() };
+        for source in &SOURCES {
+            let has = |probe: &Probe| probe.functions.iter().any(|function| known.contains(function));
+            let why = if !has_probes {
+                "the kernel has no probes (CONFIG_KPROBE_EVENTS)".to_owned()
+            } else if known.is_empty() {
+                "the kernel does not tell the names of its functions (CONFIG_KALLSYMS)".to_owned()
+            } else if !source.probes.iter().all(has) {
+                // This release lacks the function or does it differently.
+                continue;
+            } else {
+                match probes.add(source, &known) {
+                    Ok(()) => continue,
+                    Err(error) => format!("{} cannot be probed ({error})", source.probes[0].functions.join(" or ")),
+                }
+            };
+            if let Some(without) = source.without {
+                warn(&format!("{why}: {without}"));
+            }
+        }
+        probes
+    }
+
+    /// Sets all probes of a source, or none.
+    fn add(&mut self, source: &'static Source, known: &HashSet<&'static str>) -> io::Result<()> {
+        let function = |probe: &Probe| {
+            probe.functions.iter().copied().find(|function| known.contains(function)).unwrap_or_default()
+        };
+        let define = |probe: &Probe| {
+            let Probe { kind, event, values, .. } = probe;
+            append(&self.file, &format!("{kind}:{}/{event} {} {values}", self.group, function(probe)))
+        };
+        let set = source.probes.iter().try_for_each(define);
+        match set {
+            Ok(()) => self.set.push((source, function(&source.probes[0]))),
+            // Some probes of the source may have been set.
+            Err(_) => source.probes.iter().for_each(|probe| {
+                let _ = append(&self.file, &format!("-:{}/{}", self.group, probe.event));
+            }),
+        }
+        set
+    }
+
+    /// The set sources: the name in [`Facts::sources`](pageset_trace::Facts::sources), the events, and the consequence of their
+    /// absence.
+    pub(super) fn sources(
+        &self,
+    ) -> impl Iterator<Item = (String, impl Iterator<Item = &'static str>, Option<&'static str>)> {
+        self.set.iter().map(|(source, function)| {
+            (format!("kprobe:{function}"), source.probes.iter().map(|probe| probe.event), source.without)
+        })
+    }
+
+    /// The folder of the probes' events below `events`.
+    pub(super) fn group(&self) -> &str {
+        &self.group
+    }
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        if !self.set.is_empty() {
+            // A drop cannot report an error. The next command removes the remaining probes.
+            let _ = remove(&self.file, &self.group);
+        }
+    }
+}
+
+/// Groups of probes whose owner has ended.
+pub(super) fn stale(tracefs: &Tracefs) -> Vec<String> {
+    let listed = fs::read_to_string(kprobe_events(tracefs)).unwrap_or_default();
+    let mut groups: Vec<String> = groups(&listed).map(str::to_owned).collect();
+    groups.dedup();
+    groups.retain(|group| {
+        let owner = group.strip_prefix(PREFIX).and_then(|name| Owner::parse(name, '_'));
+        owner.is_some_and(|(owner, _)| !owner.is_alive())
+    });
+    groups
+}
+
+/// Removes the probes of a group that [`stale`] found.
+pub(super) fn remove_stale(tracefs: &Tracefs, group: &str) -> io::Result<()> {
+    remove(&kprobe_events(tracefs), group)
+}
+
+fn kprobe_events(tracefs: &Tracefs) -> PathBuf {
+    tracefs.path("kprobe_events")
+}
+
+fn remove(file: &Path, group: &str) -> io::Result<()> {
+    // Try all probes, because some may never have been set.
+    let probes = SOURCES.iter().flat_map(|source| source.probes);
+    let results = probes.map(|probe| append(file, &format!("-:{group}/{}", probe.event))).collect::<Vec<_>>();
+    let listed = fs::read_to_string(file).unwrap_or_default();
+    if groups(&listed).any(|left| left == group) { results.into_iter().collect() } else { Ok(()) }
+}
+
+/// Appends a line to `kprobe_events`. Opening the file without append removes the probes of all users.
+fn append(file: &Path, line: &str) -> io::Result<()> {
+    OpenOptions::new().append(true).open(file)?.write_all(format!("{line}\n").as_bytes())
+}
+
+/// This program's groups in the text of `kprobe_events`: `p:GROUP/EVENT FUNCTION ARGS`, `r512:GROUP/EVENT …`.
+fn groups(listed: &str) -> impl Iterator<Item = &str> {
+    listed.lines().filter_map(|line| {
+        let (_, name) = line.split_once(':')?;
+        let (group, _) = name.split_once('/')?;
+        group.starts_with(PREFIX).then_some(group)
+    })
+}
+
+/// The functions of [`SOURCES`] that exist in the kernel.
+fn known_functions() -> HashSet<&'static str> {
+    let Ok(symbols) = fs::File::open("/proc/kallsyms") else { return HashSet::new() };
+    let wanted = SOURCES.iter().flat_map(|source| source.probes).flat_map(|probe| probe.functions);
+    let wanted = wanted.copied().collect::<HashSet<&'static str>>();
+    let name = |line: String| line.split_ascii_whitespace().nth(2).and_then(|symbol| wanted.get(symbol).copied());
+    BufReader::new(symbols).lines().map_while(Result::ok).filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_other_programs_are_ignored() {
+        let listed = "p:kprobes/p_do_sys_open_0 do_sys_open\np:pageset_7_99/bulk_begin __alloc_pages_bulk gfp=$arg1:x32\n\
+                      r512:pageset_7_99/bulk_end __alloc_pages_bulk got=$retval:u32\nr:pagesets/x y\nnonsense\n";
+        assert_eq!(groups(listed).collect::<Vec<_>>(), ["pageset_7_99"; 2]);
+        let group = format!("{PREFIX}{}", Owner::this().name('_'));
+        // The kernel allows letters, digits and underscores, and 64 bytes.
+        assert!(group.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && group.len() < 64);
+    }
+
+    #[test]
+    fn all_probes_of_a_source_are_set_or_none() {
+        let file = std::env::temp_dir().join(format!("pageset-sources-{}", std::process::id()));
+        fs::write(&file, "").unwrap();
+        let mut probes = Probes { file: file.clone(), group: "pageset_1_2".into(), set: Vec::new() };
+        let known = HashSet::from(["__alloc_pages_bulk", "balance_pgdat"]);
+        probes.add(&SOURCES[0], &known).unwrap();
+        let set = "p:pageset_1_2/bulk_begin __alloc_pages_bulk gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32\n\
+                   r512:pageset_1_2/bulk_end __alloc_pages_bulk got=$retval:u32\n";
+        assert_eq!(fs::read_to_string(&file).unwrap(), set);
+        fs::remove_file(&file).unwrap();
+        // Without the file no probe can be set.
+        assert!(probes.add(&SOURCES[1], &known).is_err());
+        let names: Vec<String> = probes.sources().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["kprobe:__alloc_pages_bulk"]);
+    }
+
+    #[test]
+    fn remove_appends_to_the_file() {
+        let file = std::env::temp_dir().join(format!("pageset-probes-{}", std::process::id()));
+        fs::write(&file, "p:other/x y\n").unwrap();
+        remove(&file, "pageset_1_2").unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("p:other/x y\n-:pageset_1_2/bulk_begin\n-:pageset_1_2/bulk_end\n-:"), "{text}");
+        assert_eq!(text.lines().count(), 1 + SOURCES.iter().map(|source| source.probes.len()).sum::<usize>());
+        fs::remove_file(&file).unwrap();
+    }
+}

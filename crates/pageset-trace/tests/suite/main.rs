@@ -1,0 +1,13 @@
+//! Tests of recordings and replays, in one program: one file per subject.
+
+mod common;
+
+mod corpus;
+mod dependencies;
+mod own_form;
+mod perf;
+mod procfs;
+#[cfg(target_endian = "little")] // the capture is x86-64's
+mod ring_buffers;
+mod text;
+mod what_if;
