@@ -3,12 +3,14 @@
 use std::io;
 use std::path::Path;
 
+use pageset_trace::printable;
+
 /// The reason why a recording fails or ends early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
     /// A privilege or a feature of the kernel is missing.
-    #[error("{what}")]
+    #[error("{}", printable(what))]
     Missing {
         /// What is missing.
         what: String,
@@ -16,7 +18,7 @@ pub enum RecordError {
         help: String,
     },
     /// The command cannot be started.
-    #[error("cannot start {name}: {source}")]
+    #[error("cannot start {}: {source}", printable(name))]
     Command {
         /// The command's name.
         name: String,
@@ -24,7 +26,7 @@ pub enum RecordError {
         source: io::Error,
     },
     /// A file of the kernel or a ring buffer cannot be read or written.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {}: {source}", printable(what))]
     Io {
         /// The operation and the file.
         what: String,
@@ -34,7 +36,7 @@ pub enum RecordError {
         help: Option<String>,
     },
     /// The recording cannot be written.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {}: {source}", printable(what))]
     Output {
         /// The operation and the file.
         what: String,

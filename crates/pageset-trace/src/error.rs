@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::printable::printable;
+
 /// The kind of an error, from which a command takes its exit code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -153,22 +155,24 @@ impl TraceError {
     }
 }
 
-/// Prints `FILE: PLACE: WHAT; allowed: VALUES` in one line.
+/// Prints `FILE: PLACE: WHAT; allowed: VALUES` in one line. Its parts may come from the input.
 impl fmt::Display for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use fmt::Write as _;
+        let mut line = String::new();
         if let Some(file) = &self.file {
-            write!(f, "{}: ", file.display())?;
+            write!(line, "{}: ", file.display())?;
         }
         if self.place != Place::WholeFile {
-            write!(f, "{}: ", self.place)?;
+            write!(line, "{}: ", self.place)?;
         }
-        f.write_str(&self.what)?;
+        line.push_str(&self.what);
         if let (ErrorKind::Io, Some(source)) = (self.kind, &self.source) {
-            write!(f, ": {source}")?;
+            write!(line, ": {source}")?;
         }
         if let Some(allowed) = &self.allowed {
-            write!(f, "; allowed: {allowed}")?;
+            write!(line, "; allowed: {allowed}")?;
         }
-        Ok(())
+        f.write_str(&printable(&line))
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`number`], `schema` | numbers as text; names and versions of results |
+//! | [`number`], [`mod@printable`], `schema` | numbers as text; text that is safe to print; names and versions of results |
 //! | [`event`], [`facts`], `limits` | the parts of a recording, and the limits on their values |
 //! | [`error`] | errors in a recording, with their place |
 //! | [`procfs`] | parsers of zoneinfo, buddyinfo and pagetypeinfo |
@@ -31,6 +31,7 @@ pub mod limits;
 pub mod measure;
 pub mod number;
 mod perf;
+pub mod printable;
 pub mod procfs;
 pub mod replay;
 mod schemas;
@@ -43,6 +44,7 @@ pub mod tracepoint;
 pub use error::{ErrorKind, Place, TraceError};
 pub use event::{Context, Event, Kind, StateChange};
 pub use facts::{CpuCache, Facts, Loss};
+pub use printable::printable;
 pub use schemas::schemas;
 pub use snapshots::Snapshots;
 pub use trace::{Events, Form, OpenOptions, Trace};
