@@ -21,8 +21,9 @@ use crate::error::RecordError;
 /// The argument that starts the program as a helper; the arguments of [`hold`] follow it.
 pub const HOLD: &str = "__hold-command";
 
-/// The time for a command to end after a signal.
-pub(super) const GRACE: Duration = Duration::from_secs(3);
+/// The time for a command to end after a signal, and again after SIGTERM: the recorder ends within two seconds. A command
+/// that needs longer is killed.
+pub(super) const GRACE: Duration = Duration::from_millis(700);
 
 /// Runs the helper: reports that it is ready, waits until the recording has begun, and becomes the command.
 ///

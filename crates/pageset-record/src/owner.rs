@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use crate::error::RecordError;
+
 /// A process that created an instance or a probe, from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
@@ -31,6 +33,22 @@ impl Stat {
     fn of(process: &str) -> Option<Stat> {
         Stat::parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
     }
+}
+
+/// Fails if `/proc` does not show this process under its number. It then shows other processes, or none.
+pub(super) fn require_own_proc() -> Result<(), RecordError> {
+    let shown = fs::read_link("/proc/self");
+    let shown_pid = shown.as_ref().ok().and_then(|pid| pid.to_str()?.parse::<u32>().ok());
+    if shown_pid == Some(std::process::id()) {
+        return Ok(());
+    }
+    let what = match shown {
+        // The target is empty or the link is unreadable in a PID namespace that this /proc does not show.
+        Ok(_) => "/proc is that of another PID namespace".to_owned(),
+        Err(_) if fs::metadata("/proc/version").is_ok() => "/proc is that of another PID namespace".to_owned(),
+        Err(error) => format!("/proc is not mounted: {error}"),
+    };
+    Err(RecordError::Missing { what, help: "mount it in this namespace: mount -t proc proc /proc".into() })
 }
 
 impl Owner {

@@ -3,6 +3,7 @@
 use rustix::fs::{Access, access};
 
 use crate::error::RecordError;
+use crate::owner::require_own_proc;
 use crate::setup::require_events;
 use crate::tracefs::{Tracefs, no_permission};
 
@@ -12,6 +13,7 @@ use crate::tracefs::{Tracefs, no_permission};
 /// # Errors
 /// A privilege or a feature of the kernel is missing; the error has the remedy.
 pub fn ready() -> Result<(), RecordError> {
+    require_own_proc()?;
     let tracefs = Tracefs::find()?;
     require_events(&tracefs)?;
     let instances = tracefs.path("instances");

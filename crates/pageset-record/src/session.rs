@@ -22,7 +22,7 @@ use crate::signals::{Signal, Signals};
 use crate::snapshot::{SNAPSHOT_INTERVAL, Snapshots};
 use crate::spool::Readers;
 use crate::tracefs::{Instance, Tracefs};
-use crate::{leftovers, machine, processes, sysctl};
+use crate::{leftovers, machine, owner, processes, sysctl};
 
 /// Options of a recording.
 #[derive(Clone, Debug)]
@@ -86,6 +86,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     let is_file = matches!(options.output, Destination::File(_));
     assert!(limits.rotate.is_none() || limited && is_file, "files in turn take a limit and a name");
     options.command.first().map_or(Ok(()), |program| launch::find(program))?;
+    owner::require_own_proc()?;
     let mut signals = Signals::new().map_err(|source| RecordError::io("take over signals", source))?;
 
     let tracefs = Tracefs::find()?;
