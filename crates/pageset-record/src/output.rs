@@ -1,15 +1,29 @@
 //! The destination of a recording: a file gets its name only when it is complete.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, Seek as _, SeekFrom, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::error::RecordError;
 
 /// The permissions of a recording: only its owner may read it, because page frame numbers help an attacker of this
 /// machine.
 const MODE: u32 = 0o600;
+
+/// Room that a file reserves on its disk for what comes before the events: the snapshots, compressed. A guess.
+/// Unit: bytes.
+const RESERVE_BYTES: u64 = 1 << 20;
+/// The part of the reserve that is kept for the end of the recording. Unit: bytes.
+const RESERVE_END_BYTES: u64 = 64 << 10;
+
+/// The user and the group behind `sudo`, to whom files belong. Only root can give a file away.
+fn behind_sudo() -> Option<(u32, u32)> {
+    let id = |name| std::env::var(name).ok()?.parse().ok().filter(|&id| id != u32::MAX);
+    if rustix::process::geteuid().is_root() { Some((id("SUDO_UID")?, id("SUDO_GID")?)) } else { None }
+}
 
 /// The destination of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +47,13 @@ pub(super) struct Output {
 enum Sink {
     Stdout(io::Stdout),
     Direct(File),
-    Replace { file: File, partial: PathBuf, path: PathBuf },
+    Replace {
+        file: File,
+        partial: PathBuf,
+        path: PathBuf,
+        /// A file without a name that holds room on the disk.
+        reserve: Option<File>,
+    },
 }
 
 impl Output {
@@ -59,7 +79,17 @@ impl Output {
         // A killed run may have left a file, with any permissions.
         let _ = fs::remove_file(&partial);
         let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&partial).map_err(failed)?;
-        Ok(Output { sink: Sink::Replace { file, partial, path }, name, bytes: 0 })
+        let mut output = Output { sink: Sink::Replace { file, partial, path, reserve: None }, name, bytes: 0 };
+        if let (Sink::Replace { file, .. }, Some((user, group))) = (&output.sink, behind_sudo()) {
+            // A file system without owners, such as vfat, refuses this.
+            let _ = fchown(file, Some(user), Some(group));
+        }
+        let room = tempfile::tempfile_in(output.folder()).ok();
+        let room = room.filter(|room| fallocate(room, FallocateFlags::empty(), 0, RESERVE_BYTES).is_ok());
+        if let Sink::Replace { reserve, .. } = &mut output.sink {
+            *reserve = room;
+        }
+        Ok(output)
     }
 
     /// The destination's name in messages.
@@ -80,10 +110,28 @@ impl Output {
         self.bytes
     }
 
+    /// Shortens the file to its first `bytes` bytes, after which there is room for the end of the recording. Fails for a
+    /// device, a pipe or standard output.
+    pub(super) fn shorten(&mut self, bytes: u64) -> io::Result<()> {
+        let Sink::Replace { file, reserve, .. } = &mut self.sink else { return Err(io::ErrorKind::NotSeekable.into()) };
+        *reserve = None;
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::Start(bytes))?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Frees the room that is reserved, before the end of the recording is written.
+    pub(super) fn free_reserve(&mut self) {
+        if let Sink::Replace { reserve, .. } = &mut self.sink {
+            *reserve = None;
+        }
+    }
+
     /// Gives the complete file its name and flushes it to disk.
     pub(super) fn commit(mut self) -> io::Result<()> {
         self.flush()?;
-        if let Sink::Replace { file, partial, path } = &self.sink {
+        if let Sink::Replace { file, partial, path, .. } = &self.sink {
             file.sync_all()?;
             fs::rename(partial, path)?;
             // The rename is on disk once its folder is flushed; not every file system supports that.
@@ -95,6 +143,11 @@ impl Output {
     }
 }
 
+/// Whether `error` means that there is no more room, on the disk or in the user's quota.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}
+
 fn or_current(folder: &Path) -> &Path {
     if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
 }
@@ -103,7 +156,14 @@ impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = match &mut self.sink {
             Sink::Stdout(stdout) => stdout.write(bytes),
-            Sink::Direct(file) | Sink::Replace { file, .. } => file.write(bytes),
+            Sink::Direct(file) => file.write(bytes),
+            Sink::Replace { file, reserve, .. } => match (file.write(bytes), reserve) {
+                (Err(error), Some(room)) if is_full(&error) => {
+                    room.set_len(RESERVE_END_BYTES)?;
+                    file.write(bytes)
+                }
+                (written, _) => written,
+            },
         }?;
         self.bytes += written as u64;
         Ok(written)

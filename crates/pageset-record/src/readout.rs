@@ -7,7 +7,7 @@ use std::time::Duration;
 use pageset::CpuId;
 
 use crate::error::RecordError;
-use crate::output::Output;
+use crate::output::{Output, is_full};
 use crate::proctext::OUTER_TEXTS;
 use crate::progress::{Note, Summary};
 use crate::setup::{Prepared, RingStats};
@@ -17,11 +17,15 @@ use crate::spool::{Pages, Spool, open_ring};
 use crate::tracefs::Instance;
 use pageset_trace::event::{Event, Kind};
 use pageset_trace::facts::{Facts, Loss};
-use pageset_trace::file::Writer;
+use pageset_trace::file::{Totals, Writer};
+use pageset_trace::printable;
 use pageset_trace::tracepoint::merge::{Merge, MergeCounts, copy_full};
 
 /// Events between two checks for a signal and reports of progress.
 const EVENTS_PER_CHECK: u64 = 1 << 16;
+
+/// What a user does against a full disk.
+const NO_ROOM: &str = "give a place with more room with -o, or limit the recording with --duration or --max-size";
 
 /// The source of each CPU's events.
 type Sources = Vec<(CpuId, Pages)>;
@@ -88,11 +92,7 @@ impl Recording {
         note: &mut dyn FnMut(Note<'_>),
     ) -> Result<Summary, RecordError> {
         let name = output.name().to_owned();
-        let failed = |source| RecordError::Output {
-            what: format!("write {name}"),
-            source,
-            help: Some("give another place with -o; what was recorded is gone".into()),
-        };
+        let failed = |source| RecordError::Output { what: format!("write {name}"), source, help: Some(NO_ROOM.into()) };
         let reading = |source| RecordError::io("read the ring buffers", source);
 
         let (sources, end_ns) = self.open_rings(&output, instance, prepared, note)?;
@@ -100,30 +100,17 @@ impl Recording {
             self.texts.cut(end_ns);
         }
         let end_ns = end_ns.unwrap_or(u64::MAX);
-        let mut merge = Merge::new(prepared.layout, prepared.decoder.clone(), end_ns, sources).map_err(reading)?;
+        let merge = Merge::new(prepared.layout, prepared.decoder.clone(), end_ns, sources).map_err(reading)?;
 
         let mut writer = Writer::create(output, &self.facts).map_err(failed)?;
-        self.write_texts(&mut writer).map_err(failed)?;
-        let of = self.rings.entries();
-        let (mut events, mut first_ns, mut last_ns) = (0, None, 0);
+        let mut totals = Totals::default();
+        let mut merge = merge;
         let signals_so_far = signals.count() + patience;
-        while let Some(event) = merge.next_event().map_err(reading)? {
-            if !self.keeps(&event) {
-                continue;
-            }
-            first_ns.get_or_insert(event.time_ns);
-            last_ns = event.time_ns;
-            writer.event(&event).map_err(failed)?;
-            events += 1;
-            if events % EVENTS_PER_CHECK == 0 {
-                note(Note::Written { events, of });
-                if let Some(signal) = signals.check()
-                    && signals.count() > signals_so_far
-                {
-                    return Err(RecordError::Interrupted { signal: signal.number });
-                }
-            }
-        }
+        let written = self.write_events(&mut merge, &mut writer, &mut totals, &mut |totals| {
+            note(Note::Written { events: totals.events, of: self.rings.entries() });
+            let signal = signals.check().filter(|_| signals.count() > signals_so_far);
+            signal.map_or(Ok(()), |signal| Err(RecordError::Interrupted { signal: signal.number }))
+        })?;
         let mut loss = self.facts.loss.clone();
         for (loss, (_, missed_pages)) in loss.iter_mut().zip(merge.missed_pages()) {
             loss.missed_pages = missed_pages;
@@ -131,15 +118,31 @@ impl Recording {
         if loss != self.facts.loss {
             writer.set_loss(loss.clone());
         }
+        let counts = merge.counts();
+        // This frees the room of the readers' files.
+        drop(merge);
+        if let Err(source) = written {
+            let (bytes, kept) = writer.keep_whole_sections();
+            if !is_full(&source) || kept.events == 0 {
+                return Err(failed(source));
+            }
+            note(Note::Warning(&printable(&format!(
+                "cannot write {name}: {source}; it keeps the first {} events and lacks all later ones; {NO_ROOM}",
+                kept.events
+            ))));
+            totals = kept.clone();
+            if let Err(error) = writer.output().shorten(bytes) {
+                return Err(failed(error));
+            }
+        }
+        writer.output().free_reserve();
         let output = writer.finish().map_err(failed)?;
         let file_bytes = output.bytes();
         output.commit().map_err(failed)?;
-
-        let counts = merge.counts();
         self.warn(counts, note);
         Ok(Summary {
-            events,
-            duration: Duration::from_nanos(last_ns.saturating_sub(first_ns.unwrap_or(last_ns))),
+            events: totals.events,
+            duration: Duration::from_nanos(totals.last_ns - totals.first_ns),
             raw_bytes: counts.raw_bytes,
             file_bytes,
             loss,
@@ -148,6 +151,37 @@ impl Recording {
             interrupted: None,
             limited: false,
         })
+    }
+
+    /// Writes the texts and the events, and counts the events. `check` is called now and then; its error ends the
+    /// recording. The inner error is that of the output.
+    fn write_events<W: io::Write>(
+        &self,
+        merge: &mut Merge<Pages>,
+        writer: &mut Writer<W>,
+        totals: &mut Totals,
+        check: &mut dyn FnMut(&Totals) -> Result<(), RecordError>,
+    ) -> Result<io::Result<()>, RecordError> {
+        if let Err(error) = self.write_texts(writer) {
+            return Ok(Err(error));
+        }
+        while let Some(event) = merge.next_event().map_err(|source| RecordError::io("read the ring buffers", source))? {
+            if !self.keeps(&event) {
+                continue;
+            }
+            if let Err(error) = writer.event(&event) {
+                return Ok(Err(error));
+            }
+            if totals.events == 0 {
+                totals.first_ns = event.time_ns;
+            }
+            totals.last_ns = event.time_ns;
+            totals.events += 1;
+            if totals.events.is_multiple_of(EVENTS_PER_CHECK) {
+                check(totals)?;
+            }
+        }
+        Ok(writer.flush())
     }
 
     /// Returns the ring buffers to merge, and the time at which the first full buffer ends the recording. A full buffer
@@ -168,11 +202,10 @@ impl Recording {
             let pages = match spool.map(|place| spools.swap_remove(place)) {
                 Some(spool) => {
                     if let Some(error) = spool.failed() {
-                        note(Note::Warning(&format!(
-                            "cannot keep events in {}: {error}; the recording ends there; give a place with more room \
-                             with -o",
+                        note(Note::Warning(&printable(&format!(
+                            "cannot keep events in {}: {error}; the recording ends there; {NO_ROOM}",
                             folder.display()
-                        )));
+                        ))));
                     }
                     if stats.dropped > 0 || spool.failed().is_some() {
                         end_ns = end_ns.into_iter().chain([spool.whole_until_ns()]).min();

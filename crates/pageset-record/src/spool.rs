@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::OFlags;
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
 use crate::error::RecordError;
 use crate::setup::RingStats;
@@ -361,8 +361,29 @@ impl Reader {
 
 /// A CPU's pages in order: first those in the file, then those in the ring buffer. Each read returns one page.
 pub(super) struct Pages {
-    spooled: Option<BufReader<File>>,
+    spooled: Option<Spooled>,
     ring: File,
+}
+
+/// The pages in a file. What has been read leaves the disk, so that the recording can take its place.
+struct Spooled {
+    file: BufReader<File>,
+    read: u64,
+    freed: u64,
+}
+
+impl Spooled {
+    fn read(&mut self, page: &mut [u8]) -> io::Result<usize> {
+        let length = self.file.read(page)?;
+        self.read += length as u64;
+        if self.read - self.freed >= READ_BYTES as u64 {
+            // A file system without holes keeps the pages until the end.
+            let holes = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(self.file.get_ref(), holes, self.freed, self.read - self.freed);
+            self.freed = self.read;
+        }
+        Ok(length)
+    }
 }
 
 impl Pages {
@@ -408,6 +429,7 @@ impl Spool {
         self.file.set_len(self.bytes)?;
         self.file.rewind()?;
         let capacity = (READ_BYTES / layout.size).max(1) * layout.size;
-        Ok(Pages { spooled: Some(BufReader::with_capacity(capacity, self.file)), ring })
+        let file = BufReader::with_capacity(capacity, self.file);
+        Ok(Pages { spooled: Some(Spooled { file, read: 0, freed: 0 }), ring })
     }
 }

@@ -167,8 +167,8 @@ impl Packer {
         Ok(Packer { zstd: zstd::bulk::Compressor::new(level)?, stored: Vec::new(), index: 0 })
     }
 
-    /// Writes a section of `items` with the payload `raw`.
-    pub(super) fn write(&mut self, out: &mut impl Write, kind: SectionKind, items: u32, raw: &[u8]) -> io::Result<()> {
+    /// Writes a section of `items` with the payload `raw`. Returns its length in bytes.
+    pub(super) fn write(&mut self, out: &mut impl Write, kind: SectionKind, items: u32, raw: &[u8]) -> io::Result<u64> {
         let raw_bytes = u32::try_from(raw.len()).ok().filter(|&bytes| bytes <= kind.bytes_max());
         let raw_bytes = raw_bytes.ok_or_else(|| {
             let what = format!("{} bytes in one section, where {} are allowed", raw.len(), kind.bytes_max());
@@ -185,9 +185,12 @@ impl Packer {
             stored_bytes: self.stored.len() as u32,
             payload_crc: crc32fast::hash(&self.stored),
         };
-        self.index = self.index.checked_add(1).ok_or_else(|| io::Error::other("too many sections"))?;
+        let next = self.index.checked_add(1).ok_or_else(|| io::Error::other("too many sections"))?;
         out.write_all(&header.to_bytes())?;
-        out.write_all(&self.stored)
+        out.write_all(&self.stored)?;
+        // A section that was written in part does not count.
+        self.index = next;
+        Ok((HEADER_BYTES + self.stored.len()) as u64)
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Writer<W: Write> {
     encoder: Encoder,
     raw: Vec<u8>,
     totals: Totals,
+    /// The whole sections so far: their end in the output in bytes, and their totals.
+    whole: (u64, Totals),
 }
 
 impl<W: Write> std::fmt::Debug for Writer<W> {
@@ -53,7 +55,7 @@ impl<W: Write> Writer<W> {
         header.extend_from_slice(&crc.to_le_bytes());
         out.write_all(&header)?;
         let mut packer = Packer::new(LEVEL)?;
-        packer.write(&mut out, SectionKind::Facts, 1, &serde_json::to_vec(facts)?)?;
+        let bytes = packer.write(&mut out, SectionKind::Facts, 1, &serde_json::to_vec(facts)?)?;
         Ok(Writer {
             out,
             packer,
@@ -64,6 +66,7 @@ impl<W: Write> Writer<W> {
             encoder: Encoder::default(),
             raw: Vec::new(),
             totals: Totals::default(),
+            whole: (header.len() as u64 + bytes, Totals::default()),
         })
     }
 
@@ -131,14 +134,38 @@ impl<W: Write> Writer<W> {
         self.totals.loss = Some(loss);
     }
 
+    /// The output.
+    pub fn output(&mut self) -> &mut W {
+        &mut self.out
+    }
+
+    /// Writes the events so far as a section. No snapshot or event needs to follow.
+    ///
+    /// # Errors
+    ///
+    /// If the output fails.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.flush_snapshots()?;
+        self.flush_events()
+    }
+
+    /// Gives up what is not in a whole section, after the output failed. Returns the length in bytes to which the caller
+    /// shortens the output, and the totals of the recording up to there, which [`Writer::finish`] then ends.
+    pub fn keep_whole_sections(&mut self) -> (u64, &Totals) {
+        self.snapshots.clear();
+        self.pending = 0;
+        self.encoder = Encoder::default();
+        self.totals = Totals { loss: self.totals.loss.take(), ..self.whole.1.clone() };
+        (self.whole.0, &self.totals)
+    }
+
     /// Ends the recording and returns the flushed output.
     ///
     /// # Errors
     ///
     /// If the output fails.
     pub fn finish(mut self) -> io::Result<W> {
-        self.flush_snapshots()?;
-        self.flush_events()?;
+        self.flush()?;
         let totals = serde_json::to_vec(&self.totals)?;
         self.packer.write(&mut self.out, SectionKind::End, 1, &totals)?;
         self.out.flush()?;
@@ -147,7 +174,9 @@ impl<W: Write> Writer<W> {
 
     fn flush_snapshots(&mut self) -> io::Result<()> {
         if self.pending > 0 {
-            self.packer.write(&mut self.out, SectionKind::Snapshots, self.pending, &self.snapshots)?;
+            let bytes = self.packer.write(&mut self.out, SectionKind::Snapshots, self.pending, &self.snapshots)?;
+            self.whole.0 += bytes;
+            self.whole.1.snapshots += u64::from(self.pending);
             self.snapshots.clear();
             self.pending = 0;
         }
@@ -158,7 +187,8 @@ impl<W: Write> Writer<W> {
         let events = self.encoder.events();
         if events > 0 {
             self.encoder.finish(&mut self.raw);
-            self.packer.write(&mut self.out, SectionKind::Events, events, &self.raw)?;
+            let bytes = self.packer.write(&mut self.out, SectionKind::Events, events, &self.raw)?;
+            self.whole = (self.whole.0 + bytes, self.totals.clone());
         }
         Ok(())
     }

@@ -130,11 +130,61 @@ fn shipped_recordings_are_reproduced_byte_for_byte() {
     }
 }
 
+/// A name cannot send escape sequences to the terminal of its reader.
+#[test]
+fn errors_are_printable() {
+    let error = Trace::open(std::path::Path::new("/nonexistent/\u{1b}[2Ja\nb")).unwrap_err().to_string();
+    assert!(error.starts_with(r"/nonexistent/\u{1b}[2Ja\nb: "), "{error:?}");
+}
+
 #[test]
 fn all_contents_are_reproduced() {
     let (facts, snapshots, events) = sample();
     assert_eq!(read(&written(&facts, &snapshots, events.clone())).unwrap(), (facts.clone(), snapshots.clone(), events));
     assert_eq!(read(&written(&facts, &[], [])).unwrap(), (facts, vec![], vec![]));
+}
+
+/// An output with little room.
+struct Disk {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let length = bytes.len().min(self.room - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..length]);
+        if length == 0 && !bytes.is_empty() { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(length) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_recording_that_does_not_fit_keeps_its_whole_sections() {
+    let (facts, snapshots, _) = sample();
+    let events: Vec<_> =
+        (0..3 * 32_768).map(|i| event(i / 3, i as u32 % 7, i as u32, Context::Process, Kind::VmstatWork)).collect();
+    let all = written(&facts, &snapshots, events.clone()).len();
+    let mut kept_by_room = Vec::new();
+    for room in [all / 2, all - 200] {
+        let mut writer = Writer::create(Disk { bytes: Vec::new(), room }, &facts).unwrap();
+        for (tag, text) in &snapshots {
+            writer.snapshot_text(tag, text).unwrap();
+        }
+        let written = events.iter().try_for_each(|event| writer.event(event)).and_then(|()| writer.flush());
+        assert_eq!(written.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+        let (bytes, totals) = writer.keep_whole_sections();
+        let (bytes, kept) = (usize::try_from(bytes).unwrap(), usize::try_from(totals.events).unwrap());
+        writer.output().bytes.truncate(bytes);
+        writer.output().room = all;
+        let disk = writer.finish().unwrap();
+        assert_eq!(read(&disk.bytes).unwrap(), (facts.clone(), snapshots.clone(), events[..kept].to_vec()));
+        kept_by_room.push(kept);
+    }
+    assert_eq!(kept_by_room, [32_768, 2 * 32_768]);
 }
 
 #[test]
