@@ -119,7 +119,7 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
         .collect();
     let metadata = Metadata {
         words: early[0].slice(size.words, |_| AtomicU32::new(0)),
-        zones: early[0].slice(size.zones, |zone| CachedZone::new(Default::default(), of_zones[zone])),
+        zones: early[0].slice(size.zones, |zone| CachedZone::new(of_zones[zone])),
     };
     let allocator = FRAMES.call_once(|| Allocator::new(Kernel, &config, metadata).expect("a valid memory map"));
 

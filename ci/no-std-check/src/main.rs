@@ -46,7 +46,7 @@ fn one_page() -> Option<Pfn> {
         pagesets: PAGESETS.get(..size.pagesets)?,
         regions: REGIONS.get(..size.regions)?,
     };
-    let mut zones = [CachedZone::new(SpinLock::new(), metadata)];
+    let mut zones = [CachedZone::new(metadata)];
     let metadata = Metadata { words: COMMON.get(..config.metadata_size().ok()?.words)?, zones: &mut zones };
     let allocator = Allocator::new(Kernel, &config, metadata).ok()?;
     let pfn = allocator.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).ok()?;

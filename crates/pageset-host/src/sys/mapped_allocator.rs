@@ -118,7 +118,7 @@ impl<M: Machine> MappedAllocator<M> {
                 });
             }
             Metadata {
-                zones: arena.place(size.zones, Some(&mut |zone| CachedZone::new(M::Lock::default(), of_zones[zone]))),
+                zones: arena.place(size.zones, Some(&mut |zone| CachedZone::new(of_zones[zone]))),
                 words: arena.place(size.words, None),
             }
         };

@@ -208,7 +208,6 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.owners()?;
         self.plenty()?;
         self.types()?;
-        self.boost()?;
         self.equal(
             "free + cached + in use = managed",
             self.zone.shared.buddy.managed.get(),
@@ -281,17 +280,6 @@ impl<M: Machine> Audit<'_, '_, M> {
             }
             if has_free && !is_listed {
                 return self.error(Some(start), "an owned pageblock with free blocks is on its owner's list", 1, 0);
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that all three marks include the boost.
-    fn boost(&self) -> Found {
-        let (boost, marks) = (self.zone.shared.boost.get(), self.zone.shared.watermarks());
-        for mark in [marks.min, marks.low, marks.high] {
-            if mark < boost {
-                return self.error(None, "a mark below its boost", boost, mark);
             }
         }
         Ok(())

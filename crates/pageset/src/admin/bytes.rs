@@ -34,7 +34,7 @@ impl<M: Machine<Lock: 'static> + 'static> Allocator<'static, M> {
             let words = arena.alloc_n_with(size.words, repeat_with(zero)).ok()?;
             let regions = arena.alloc_n_with(size.regions, repeat_with(Region::default)).ok()?;
             let tags = arena.alloc_n_with(size.tags, repeat_with(|| AtomicU8::new(0))).ok()?;
-            Some(CachedZone::new(M::Lock::default(), ZoneMetadata { tags, words, pagesets, regions }))
+            Some(CachedZone::new(ZoneMetadata { tags, words, pagesets, regions }))
         };
         // The zones' own memory is taken while the slice of zones is filled.
         let zones = arena.alloc_n_with(size.zones, (0..size.zones).map_while(zone)).map_err(|_| short())?;

@@ -214,7 +214,7 @@ impl<M: Machine> Allocator<'_, M> {
             nr_reserved_highatomic: zone.shared.buddy.reserved_highatomic.get(),
             cma: zone.shared.buddy.cma_pages.get(),
             watermarks: zone.shared.watermarks(),
-            watermark_boost: zone.shared.boost.get(),
+            watermark_boost: zone.shared.boost(),
             pagesets,
             depot: zone.shared.buddy.depot_pages(),
             depot_in_pages: zone.shared.buddy.sum(|region| &region.depot.pages_in),

@@ -59,7 +59,7 @@ impl<M: Machine> OwnedMetadata<M> {
     pub fn zones(&self) -> Vec<CachedZone<'_, M>> {
         let mut zones = vec![];
         for OwnedZone { tags, words, pagesets, regions } in &self.zones {
-            zones.push(CachedZone::new(M::Lock::default(), ZoneMetadata { tags, words, pagesets, regions }));
+            zones.push(CachedZone::new(ZoneMetadata { tags, words, pagesets, regions }));
         }
         zones
     }

@@ -362,11 +362,10 @@ pub struct CachedZone<'a, M: Machine> {
 
 impl<'a, M: Machine> CachedZone<'a, M> {
     const_new! {
-        /// A zone without pages, with the memory for its metadata. The lock is for the zone's marks. [`crate::Allocator::new`]
-        /// fills the zone in.
+        /// A zone without pages, with the memory for its metadata. [`crate::Allocator::new`] fills the zone in.
         #[must_use]
-        pub fn new(lock: M::Lock, metadata: ZoneMetadata<'a, M::Lock>) -> Self {
-            let mut shared = Zone::new(lock);
+        pub fn new(metadata: ZoneMetadata<'a, M::Lock>) -> Self {
+            let mut shared = Zone::new();
             shared.buddy.regions = metadata.regions;
             // Which tags are the pages' and which words are the pagesets' is known when the zone is filled in.
             shared.buddy.frames.tags = metadata.tags;

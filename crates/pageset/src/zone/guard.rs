@@ -120,11 +120,6 @@ impl<'a, M: Machine> Zone<'a, M> {
         sync::add(&locked.region.holds[path as usize], 1);
         ZoneGuard { zone: self, locked }
     }
-
-    /// Takes the lock of the marks, where several holders of regions may change them.
-    fn lock_marks(&self) -> Option<Guard<'_, M::Lock>> {
-        (self.buddy.regions.len() > 1).then(|| Guard::lock(&self.marks_lock))
-    }
 }
 
 /// Holds the lock of a zone's region, and gives access to it ([`Locked`]). The drop raises the marks for each pageblock
@@ -175,8 +170,7 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
 
     /// Sets the marks, without a boost.
     pub(crate) fn set_watermarks(&self, marks: Watermarks) {
-        let _marks = self.zone.lock_marks();
-        self.zone.boost.set(0);
+        self.zone.boost.clear();
         for (word, mark) in self.zone.marks.iter().zip([marks.min, marks.low, marks.high]) {
             word.set(mark);
         }
@@ -202,15 +196,11 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
 
     /// Lowers the boost by up to `pages`. Returns the remaining boost.
     pub(crate) fn lower_boost(&self, pages: u64) -> u64 {
-        let _marks = self.zone.lock_marks();
-        let left = self.zone.boost.get().saturating_sub(pages);
-        self.set_boost(left);
-        left
+        self.zone.boost.lower(pages)
     }
 
     #[cold]
     fn raise_boosts(&self) {
-        let _marks = self.zone.lock_marks();
         let breaks = self.locked.breaks();
         (0..breaks.count).for_each(|_| self.raise_boost(breaks.wakes));
     }
@@ -218,23 +208,9 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
     /// Raises the marks after a request took part of another type's pageblock. Specification 1.6, "Watermark boost".
     fn raise_boost(&self, wakes: bool) {
         let zone = self.zone;
-        let boost = zone.boost.get();
-        let more = boosted(boost, zone.buddy.managed.get(), zone.mark(Mark::High) - boost, zone.boost_factor);
-        if more > 0 {
-            self.set_boost(more);
-            if wakes {
-                zone.flags.set(BOOSTED, true);
-            }
+        let (managed, high) = (zone.buddy.managed.get(), zone.marks[Mark::High as usize].get());
+        if zone.boost.raise(|boost| boosted(boost, managed, high, zone.boost_factor)) && wakes {
+            zone.flags.set(BOOSTED, true);
         }
-    }
-
-    /// Sets the boost and adapts the effective marks. The lock of the marks is held.
-    fn set_boost(&self, boost: u64) {
-        let old = self.zone.boost.get();
-        for mark in &self.zone.marks {
-            // A reader without the lock may see some marks with the old boost and some with the new.
-            mark.set(mark.get() - old + boost);
-        }
-        self.zone.boost.set(boost);
     }
 }

@@ -4,6 +4,7 @@
 //! [`Zone::lock`] gives a [`ZoneGuard`] of the region of a page; only through it does the buddy change. Specification:
 //! `linux-page-allocator.md` 1.1 to 1.3, 1.6.
 
+mod boost;
 pub(crate) mod deferred;
 mod guard;
 pub(crate) mod memory;
@@ -22,6 +23,7 @@ use crate::sync::{AtomicU64, LockedWord};
 
 pub(crate) use guard::ZoneGuard;
 
+use boost::Boost;
 use deferred::Deferred;
 use memory::Memory;
 use watermark::{Mark, MarkTest};
@@ -34,14 +36,12 @@ pub(crate) struct Zone<'a, M: Machine> {
     pub(crate) kind: ZoneKind,
     /// What the locks of the regions protect.
     pub(crate) buddy: Buddy<'a, M::Lock>,
-    /// Protects the marks and the boost where the zone has several regions. Lock order: a region's lock, then this.
-    marks_lock: M::Lock,
     pub(crate) flags: Flags,
     pub(crate) highatomic: HighAtomicRule,
-    /// The effective marks by [`Mark`], boost included. Unit: pages.
+    /// The marks by [`Mark`], without the boost. Unit: pages.
     marks: [AtomicU64; 3],
-    /// The part of each mark that is boost, in pages; [`ZoneGuard`] writes it.
-    pub(crate) boost: AtomicU64,
+    /// What each mark is raised by.
+    boost: Boost,
     /// Ten-thousandths of the high mark that the boost may reach; 0 for no boost.
     pub(crate) boost_factor: u64,
     /// Whether requests that prefer this zone first try to keep types apart.
@@ -61,17 +61,16 @@ pub(crate) struct Zone<'a, M: Machine> {
 impl<M: Machine> Zone<'_, M> {
     const_new! {
     /// A zone without pages.
-    pub(crate) fn new(marks_lock: M::Lock) -> Self {
+    pub(crate) fn new() -> Self {
         Zone {
             index: 0,
             node: NodeId(0),
             kind: ZoneKind::Normal,
             buddy: Buddy::new(),
-            marks_lock,
             flags: Flags::new(),
             highatomic: HighAtomicRule::Free,
             marks: [const { AtomicU64::new(0) }; 3],
-            boost: AtomicU64::new(0),
+            boost: Boost::new(),
             boost_factor: 0,
             keeps_apart: AtomicBool::new(false),
             reserve: [const { AtomicU64::new(0) }; ZoneKind::COUNT],

@@ -90,8 +90,14 @@ impl<M: Machine> Zone<'_, M> {
         Watermarks { min: self.mark(Mark::Min), low: self.mark(Mark::Low), high: self.mark(Mark::High) }
     }
 
+    /// The part of each effective mark that is boost, in pages.
+    pub(crate) fn boost(&self) -> u64 {
+        self.boost.get()
+    }
+
+    /// The effective mark, boost included.
     pub(crate) fn mark(&self, mark: Mark) -> u64 {
-        self.marks[mark as usize].get()
+        self.marks[mark as usize].get().saturating_add(self.boost.get())
     }
 
     /// Free pages reserved for requests with a right to HIGHATOMIC pageblocks.
@@ -121,9 +127,9 @@ impl<M: Machine> Zone<'_, M> {
     /// The watermark test at one of the zone's own marks. At the min mark, an urgent request for a single page ignores
     /// the boost. Specification 1.3, "Fast path variant".
     pub(crate) fn passes_mark(&self, mark: Mark, test: &MarkTest) -> bool {
-        let boost = self.boost.get();
+        let (base, boost) = (self.marks[mark as usize].get(), self.boost.get());
         let unboosted = mark == Mark::Min && test.order == Order::ZERO && test.rights.high && boost > 0;
-        self.passes(self.mark(mark), test) || unboosted && self.passes(self.mark(mark).saturating_sub(boost), test)
+        self.passes(base.saturating_add(boost), test) || unboosted && self.passes(base, test)
     }
 
     /// Whether a request of the largest order with the largest reserve passes at the high mark: then every request
@@ -212,12 +218,12 @@ mod tests {
     /// Marks of 400, 500 and 600 plus a boost; 100 free CMA pages; 200 free HIGHATOMIC pages of 512 reserved; a reserve
     /// of 50 pages against requests that a MOVABLE zone could serve.
     fn zone(regions: &[Region<SpinLock>; 1], boost: u64) -> Zone<'_, OneCpu> {
-        let mut zone = Zone::new(SpinLock::new());
+        let mut zone = Zone::new();
         zone.buddy.regions = regions;
         for (word, mark) in zone.marks.iter().zip([400, 500, 600]) {
-            word.set(mark + boost);
+            word.set(mark);
         }
-        zone.boost.set(boost);
+        zone.boost.raise(|_| boost);
         regions[0].free_cma.set(100);
         regions[0].free_highatomic.set(200);
         zone.buddy.reserved_highatomic.add(512);

@@ -36,7 +36,7 @@ fn static_metadata() {
         pagesets: &PAGESETS,
         regions: &REGIONS[..size.regions],
     };
-    let mut zones = [CachedZone::new(SpinLock::new(), metadata)];
+    let mut zones = [CachedZone::new(metadata)];
     let world = Allocator::new(TestMachine::default(), &config, Metadata { words, zones: &mut zones }).expect("valid");
     let pfn = world.alloc(&movable(3)).expect("memory");
     world.free(pfn, Order::new(3).expect("an order")).expect("allocated");

@@ -136,7 +136,7 @@ fn metadata_of_the_wrong_size_is_an_error() {
         ("pagesets", size.pagesets, ZoneMetadata { pagesets: &pagesets[1..], ..whole }),
         ("regions", size.regions, ZoneMetadata { regions: &regions[1..], ..whole }),
     ] {
-        let mut zones = [CachedZone::new(SpinLock::new(), short)];
+        let mut zones = [CachedZone::new(short)];
         let short = Metadata { words: &common, zones: &mut zones };
         let error = Allocator::new(TestMachine::default(), &config, short).expect_err("one less");
         assert_eq!(error, MapError::Metadata { zone: Some(0), part, given: expected - 1, expected });
@@ -144,7 +144,7 @@ fn metadata_of_the_wrong_size_is_an_error() {
             format!("the {part} of zone 0 have length {}; zone_metadata_size requires {expected}", expected - 1);
         assert_eq!(error.to_string(), length);
     }
-    let mut zones = [CachedZone::new(SpinLock::new(), whole)];
+    let mut zones = [CachedZone::new(whole)];
     let whole = Metadata { words: &common, zones: &mut zones };
     Allocator::new(TestMachine::default(), &config, whole).expect("nothing was written");
 }

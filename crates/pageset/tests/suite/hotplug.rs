@@ -10,7 +10,7 @@ use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
     Allocator, Block, CachedZone, Config, CpuId, HotplugError, MapError, Metadata, MigrateType, NodeId, Order,
-    PageRange, Pfn, Region, Request, SpinLock, ZoneKind, ZoneMetadata, ZoneSpec,
+    PageRange, Pfn, Region, Request, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 const CPUS: u32 = 2;
@@ -344,7 +344,7 @@ fn an_offline_cpu_with_pages_is_found() {
     let common: Vec<_> = (0..common.words).map(|_| AtomicU32::new(0)).collect();
     let regions = [Region::default()];
     let metadata = ZoneMetadata { tags: &tags, words: &words, pagesets: &pagesets, regions: &regions };
-    let mut zones = [CachedZone::new(SpinLock::new(), metadata)];
+    let mut zones = [CachedZone::new(metadata)];
     let metadata = Metadata { words: &common, zones: &mut zones };
     let world = Allocator::new(TestMachine::default(), &config, metadata).expect("the map is valid");
     // The word of the set is the one that changes when an idle CPU goes offline.

@@ -113,7 +113,7 @@ fn world(tuning: Tuning, test: impl FnOnce(&World<'_>)) {
     let common: Vec<AtomicU32> = (0..common.words).map(|_| AtomicU32::new(0)).collect();
     let regions: Vec<Region<Measuring>> = (0..size.regions).map(|_| Region::default()).collect();
     let metadata = ZoneMetadata { tags, words: &words, pagesets: &pagesets, regions: &regions };
-    let mut zones = [CachedZone::new(Measuring::default(), metadata)];
+    let mut zones = [CachedZone::new(metadata)];
     let metadata = Metadata { words: &common, zones: &mut zones };
     let world = Allocator::new(Watching, &config, metadata).expect("the map is valid");
     world.set_watermarks(0, Watermarks::default(), [0; 4]);

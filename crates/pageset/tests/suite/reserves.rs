@@ -341,7 +341,7 @@ fn a_pageblock_that_was_not_counted_is_found() {
         let common: Vec<AtomicU32> = (0..common.words).map(|_| AtomicU32::new(0)).collect();
         let regions = [Region::default()];
         let metadata = ZoneMetadata { tags: &tags, words: &words, pagesets: &pagesets, regions: &regions };
-        let mut zones = [CachedZone::new(SpinLock::new(), metadata)];
+        let mut zones = [CachedZone::new(metadata)];
         let metadata = Metadata { words: &common, zones: &mut zones };
         let world =
             Allocator::new(crate::support::TestMachine::default(), &config, metadata).expect("the map is valid");
