@@ -285,9 +285,9 @@ impl<M: Machine> Audit<'_, '_, M> {
         Ok(())
     }
 
-    /// Checks that a zone marked as having plenty passes the high mark for every order and kind.
+    /// Checks that a zone marked as having plenty of an order passes the high mark for every kind of request.
     fn plenty(&self) -> Found {
-        for order in Order::all().filter(|_| self.zone.shared.has_plenty()) {
+        for order in Order::all().filter(|order| self.zone.shared.has_plenty(*order)) {
             let request = MarkTest { order, ..MarkTest::SINGLE };
             for highest in ZoneKind::ALL {
                 if !self.zone.shared.passes_mark(Mark::High, &MarkTest { highest, ..request }) {

@@ -2,7 +2,8 @@
 //!
 //! The general path checks the rules, the marks and the state. The fast path reads a few words that summarise them:
 //!
-//! - the zone's flags: the zone has plenty, is under no pressure, and its pageblocks are all MOVABLE;
+//! - the zone's flags: the zone is under no pressure, and its pageblocks are all MOVABLE;
+//! - for allocations, the number of orders of which the zone has plenty;
 //! - the newest array of a list: one word is read or written;
 //! - the pageset's `drain_threshold`: a free drains nothing and moves no bound.
 //!
@@ -111,7 +112,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         // The flags of the default rules and one zone of movable pageblocks are tested first.
         let is_relaxed = self.front_zone.shared.flags.get() == RELAXED_CHECKED;
-        if is_relaxed && request.highest >= ZoneKind::Normal {
+        if is_relaxed && request.highest >= ZoneKind::Normal && self.front_zone.shared.has_plenty(request.order) {
             return Some(self.front_zone);
         }
         let zone = match self.common_first_zones[request.highest.index()] {
@@ -119,7 +120,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             None if !self.has_fast_path => return None,
             None => self.first_zone(cpu, request.highest)?,
         };
-        zone.shared.has_plenty().then_some(zone)
+        zone.shared.has_plenty(request.order).then_some(zone)
     }
 
     /// The fast path of [`Self::free`], by a hint of the caller's CPU. Returns false, with nothing changed, if

@@ -77,7 +77,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return None;
         }
         let zone = self.first_zone(cpu.0, request.highest)?;
-        if !zone.shared.has_plenty() || request.this_node_only && zone.shared.node != self.rules.node_of(cpu) {
+        if !zone.shared.has_plenty(request.order)
+            || request.this_node_only && zone.shared.node != self.rules.node_of(cpu)
+        {
             return None;
         }
         self.take(zone, cpu, request, Attempt::FIRST).map(|page| zone.frames().pfn(page))

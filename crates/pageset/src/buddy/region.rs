@@ -3,7 +3,7 @@
 //! Blocks of different regions never merge, because a region consists of whole blocks of the largest order. A zone with one region
 //! is a zone as the kernel has it.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use super::Buddy;
 use super::depot::Depot;
@@ -25,6 +25,8 @@ pub struct Region<L> {
     pub(crate) free_highatomic: AtomicU64,
     /// The part of these three numbers that the zone's sums contain.
     added: Added,
+    /// The orders, from 0 on, up to that of the largest block on lists of ordinary types.
+    pub(crate) largest: AtomicU8,
     /// Holds of the lock by [`LockPath`].
     pub(crate) holds: [AtomicU64; LockPath::COUNT],
     /// Pages that bypassed the pagesets.
@@ -75,6 +77,7 @@ impl<L> Region<L> {
             free_cma: AtomicU64::new(0),
             free_highatomic: AtomicU64::new(0),
             added: Added { free: AtomicU64::new(0), cma: AtomicU64::new(0), highatomic: AtomicU64::new(0) },
+            largest: AtomicU8::new(0),
             holds: [const { AtomicU64::new(0) }; LockPath::COUNT],
             direct_alloc_pages: AtomicU64::new(0),
             direct_free_pages: AtomicU64::new(0),

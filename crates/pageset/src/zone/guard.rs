@@ -3,7 +3,7 @@
 use core::ops::Deref;
 
 use super::watermark::Mark;
-use super::{BOOSTED, MIXED, PLENTY, Zone};
+use super::{BOOSTED, MIXED, Zone};
 use crate::buddy::{Env, Locked, Wanted};
 use crate::frame::ZoneKind;
 use crate::machine::{Access, Guard, Line, LockPath, Machine};
@@ -146,9 +146,9 @@ impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
             self.raise_boosts();
         }
         self.locked.add_to_totals();
-        let plenty = if self.zone.passes_for_all(self.locked.number()) { PLENTY } else { 0 };
+        self.zone.note_plenty(self.locked.region);
         let mixed = if self.zone.buddy.is_all_movable() { 0 } else { MIXED };
-        self.zone.flags.replace(PLENTY | MIXED, plenty | mixed);
+        self.zone.flags.replace(MIXED, mixed);
     }
 }
 

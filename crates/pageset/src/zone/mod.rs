@@ -37,6 +37,10 @@ pub(crate) struct Zone<'a, M: Machine> {
     /// What the locks of the regions protect.
     pub(crate) buddy: Buddy<'a, M::Lock>,
     pub(crate) flags: Flags,
+    /// The orders, from 0 on, for which every request passes at the high mark: [`Self::has_plenty`].
+    plenty: core::sync::atomic::AtomicU8,
+    /// How many regions have free blocks of an order and of none above, by order. Of a zone of several regions.
+    largest: [AtomicU32; Order::COUNT],
     pub(crate) highatomic: HighAtomicRule,
     /// The marks by [`Mark`], without the boost. Unit: pages.
     marks: [AtomicU64; 3],
@@ -68,6 +72,8 @@ impl<M: Machine> Zone<'_, M> {
             kind: ZoneKind::Normal,
             buddy: Buddy::new(),
             flags: Flags::new(),
+            plenty: core::sync::atomic::AtomicU8::new(0),
+            largest: [const { AtomicU32::new(0) }; Order::COUNT],
             highatomic: HighAtomicRule::Free,
             marks: [const { AtomicU64::new(0) }; 3],
             boost: Boost::new(),
@@ -136,12 +142,12 @@ impl<M: Machine> Zone<'_, M> {
         self.flags.take(BOOSTED)
     }
 
-    /// Whether every request of any order passes the watermark test at the high mark, as of the last hold of the lock.
+    /// Whether every request of this order passes the watermark test at the high mark, as of the last hold of a region's lock.
     /// One read replaces the test.
     #[inline]
-    pub(crate) fn has_plenty(&self) -> bool {
+    pub(crate) fn has_plenty(&self, order: Order) -> bool {
         // The test would read free page counts of the same age.
-        self.flags.get() & PLENTY != 0
+        order.get() < self.plenty.get()
     }
 
     /// Whether the limit leaves room for one more HIGHATOMIC pageblock.
@@ -162,12 +168,10 @@ impl<M: Machine> Zone<'_, M> {
 pub(crate) const RECLAIM_ACTIVE: u8 = 1;
 /// An allocation found the zone below its high mark.
 pub(crate) const BELOW_HIGH: u8 = 2;
-/// Every request passes at the high mark: `Zone::has_plenty`.
-const PLENTY: u8 = 4;
 /// The marks were boosted, and reclaim is not yet woken for it.
-const BOOSTED: u8 = 8;
+const BOOSTED: u8 = 4;
 /// Not all pageblocks are MOVABLE.
-const MIXED: u8 = 16;
+const MIXED: u8 = 8;
 
 /// Frees on the fast path claim their block with an atomic exchange. This flag and the next are constant after construction: the fast path
 /// tests them together with the others.
@@ -178,10 +182,10 @@ pub(crate) const NO_FAST_PATH: u8 = 64;
 /// at most [`ZoneKind::Normal`]. Constant after construction.
 pub(crate) const LOOK_UP_ZONE: u8 = 128;
 
-/// The flags of a zone that has plenty, is under no pressure, and whose pageblocks are all MOVABLE.
-pub(crate) const RELAXED: u8 = PLENTY;
+/// The flags of a zone that is under no pressure, and whose pageblocks are all MOVABLE.
+pub(crate) const RELAXED: u8 = 0;
 /// As [`RELAXED`], where pageblocks have several types.
-pub(crate) const RELAXED_MIXED: u8 = PLENTY | MIXED;
+pub(crate) const RELAXED_MIXED: u8 = MIXED;
 /// Both in an allocator whose fast path claims blocks.
 pub(crate) const RELAXED_CHECKED: u8 = RELAXED | CHECKED;
 pub(crate) const RELAXED_MIXED_CHECKED: u8 = RELAXED_MIXED | CHECKED;

@@ -9,6 +9,7 @@ use crate::frame::ZoneKind;
 use crate::machine::Machine;
 use crate::policy::{HighAtomicRule, Watermarks};
 use crate::sync::LockedWord;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::zone::Zone;
 
 /// A mark that is tested.
@@ -132,31 +133,52 @@ impl<M: Machine> Zone<'_, M> {
         self.passes(base.saturating_add(boost), test) || unboosted && self.passes(base, test)
     }
 
-    /// Whether a request of the largest order with the largest reserve passes at the high mark: then every request
-    /// does.
-    ///
-    /// `here` is a region that is likely to have a block of the largest order.
-    pub(crate) fn passes_for_all(&self, here: usize) -> bool {
+    /// Notes for which orders every request passes at the high mark, whatever its reserve. `region` is the one whose lock is held: only
+    /// its lists have changed since the last call.
+    pub(crate) fn note_plenty(&self, region: &Region<M::Lock>) {
+        let plenty = self.orders_with_blocks(region).min(self.orders_with_pages());
+        if self.plenty.get() != plenty {
+            // Relaxed, as all hints: an old value sends a request to the general path, or lets one pass that the marks would have
+            // let pass a moment earlier.
+            self.plenty.set(plenty);
+        }
+    }
+
+    /// The orders, from 0 on, that the zone's free lists of ordinary types have a block for; single pages need none.
+    fn orders_with_blocks(&self, region: &Region<M::Lock>) -> u8 {
+        let ordinary = &MigrateType::ALL[..MigrateType::PCP_COUNT];
+        let has = |order: &Order| ordinary.iter().any(|&migratetype| region.list(*order, migratetype).len() > 0);
+        let orders = Order::all().rev().find(has).map_or(0, |order| order.get() + 1);
+        if self.buddy.regions.len() == 1 {
+            return orders.max(1);
+        }
+        let before = region.largest.get();
+        if before != orders {
+            region.largest.set(orders);
+            let count = |orders: u8| orders.checked_sub(1).and_then(|order| self.largest.get(usize::from(order)));
+            // Relaxed: only the sums count, and each region's part changes under its lock. Added first, so that a zone that has a
+            // block never looks as if it had none.
+            let _ = count(orders).map(|regions| regions.fetch_add(1, Relaxed));
+            let _ = count(before).map(|regions| regions.fetch_sub(1, Relaxed));
+        }
+        let largest = self.largest.iter().rposition(|regions| regions.load(Relaxed) > 0);
+        largest.map_or(1, |order| order as u8 + 1)
+    }
+
+    /// The orders, from 0 on, that the zone has enough free pages for. Without bitmaps: they are filled and emptied without a lock, and
+    /// this answer lasts until the next hold.
+    fn orders_with_pages(&self) -> u8 {
         let floor = self.mark(Mark::High).saturating_add(self.largest_reserve.get());
-        let enough = self.surely_passes(floor.saturating_add(Order::MAX.pages())) || self.has_usable(floor);
-        let has_largest = |region: &Region<M::Lock>| {
-            let ordinary = &MigrateType::ALL[..MigrateType::PCP_COUNT];
-            ordinary.iter().any(|&migratetype| region.list(Order::MAX, migratetype).len() > 0)
-        };
-        let regions = self.buddy.regions;
-        enough && (has_largest(&regions[here]) || regions.len() > 1 && regions.iter().any(has_largest))
+        if self.surely_passes(floor.saturating_add(Order::MAX.pages())) {
+            return Order::COUNT as u8;
+        }
+        let usable = self.buddy.listed().saturating_sub(self.unusable(&MarkTest::SINGLE));
+        Order::all().take_while(|order| usable.saturating_sub(order.pages() - 1) > floor).count() as u8
     }
 
     /// Whether a zone of several regions certainly has more than `floor` pages for every request, by its sums alone.
     fn surely_passes(&self, floor: u64) -> bool {
         self.buddy.regions.len() > 1 && self.highatomic == HighAtomicRule::Free && self.buddy.surely_free() > floor
-    }
-
-    /// Whether more pages than `floor` are free for a request of the largest order.
-    fn has_usable(&self, floor: u64) -> bool {
-        // Without bitmaps: they are filled and emptied without a lock, and this answer lasts until the next hold.
-        let test = MarkTest { order: Order::MAX, ..MarkTest::SINGLE };
-        self.buddy.listed().saturating_sub(self.unusable(&test)) > floor
     }
 
     /// Whether a single page is available above the min mark after a block of `order` is taken, for a request without a
