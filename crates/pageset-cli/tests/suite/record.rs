@@ -505,17 +505,17 @@ fn a_recording_may_be_larger_than_its_buffers() {
         return;
     }
     let folder = Folder::new("large");
-    // Hundreds of thousands of pages, so that a buffer of 16 MiB fills several times. 64 MiB of pages take 3 MB of a
-    // buffer. The next ones come once no buffer is more than half full: a busy machine delays the load, not the readers.
+    // Hundreds of thousands of pages, so that a buffer of 8 MiB fills several times. 32 MiB of pages take about 1 MB of
+    // it. The next ones come once no buffer is more than half full: a busy machine delays the load, not the readers.
     let many = format!(
-        "for i in $(seq 36); do dd if=/dev/zero of=/dev/null bs=64M count=1
+        "for i in $(seq 36); do dd if=/dev/zero of=/dev/null bs=32M count=1
             while awk '/^bytes/ && $2 > {half} {{ over = 1 }} END {{ exit !over }}' {}/pageset-$PPID-*/per_cpu/*/stats
             do sleep 0.02; done
         done",
         instances(),
-        half = 8 << 20,
+        half = 4 << 20,
     );
-    let output = run(&["--buffer", "16M"], &folder.file(), &["sh", "-c", &many]);
+    let output = run(&["--buffer", "8M"], &folder.file(), &["sh", "-c", &many]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(folder.names(), ["a.pstrace"], "a file was left behind");
     let (facts, events) = events(&folder.file());
@@ -523,7 +523,7 @@ fn a_recording_may_be_larger_than_its_buffers() {
     assert_eq!(facts.after_full, 0, "{}", stderr(&output));
     assert!(events.is_sorted_by_key(|event| event.time_ns));
     let bytes = events.len() * 31;
-    assert!(bytes > 3 * (16 << 20), "{bytes} bytes are no test");
+    assert!(bytes > 3 * (8 << 20), "{bytes} bytes are no test");
     assert_eq!(tags(&events).last(), Some(&"fini1"));
     // Each of the recorder's threads is known.
     assert!(facts.recorder_pids.len() > facts.cpus as usize);
