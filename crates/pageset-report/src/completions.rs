@@ -22,6 +22,11 @@ pub fn script(program: &Program, command: clap::Command, shell: Shell) -> Vec<u8
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, program.name, &mut text);
     match String::from_utf8(text) {
+        // The generator writes a hyphen in the program's name in two ways, so that its script finds no subcommand.
+        Ok(text) if shell == Shell::Bash => {
+            let [one, other] = ["__subcmd__", "__"].map(|hyphen| program.name.replace('-', hyphen));
+            with_files(&text.replace(&one, &other), shell).into_bytes()
+        }
         Ok(text) => with_files(&text, shell).into_bytes(),
         Err(error) => error.into_bytes(),
     }
