@@ -1,12 +1,12 @@
 //! `pageset diff`: what changed between two sets of recordings or results of `replay`.
 
 use pageset_report::diff;
-use pageset_report::diff::measure::{Better, Kind, Measured, amount, per_1000, single};
+use pageset_report::kinds::Inputs;
+use pageset_report::measure::{Better, Kind, Measured, amount, per_1000, single};
 use pageset_trace::measure::{ReplayResult, Replayed};
 use pageset_trace::replay::Replay;
 
 use crate::error::{Exit, Failure};
-use crate::report_cmd::INPUTS;
 
 /// Compare two sets of recordings or results: what changed, and whether it is more than noise
 ///
@@ -24,8 +24,8 @@ pub(crate) struct Args {
 }
 
 /// Runs `pageset diff`.
-pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
-    diff::run(&INPUTS, &args.diff)
+pub(crate) fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
+    diff::run(inputs, &args.diff)
 }
 
 /// What a recorded kernel did.

@@ -12,6 +12,7 @@ mod explain_cmd;
 #[cfg(test)]
 mod grammar_tests;
 mod identify_cmd;
+mod inputs;
 mod record_cmd;
 mod replay_cmd;
 mod report_cmd;
@@ -28,6 +29,7 @@ use pageset_report::{columns, error, generate, host, interrupt, output, perfetto
 
 use crate::error::{Exit, Failure};
 use crate::examples::PROGRAM;
+use crate::inputs::INPUTS;
 use crate::output::JsonOption;
 
 /// Record the page traffic of a live Linux machine, and replay it through a page allocator under any rules
@@ -80,10 +82,10 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Replay(args) => replay_cmd::run(args),
         Command::Identify(args) => identify_cmd::run(&args),
         Command::Trace(args) => trace_cmd::run(args),
-        Command::Diff(args) => diff_cmd::run(&args),
+        Command::Diff(args) => diff_cmd::run(&INPUTS, &args),
         Command::Advise(args) => advise_cmd::run(args),
         Command::Top(args) => top_cmd::run(args),
-        Command::Report(args) => report_cmd::run(&args),
+        Command::Report(args) => report_cmd::run(&INPUTS, &args),
         Command::Explain(args) => explain_cmd::run(&args),
         Command::Generate(args) => generate::run(&PROGRAM, &args, command_line()),
     }

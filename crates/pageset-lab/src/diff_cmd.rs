@@ -2,11 +2,11 @@
 
 use pageset_bench::Report;
 use pageset_report::diff;
-use pageset_report::diff::measure::{Better, Kind, Measured, Metric, amount, per_1000, share};
+use pageset_report::kinds::Inputs;
+use pageset_report::measure::{Better, Kind, Measured, Metric, amount, per_1000, share};
 use pageset_sim::run::{RunResult, RunRow, Sample};
 
 use crate::error::{Exit, Failure};
-use crate::report_cmd::INPUTS;
 
 /// Compare two sets of results: what changed, and whether it is more than noise
 ///
@@ -24,8 +24,8 @@ pub(crate) struct Args {
 }
 
 /// Runs `pageset-lab diff`.
-pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
-    diff::run(&INPUTS, &args.diff)
+pub(crate) fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
+    diff::run(inputs, &args.diff)
 }
 
 /// A simulation.

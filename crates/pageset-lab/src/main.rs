@@ -11,6 +11,7 @@ mod examples;
 mod explain_cmd;
 #[cfg(test)]
 mod grammar_tests;
+mod inputs;
 mod interleave_cmd;
 mod kernels_cmd;
 mod machine_cmd;
@@ -28,6 +29,7 @@ use pageset_report::{columns, csv, error, generate, interrupt, output, perfetto,
 
 use crate::error::{Exit, Failure};
 use crate::examples::PROGRAM;
+use crate::inputs::INPUTS;
 
 /// Simulate machines and workloads under the rules of a page allocator, run studies, and compare with published results
 ///
@@ -80,8 +82,8 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Interleave(args) => interleave_cmd::run(args),
         Command::Bench(args) => bench_cmd::run(args),
         Command::Kernels(args) => kernels_cmd::run(&args),
-        Command::Diff(args) => diff_cmd::run(&args),
-        Command::Report(args) => report_cmd::run(&args),
+        Command::Diff(args) => diff_cmd::run(&INPUTS, &args),
+        Command::Report(args) => report_cmd::run(&INPUTS, &args),
         Command::Explain(args) => explain_cmd::run(&args),
         Command::Generate(args) => generate::run(&PROGRAM, &args, command_line()),
     }

@@ -5,9 +5,8 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::diff::Step;
-use crate::diff::measure::Measured;
 use crate::error::Failure;
+use crate::measure::{Measured, Step};
 use crate::page::Report;
 
 /// The inputs of a program's `report` and `diff`.

@@ -15,10 +15,12 @@
 //! | [`host`], [`rules`] | the kernel of this machine; `--rules` and `--set` |
 //! | [`manual`], [`completions`], [`generate`] | man pages and shell completions |
 //! | [`statistics`] | the mean of samples, and the interval of a difference of means |
-//! | [`diff`] | what changed between two sets of inputs |
-//! | [`page`] | the HTML report |
-//! | [`kinds`] | the kinds of files and results that a program reads; `diff` and `page` take them |
-//! | [`progress`] | a progress bar for long reading; `diff` shows it |
+//! | [`measure`] | a metric with its direction, and its samples |
+//! | [`progress`] | a progress bar for long reading |
+//! | [`page`] | the content of a report, and its form as HTML, SVG and Markdown |
+//! | [`kinds`] | the kinds of files and results that a program reads |
+//! | [`diff`] | the command `diff`: what changed between two sets of inputs |
+//! | [`report`] | the command `report` |
 //! | [`explain`] | what a column, a rule or a warning means |
 
 pub mod columns;
@@ -32,11 +34,13 @@ pub mod host;
 pub mod interrupt;
 pub mod kinds;
 pub mod manual;
+pub mod measure;
 pub mod output;
 pub mod page;
 pub mod perfetto;
 pub mod program;
 pub mod progress;
+pub mod report;
 pub mod rules;
 pub mod statistics;
 pub mod time;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::diff::Step;
+use crate::measure::Step;
 
 /// The time after which the bar appears.
 pub const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 //! Which changes count, on sides made by hand.
 
-use pageset_report::diff::measure::{Better, Change, Kind, Measured, Metric};
 use pageset_report::diff::model::{Row, Verdict};
 use pageset_report::diff::{Diff, Side};
+use pageset_report::measure::{Better, Change, Kind, Measured, Metric};
 
 static RUN: Kind = Kind { name: "run", about: "a result of a run", by_file: false, note: "" };
 static BENCH: Kind = Kind { name: "bench", about: "a result of bench", by_file: true, note: "of one process" };

@@ -17,7 +17,7 @@ use crate::error::Failure;
 ///
 /// # Errors
 /// A damaged recording.
-pub(super) fn report(trace: &Trace) -> Result<Report, Failure> {
+pub(crate) fn report(trace: &Trace) -> Result<Report, Failure> {
     let replay = Replay::prepare(trace, &mut |_| {})?;
     let mut moved = Places::new(replay.kernel());
     let mut times = BTreeMap::new();

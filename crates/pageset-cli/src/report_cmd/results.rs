@@ -9,7 +9,7 @@ use super::sections::{BarSection, bars, strings};
 use super::{Report, Section, card};
 use crate::columns::grouped;
 
-pub(super) fn replay(result: &ReplayResult) -> Report {
+pub(crate) fn replay(result: &ReplayResult) -> Report {
     let (trace, kernel, name) = (&result.trace, &result.kernel, &result.trace.name);
     // Rows of different levels are never compared.
     let rows: Vec<&Replayed> = result.named().collect();
@@ -95,7 +95,7 @@ pub(super) fn replay(result: &ReplayResult) -> Report {
     Report { title: format!("Replay of {name}"), cards: vec![card::replay::replay(result)], facts, sections }
 }
 
-pub(super) fn advise(advice: &Advice) -> Report {
+pub(crate) fn advise(advice: &Advice) -> Report {
     let name = &advice.trace;
     let rows: Vec<&Setting> = advice.settings.iter().chain(&advice.other_kernels).collect();
     let label = |row: &&Setting| format!("{}{}", row.setting, if row.in_force { ", in force" } else { "" });
@@ -156,7 +156,7 @@ pub(super) fn advise(advice: &Advice) -> Report {
 }
 
 /// The reports of all recordings of a set as one, below the card of the verdict over all.
-pub(super) fn advise_set(set: &AdviceSet, mut recordings: Report) -> Report {
+pub(crate) fn advise_set(set: &AdviceSet, mut recordings: Report) -> Report {
     recordings.title = format!("Advice on {} recordings", set.recordings.len());
     recordings.cards.insert(0, card::advise::joint(set));
     recordings

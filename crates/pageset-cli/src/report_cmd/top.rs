@@ -38,7 +38,7 @@ struct Top {
 ///
 /// # Errors
 /// A member is missing.
-pub(super) fn top(values: &[Value]) -> Result<Report, String> {
+pub(crate) fn top(values: &[Value]) -> Result<Report, String> {
     let time = |value: &Value| value["time_ns"].as_u64();
     let begin = values.iter().filter_map(time).min();
     let mut all = Top::default();

@@ -27,7 +27,7 @@ fn note(rows: &[&Row]) -> &'static str {
 ///
 /// # Errors
 /// The result has no rows.
-pub(super) fn report(result: BenchReport) -> Result<Report, String> {
+pub(crate) fn report(result: BenchReport) -> Result<Report, String> {
     let BenchReport { machine, rows, rounds, window_ns, .. } = &result;
     let mut patterns: IndexMap<&str, Vec<&Row>> = IndexMap::new();
     for row in rows {

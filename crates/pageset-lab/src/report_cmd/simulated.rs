@@ -109,7 +109,7 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
 ///
 /// # Errors
 /// The result has no rows.
-pub(super) fn run(result: RunResult) -> Result<Report, String> {
+pub(crate) fn run(result: RunResult) -> Result<Report, String> {
     let RunResult { workload, machine, .. } = &result;
     let rows: Vec<Row<'_>> = result.rows.iter().map(Row::new).collect();
     if rows.is_empty() {
@@ -216,7 +216,7 @@ fn names<'c>(columns: impl Iterator<Item = &'c Columns>) -> Vec<String> {
 ///
 /// # Errors
 /// The result has no rows.
-pub(super) fn compare(result: CompareResult) -> Result<Report, String> {
+pub(crate) fn compare(result: CompareResult) -> Result<Report, String> {
     // Group rows by their other keys, in the order of the table.
     let mut groups: Vec<(String, Vec<(String, &CompareRow)>)> = Vec::new();
     let mut along = "";

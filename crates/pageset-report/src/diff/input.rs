@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::measure::Measured;
 use crate::error::{Exit, Failure};
 use crate::kinds::{BEGIN, Inputs};
+use crate::measure::{Measured, Step};
 
 /// The largest JSON file. A guess. Unit: bytes.
 const MAX_BYTES: u64 = 1 << 30;
@@ -24,20 +24,6 @@ pub struct Side {
     pub files: Vec<PathBuf>,
     /// The measurements of each file.
     pub measured: Vec<Vec<Measured>>,
-}
-
-/// The progress of reading the files of a side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
-    /// A file is read next.
-    File(&'a Path),
-    /// Events of the file, a recording, have been read.
-    Events {
-        /// The number of events so far. Each event is read twice.
-        read: u64,
-        /// The number at the end, if the recording says how many events it has.
-        of: Option<u64>,
-    },
 }
 
 impl Side {

@@ -4,14 +4,12 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`mod@measure`] | a metric with its direction, and its samples |
 //! | [`input`] | the files of a side, by their content |
 //! | `pair` | the cases that both sides have |
 //! | [`model`] | the result: rows, verdicts, and which of them exceed a limit |
 //! | `table` | the result as text |
 
 pub mod input;
-pub mod measure;
 pub mod model;
 mod pair;
 mod table;
@@ -19,7 +17,7 @@ mod table;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-pub use self::input::{Side, Step};
+pub use self::input::Side;
 pub use self::model::{Diff, SCHEMA};
 pub use self::table::HEADS;
 use crate::columns::Fit;

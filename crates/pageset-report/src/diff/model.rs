@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::input::Side;
-use super::measure::{Better, Change, Kind};
 use super::pair::{Pair, Pairs, Properties, kinds, named, pairs};
 use crate::error::{Exit, Failure};
+use crate::measure::{Better, Change, Kind};
 use crate::statistics::{Samples, interval};
 
 /// The schema of [`Diff`].

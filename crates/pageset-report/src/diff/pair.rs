@@ -3,7 +3,7 @@
 use indexmap::{IndexMap, IndexSet};
 
 use super::input::Side;
-use super::measure::{Kind, Measured, Metric};
+use crate::measure::{Kind, Measured, Metric};
 use crate::statistics::Samples;
 
 /// What distinguishes a case from others of its kind: name and value.

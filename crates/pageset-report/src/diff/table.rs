@@ -2,9 +2,9 @@
 
 use comfy_table::{Table, presets};
 
-use super::measure::Change;
 use super::model::{Diff, Row, Verdict};
 use crate::columns::{Fit, figure, numbers, spread_pct, trimmed};
+use crate::measure::Change;
 use crate::statistics::Samples;
 
 /// The column headings.

@@ -56,7 +56,7 @@ fn svg(
 }
 
 /// The name and the text of each chart's file.
-pub(super) fn charts(report: &Report) -> Result<Vec<(String, String)>, Failure> {
+pub(crate) fn charts(report: &Report) -> Result<Vec<(String, String)>, Failure> {
     let environment = templates().map_err(broken)?;
     let mut charts = Vec::new();
     for (place, section) in report.sections.iter().enumerate() {
@@ -133,7 +133,7 @@ fn hash(script: &str) -> String {
 }
 
 /// The page.
-pub(super) fn html(report: &Report) -> Result<String, Failure> {
+pub(crate) fn html(report: &Report) -> Result<String, Failure> {
     let environment = templates().map_err(broken)?;
     let mut sections = Vec::new();
     for (place, section) in report.sections.iter().enumerate() {
@@ -204,7 +204,7 @@ fn card(card: &Card, row: &dyn Fn(&[String]) -> String) -> String {
 }
 
 /// The cards and the tables, without charts.
-pub(super) fn markdown(report: &Report) -> String {
+pub(crate) fn markdown(report: &Report) -> String {
     let escaped = |text: &str| text.replace('|', "\\|").replace('\n', " ");
     let row =
         |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| escaped(cell)).collect::<Vec<_>>().join(" | "));

@@ -8,7 +8,8 @@
 
 pub(super) mod bench;
 pub(super) mod compare;
-pub(super) mod simulation;
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "the card of a study"))]
+pub(crate) mod simulation;
 
 use pageset_report::page::card::{Card, Figure, Kind, Verdict, number, times, trust};
 

@@ -165,7 +165,7 @@ fn warnings(result: &RunResult) -> Vec<String> {
 }
 
 /// The card of a study. The control is the first set of rules, on each machine and workload with each number of tasks.
-pub(in super::super) fn study(results: &[RunResult]) -> Card {
+pub(crate) fn study(results: &[RunResult]) -> Card {
     if let [one] = results {
         return run(one);
     }

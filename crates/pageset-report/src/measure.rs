@@ -1,5 +1,7 @@
 //! A metric with its direction, and its samples.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +62,20 @@ pub struct Measured {
     pub metric: Metric,
     /// The samples. The number distinguishes repetitions that have one, such as seeds.
     pub samples: Vec<(Option<u64>, f64)>,
+}
+
+/// The progress of reading the files of a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A file is read next.
+    File(&'a Path),
+    /// Events of the file, a recording, have been read.
+    Events {
+        /// The number of events so far. Each event is read twice.
+        read: u64,
+        /// The number at the end, if the recording says how many events it has.
+        of: Option<u64>,
+    },
 }
 
 /// A metric whose change is in percent.

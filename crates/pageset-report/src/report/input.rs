@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::Report;
 use crate::error::{Exit, Failure};
 use crate::kinds::{BEGIN, Inputs};
 use crate::output::is_standard;
+use crate::page::Report;
 
 /// The largest JSON input: a million lines of `pageset top` on a few CPUs. A guess. Unit: bytes.
 const MAX_BYTES: u64 = 1 << 30;
