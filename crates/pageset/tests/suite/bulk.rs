@@ -1,8 +1,9 @@
 //! Bulk calls: the same pages as with single calls, under fewer holds of the pageset's lock. Specification 2.3, 2.5.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::support::{World, build, movable, one_zone};
+use crate::support::{Behaving, Behaviour, World, build, movable, one_zone};
 use pageset::admin::stats::ZoneStats;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::*;
@@ -148,30 +149,27 @@ proptest! {
 /// A machine that counts the accesses to pagesets, and whose CPU may change at each read.
 #[derive(Default)]
 struct Counting {
-    pagesets: Cell<u32>,
-    drains: Cell<u32>,
-    looks: Cell<u32>,
+    pagesets: AtomicU32,
+    drains: AtomicU32,
+    looks: AtomicU32,
     cpus: u32,
 }
 
-impl Machine for &Counting {
-    type Lock = SpinLock;
-
+impl Behaviour for Counting {
     fn cpu(&self) -> CpuId {
-        self.looks.set(self.looks.get() + 1);
-        CpuId(self.looks.get() % self.cpus)
+        CpuId((self.looks.fetch_add(1, Relaxed) + 1) % self.cpus)
     }
 
     fn probe(&self, access: Access) {
         match access {
-            Access::Touch(Line::Pageset { .. }) => self.pagesets.set(self.pagesets.get() + 1),
-            Access::ZoneLock { path: LockPath::Drain, .. } => self.drains.set(self.drains.get() + 1),
+            Access::Touch(Line::Pageset { .. }) => _ = self.pagesets.fetch_add(1, Relaxed),
+            Access::ZoneLock { path: LockPath::Drain, .. } => _ = self.drains.fetch_add(1, Relaxed),
             _ => {}
         }
     }
 }
 
-fn counting(tuning: Tuning, cpus: u32, test: impl FnOnce(&Allocator<'_, &Counting>, &Counting)) {
+fn counting(tuning: Tuning, cpus: u32, test: impl FnOnce(&Allocator<'_, Behaving<'_>>, &Counting)) {
     let ranges = [PageRange::new(Pfn(1 << 20), 1 << 16)];
     let specs = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let nodes = vec![NodeId(0); cpus as usize];
@@ -179,7 +177,7 @@ fn counting(tuning: Tuning, cpus: u32, test: impl FnOnce(&Allocator<'_, &Countin
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let machine = Counting { cpus, ..Counting::default() };
-    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("the map is valid");
+    let world = Allocator::new(Behaving(&machine), &config, metadata.lend(&mut zones)).expect("the map is valid");
     test(&world, &machine);
     world.audit(0).expect("the audit passes");
 }
@@ -191,9 +189,9 @@ fn a_hold_of_the_pageset_serves_a_run() {
         world.set_bounds(0, Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
         let mut pages = [Pfn(0); 200];
         let holds = |pages: &mut [Pfn]| {
-            let before = machine.pagesets.get();
+            let before = machine.pagesets.load(Relaxed);
             assert_eq!(world.alloc_bulk(&movable(0), pages), Ok(pages.len()));
-            machine.pagesets.get() - before
+            machine.pagesets.load(Relaxed) - before
         };
         assert_eq!(holds(&mut pages[..126]), 4, "two refills of 63, each with what is left of it");
         world.free_bulk(&pages[..126].iter().copied().map(single).collect::<Vec<_>>()).expect("allocated");
@@ -207,10 +205,10 @@ fn a_hold_of_the_pageset_serves_a_run() {
             world.set_bounds(0, Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
             let mut pages = [Pfn(0); 248];
             assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(248));
-            let before = machine.pagesets.get();
+            let before = machine.pagesets.load(Relaxed);
             world.free_bulk(&pages.map(single)).expect("allocated");
-            assert_eq!(machine.pagesets.get() - before, 248_u32.div_ceil(run), "{run} a hold");
-            assert_eq!(machine.drains.get(), 0);
+            assert_eq!(machine.pagesets.load(Relaxed) - before, 248_u32.div_ceil(run), "{run} a hold");
+            assert_eq!(machine.drains.load(Relaxed), 0);
         });
     }
 }
@@ -226,12 +224,15 @@ fn a_run_goes_on_after_a_drain() {
             world.drain_all();
             let blocks = pages.map(single);
             world.free_bulk(&blocks[..99]).expect("allocated");
-            let (runs, drains) = (machine.pagesets.get(), machine.drains.get());
+            let (runs, drains) = (machine.pagesets.load(Relaxed), machine.drains.load(Relaxed));
             // By hand: the first free reaches high and drains clamp(100 freed in a row, 10, 90); the next ten pages
             // stay.
             world.free_bulk(&blocks[99..]).expect("allocated");
             assert_eq!(world.pageset_state(0, CpuId(0)).count, 100 - 90 + 10);
-            assert_eq!((machine.pagesets.get() - runs, machine.drains.get() - drains), (1, drain_holds));
+            assert_eq!(
+                (machine.pagesets.load(Relaxed) - runs, machine.drains.load(Relaxed) - drains),
+                (1, drain_holds)
+            );
         });
     }
 }
@@ -373,7 +374,7 @@ fn uncacheable_blocks_bypass_the_pageset() {
 /// The wrong block may be at any place, and may be free, foreign or listed twice.
 #[test]
 fn one_wrong_block_fails_the_whole_bulk_free() {
-    let seen = |world: &Allocator<'_, &Counting>| {
+    let seen = |world: &Allocator<'_, Behaving<'_>>| {
         (world.pageset_state(0, CpuId(0)), world.pageset_lists(0, CpuId(0)), world.zone_stats(0))
     };
     counting(PAGESET, 1, |world, _| {

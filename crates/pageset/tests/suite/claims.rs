@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 
-use crate::support::{World, build, movable};
+use crate::support::{Behaving, Behaviour, World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{LINUX_6_19, PCP_BUDDY, PCP_BUDDY_LIST, PCP_BUDDY_TRY, PCP_CLAIM, PCP_MERGE};
 use pageset::policy::{BulkFree, ListRule, TuningError};
 use pageset::{
-    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, RawLock, RegionRule,
-    Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
+    Allocator, Config, CpuId, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, RawLock, RegionRule, Request,
+    SpinLock, Tuning, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -240,9 +240,7 @@ fn lists_of_owners_are_bounded() {
 /// A machine of two CPUs whose other CPU holds its pageset's lock.
 struct OtherIsBusy;
 
-impl Machine for OtherIsBusy {
-    type Lock = SpinLock;
-
+impl Behaviour for OtherIsBusy {
     fn cpu(&self) -> CpuId {
         CpuId(CPU.get())
     }
@@ -264,7 +262,8 @@ fn a_busy_owner_is_passed_by() {
         let config = Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) };
         let metadata = OwnedMetadata::new(&config).expect("memory");
         let mut zones = metadata.zones();
-        let world = Allocator::new(OtherIsBusy, &config, metadata.lend(&mut zones)).expect("the map is valid");
+        let world =
+            Allocator::new(Behaving(&OtherIsBusy), &config, metadata.lend(&mut zones)).expect("the map is valid");
         CPU.set(0);
         let pages: Vec<_> = (0..100).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
         CPU.set(1);

@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::watched::{Scheduled, fault, run_on};
+use crate::watched::{Scheduled, fault, plant, run_on};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{BatchRule, Bounds, Preset, Tuning};
 use pageset::{
@@ -19,10 +19,10 @@ use shuttle::{Runner, thread};
 const PAGES: u64 = 1024;
 const BATCH: u32 = 4;
 
-type World<'a, const FAULT: u8> = Allocator<'a, Scheduled<FAULT>>;
+type World<'a> = Allocator<'a, Scheduled>;
 
 /// Allocates more pages than a cluster has, and frees them to the free list.
-fn takes<const FAULT: u8>(world: &World<'_, FAULT>) {
+fn takes(world: &World<'_>) {
     let mut pages = [Pfn(0); 6];
     for _ in 0..2 {
         let got =
@@ -32,46 +32,46 @@ fn takes<const FAULT: u8>(world: &World<'_, FAULT>) {
 }
 
 /// Changes a pageblock's type and restores it: its free pages change their lists.
-fn retypes<const FAULT: u8>(world: &World<'_, FAULT>) {
+fn retypes(world: &World<'_>) {
     for migratetype in [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Isolate, MigrateType::Movable] {
         world.set_pageblock_type(Pfn(0), migratetype).expect("the page is in the zone");
     }
 }
 
-fn merges<const FAULT: u8>(world: &World<'_, FAULT>) {
+fn merges(world: &World<'_>) {
     for _ in 0..2 {
         world.merge_skipped(0);
     }
 }
 
 /// Brings online the buddy of the last single page, which a refill may hold, and pages that merge with no other.
-fn onlines<const FAULT: u8>(world: &World<'_, FAULT>) {
+fn onlines(world: &World<'_>) {
     world.online(PageRange::new(Pfn(PAGES - 1), 1)).expect("the range is still a hole");
 }
 
 /// Drains batches of movable pages as clusters.
-fn drains<const FAULT: u8>(world: &World<'_, FAULT>) {
+fn drains(world: &World<'_>) {
     let pages = [(); 5].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough memory"));
     pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("allocated"));
     world.drain_all();
 }
 
 /// Compacts without success: the next request is deferred. Until then merging is skipped.
-fn defers<const FAULT: u8>(world: &World<'_, FAULT>) {
+fn defers(world: &World<'_>) {
     let request = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
     for _ in 0..3 {
         world.compact(&request, CompactMode::SyncLight, &Immovable);
     }
 }
 
-type Act<const FAULT: u8> = fn(&World<'_, FAULT>);
+type Act = fn(&World<'_>);
 
-const fn actors<const FAULT: u8>() -> [(&'static str, Act<FAULT>); 5] {
+const fn actors() -> [(&'static str, Act); 5] {
     [("retypes", retypes), ("merges", merges), ("onlines", onlines), ("drains", drains), ("defers", defers)]
 }
 
 /// One schedule: two threads that allocate, one that acts, then the audit.
-fn schedule<const FAULT: u8>(tuning: Tuning, act: Act<FAULT>) {
+fn schedule(tuning: Tuning, act: Act) {
     let ranges = [PageRange::new(Pfn(0), PAGES - 1)];
     let zones =
         [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: PageRange::new(Pfn(0), PAGES), ranges: &ranges }];
@@ -80,7 +80,7 @@ fn schedule<const FAULT: u8>(tuning: Tuning, act: Act<FAULT>) {
     let config = Config { tuning, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0); 3]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Scheduled::<FAULT>, &config, metadata.lend(&mut zones)).expect("the map is valid");
+    let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");
     world.set_bounds(0, Bounds { batch: BATCH, high_min: 8, high_max: 8 }).expect("room");
     // Single pages on the free list. The page whose buddy comes online later is at the head, so that each schedule
     // takes it.
@@ -88,7 +88,7 @@ fn schedule<const FAULT: u8>(tuning: Tuning, act: Act<FAULT>) {
         [(); 13].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough memory"));
     world.drain_all();
     singles.iter().rev().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
-    let parts: [Act<FAULT>; 3] = [takes, act, takes];
+    let parts: [Act; 3] = [takes, act, takes];
     thread::scope(|scope| {
         for (cpu, part) in (0..).zip(parts) {
             let world = &world;
@@ -111,7 +111,7 @@ fn schedule<const FAULT: u8>(tuning: Tuning, act: Act<FAULT>) {
 const SCHEDULES: usize = 1000;
 
 /// Explores some schedules. Returns the panic of a failing one.
-fn explore<const FAULT: u8>(seed: u64, schedules: usize, tuning: Tuning, act: Act<FAULT>) -> thread::Result<()> {
+fn explore(seed: u64, schedules: usize, tuning: Tuning, act: Act) -> thread::Result<()> {
     let runner = Runner::new(RandomScheduler::new_from_seed(seed, schedules), crate::watched::config());
     catch_unwind(AssertUnwindSafe(|| runner.run(move || schedule(tuning, act)))).map(drop)
 }
@@ -121,7 +121,7 @@ fn every_schedule_passes_the_audit() {
     let (seed, schedules) = crate::watched::seed_and_schedules(SCHEDULES);
     for preset in ["merge-skip", "clusters", "clusters-free"] {
         let tuning = Preset::find(preset).expect("a preset").tuning;
-        for (name, act) in actors::<{ fault::NONE }>() {
+        for (name, act) in actors() {
             println!("{preset}, {name}: seed {seed}, {schedules} schedules");
             if let Err(panic) = explore(seed, schedules, tuning, act) {
                 eprintln!(
@@ -138,7 +138,8 @@ fn every_schedule_passes_the_audit() {
 #[test]
 fn a_broken_try_lock_is_found() {
     let tuning = Preset::find("clusters-free").expect("a preset").tuning;
-    for (name, act) in actors::<{ fault::OPEN }>() {
+    let _planted = plant(fault::OPEN);
+    for (name, act) in actors() {
         let found = (0..10).any(|seed| explore(seed, SCHEDULES, tuning, act).is_err());
         assert!(found, "{name}: 10,000 schedules have not found it");
     }

@@ -1,12 +1,12 @@
 //! Skipped merging and order-0 clusters. Specification 6.
 
-use crate::support::{World, movable, one_zone};
+use crate::support::{Behaving, Behaviour, World, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::*;
 use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{
-    Access, Allocator, CompactMode, Config, CpuId, Immovable, Line, LockPath, Machine, MigrateType, NodeId, Order,
-    PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
+    Access, Allocator, CompactMode, Config, CpuId, Immovable, Line, LockPath, MigrateType, NodeId, Order, PageRange,
+    Pfn, Request, ZoneKind, ZoneSpec,
 };
 use std::cell::{Cell, RefCell};
 
@@ -328,13 +328,7 @@ thread_local! {
 /// moment.
 struct Meanwhile;
 
-impl Machine for Meanwhile {
-    type Lock = SpinLock;
-
-    fn cpu(&self) -> CpuId {
-        CpuId(0)
-    }
-
+impl Behaviour for Meanwhile {
     fn probe(&self, access: Access) {
         match access {
             Access::ZoneLock { path, .. } => DRAINS.set(path == LockPath::Drain),
@@ -358,8 +352,9 @@ fn a_cluster_stays_whole_if_merging_resumes_during_its_drain() {
     let config = Config { tuning: CLUSTERS_FREE, ..Config::new(zones, &[NodeId(0)]) };
     let metadata = Box::leak(Box::new(OwnedMetadata::new(&config).expect("the map is valid")));
     let lent = Box::leak(Box::new(metadata.zones()));
-    let world: &'static _ =
-        Box::leak(Box::new(Allocator::new(Meanwhile, &config, metadata.lend(lent)).expect("the map is valid")));
+    let world: &'static _ = Box::leak(Box::new(
+        Allocator::new(Behaving(&Meanwhile), &config, metadata.lend(lent)).expect("the map is valid"),
+    ));
     world.set_watermarks(0, Default::default(), [0; 4]);
     let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&movable(0)).ok()).collect();
     pages

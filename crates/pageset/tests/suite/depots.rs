@@ -1,12 +1,12 @@
 //! Depots: batches of blocks that pass from a CPU that frees to a CPU that allocates, and when they go back.
 
-use crate::support::{World, build, movable};
+use crate::support::{Behaving, Behaviour, World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{PAGESET, PAGESET_LISTS};
 use pageset::policy::{Bounds, TuningError, Watermarks};
 use pageset::{
-    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, RegionRule, Request,
-    SpinLock, Tuning, Wait, ZoneKind, ZoneSpec,
+    Allocator, Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, RegionRule, Request, SpinLock,
+    Tuning, Wait, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -267,9 +267,7 @@ thread_local! {
     static CPU: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-impl Machine for OwnOnly {
-    type Lock = SpinLock;
-
+impl Behaviour for OwnOnly {
     fn cpu(&self) -> CpuId {
         CpuId(CPU.get())
     }
@@ -287,7 +285,7 @@ fn only_a_request_that_waits_for_memory_waits_for_pagesets() {
     let config = Config::new(&spec, &[NodeId(0); 2]);
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(OwnOnly, &config, metadata.lend(&mut zones)).expect("the map is valid");
+    let world = Allocator::new(Behaving(&OwnOnly), &config, metadata.lend(&mut zones)).expect("the map is valid");
     CPU.set(1);
     let blocks: Vec<_> = (0..200).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
     blocks.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));

@@ -7,11 +7,11 @@ use std::env;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::{hint, thread};
 
+use crate::support::{Behaving, Behaviour};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{ListRule, Tuning};
 use pageset::{
-    Allocator, Block, Config, CpuId, FreeCheck, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock,
-    ZoneKind, ZoneSpec,
+    Allocator, Block, Config, CpuId, FreeCheck, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec,
 };
 
 thread_local! {
@@ -20,9 +20,7 @@ thread_local! {
 
 struct Threads;
 
-impl Machine for Threads {
-    type Lock = SpinLock;
-
+impl Behaviour for Threads {
     fn cpu(&self) -> CpuId {
         CpuId(CPU.get())
     }
@@ -33,7 +31,7 @@ impl Machine for Threads {
 }
 
 /// How one of the two threads frees the block.
-type Free = fn(&Allocator<'_, Threads>, Pfn, Order) -> bool;
+type Free = fn(&Allocator<'_, Behaving<'_>>, Pfn, Order) -> bool;
 
 const FREE: Free = |world, pfn, order| world.free(pfn, order).is_ok();
 const FREE_BULK: Free = |world, pfn, order| world.free_bulk(&[Block { pfn, order }]).is_ok();
@@ -70,7 +68,7 @@ fn race(order: u8, lists: ListRule, free_check: FreeCheck, frees: [Free; 2]) -> 
     let config = Config { tuning, free_check, ..Config::new(&zones, &[NodeId(0); 2]) };
     let metadata = OwnedMetadata::new(&config).expect("a map");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("a map");
+    let world = Allocator::new(Behaving(&Threads), &config, metadata.lend(&mut zones)).expect("a map");
     // The round and the block; the rounds that the second thread has ended, and how often it succeeded.
     let (block, ended, second) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let wrong = thread::scope(|scope| {

@@ -5,12 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::movable;
+use crate::support::{Behaving, Behaviour, movable};
 use pageset::alloc::owned::OwnedMetadata;
-use pageset::{
-    Access, Allocator, Config, CpuId, LockPath, Machine, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind,
-    ZoneSpec,
-};
+use pageset::{Access, Allocator, Config, CpuId, LockPath, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
@@ -25,9 +22,7 @@ struct HoldUp {
     waits: AtomicU32,
 }
 
-impl Machine for &HoldUp {
-    type Lock = SpinLock;
-
+impl Behaviour for HoldUp {
     fn cpu(&self) -> CpuId {
         CpuId(CPU.get())
     }
@@ -52,7 +47,7 @@ impl Machine for &HoldUp {
 }
 
 /// Two zones, two CPUs, pages of each zone in each pageset.
-fn world(test: impl FnOnce(&Allocator<'_, &HoldUp>, &HoldUp)) {
+fn world(test: impl FnOnce(&Allocator<'_, Behaving<'_>>, &HoldUp)) {
     let ranges = [1, 2].map(|at| [PageRange::new(Pfn(at << 20), 1 << 14)]);
     let zone = |node: usize| ZoneSpec {
         node: NodeId(node as u32),
@@ -65,7 +60,7 @@ fn world(test: impl FnOnce(&Allocator<'_, &HoldUp>, &HoldUp)) {
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let machine = HoldUp::default();
-    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("the map is valid");
+    let world = Allocator::new(Behaving(&machine), &config, metadata.lend(&mut zones)).expect("the map is valid");
     for cpu in [0, 1] {
         CPU.set(cpu);
         for node in [0, 1] {
@@ -80,7 +75,7 @@ fn world(test: impl FnOnce(&Allocator<'_, &HoldUp>, &HoldUp)) {
 }
 
 /// Whether each pageset holds pages, by zone and CPU.
-fn counts(world: &Allocator<'_, &HoldUp>) -> [[bool; 2]; 2] {
+fn counts(world: &Allocator<'_, Behaving<'_>>) -> [[bool; 2]; 2] {
     [0, 1].map(|zone| [0, 1].map(|cpu| world.pageset_state(zone, CpuId(cpu)).count > 0))
 }
 

@@ -3,16 +3,15 @@
 
 use crate::decode::RECORD;
 use crate::ops::{Map, Op, Scenario};
-use crate::support::{NO_HINT, World, movable, one_zone, presets};
+use crate::support::{Behaving, Behaviour, NO_HINT, World, movable, one_zone, presets};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, PRESETS, Preset};
 use pageset::{
-    Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Tuning,
-    ZoneKind, ZoneSpec,
+    Allocator, Block, Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, Tuning, ZoneKind, ZoneSpec,
 };
 use proptest::prelude::*;
-use std::cell::Cell;
 use std::fmt::Write;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The whole visible state of an allocator.
 fn state(world: &World<'_>, cpus: u32) -> String {
@@ -193,13 +192,11 @@ fn drains_come_at_the_same_free() {
 
 /// A machine that counts how often it is asked for the CPU: only the general path asks, the fast path takes the hint.
 #[derive(Default)]
-struct Asked(Cell<u32>);
+struct Asked(AtomicU32);
 
-impl Machine for &Asked {
-    type Lock = SpinLock;
-
+impl Behaviour for Asked {
     fn cpu(&self) -> CpuId {
-        self.0.set(self.0.get() + 1);
+        self.0.fetch_add(1, Relaxed);
         CpuId(0)
     }
 
@@ -216,13 +213,13 @@ fn a_hit_and_a_free_take_the_fast_path_also_in_a_zone_of_several_types() {
         let config = Config::new(&zones, &[NodeId(0)]);
         let metadata = OwnedMetadata::new(&config).expect("memory");
         let (mut zones, asked) = (metadata.zones(), Asked::default());
-        let world = Allocator::new(&asked, &config, metadata.lend(&mut zones)).expect("a good map");
+        let world = Allocator::new(Behaving(&asked), &config, metadata.lend(&mut zones)).expect("a good map");
         let request = Request::new(Order::ZERO, migratetype);
         let first = world.alloc(&request).expect("memory");
-        let before = asked.0.get();
+        let before = asked.0.load(Relaxed);
         let page = world.alloc(&request).expect("memory");
         world.free(page, Order::ZERO).expect("in use");
-        assert_eq!(asked.0.get(), before, "{migratetype:?}");
+        assert_eq!(asked.0.load(Relaxed), before, "{migratetype:?}");
         world.free(first, Order::ZERO).expect("in use");
     }
 }

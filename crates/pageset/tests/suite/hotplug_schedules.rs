@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::watched::{Watched, fault, point};
+use crate::watched::{Watched, fault, plant, point};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, PcpState, Preset};
 use pageset::{
@@ -23,10 +23,10 @@ shuttle::thread_local! {
 }
 
 /// The CPU changes at each read, so it changes within every call that reads it twice.
-struct Restless<const FAULT: u8>;
+struct Restless;
 
-impl<const FAULT: u8> Machine for Restless<FAULT> {
-    type Lock = Watched<FAULT>;
+impl Machine for Restless {
+    type Lock = Watched;
 
     fn cpu(&self) -> CpuId {
         point();
@@ -45,13 +45,13 @@ impl<const FAULT: u8> Machine for Restless<FAULT> {
     }
 }
 
-type World<'a, const FAULT: u8> = Allocator<'a, Restless<FAULT>>;
-type Part<const FAULT: u8> = fn(&World<'_, FAULT>);
+type World<'a> = Allocator<'a, Restless>;
+type Part = fn(&World<'_>);
 
 const SMALL: Bounds = Bounds { batch: 2, high_min: 6, high_max: 6 };
 
 /// Allocates and frees by all calls that use pagesets.
-fn caller<const FAULT: u8>(world: &World<'_, FAULT>) {
+fn caller(world: &World<'_>) {
     let movable = Request::new(Order::ZERO, MigrateType::Movable);
     let mut pages = [Pfn(0); 5];
     let got = world.alloc_bulk(&movable, &mut pages).expect("there is enough memory");
@@ -63,18 +63,18 @@ fn caller<const FAULT: u8>(world: &World<'_, FAULT>) {
     world.free_bulk(&blocks).expect("they were allocated");
 }
 
-fn states<const FAULT: u8>(world: &World<'_, FAULT>) -> [PcpState; 2] {
+fn states(world: &World<'_>) -> [PcpState; 2] {
     [0, 1].map(|cpu| world.pageset_state(0, CpuId(cpu)))
 }
 
 /// Runs the parts concurrently on a zone whose pagesets hold pages, then checks the audit and `after`.
-fn schedule<const FAULT: u8>(tuning: Tuning, parts: [Part<FAULT>; 3], after: Part<FAULT>) {
+fn schedule(tuning: Tuning, parts: [Part; 3], after: Part) {
     // Pagesets that claim pageblocks hold one for each CPU and type.
     let pages = if tuning.claim_blocks { 4 * PAGES } else { PAGES };
     let ranges = [PageRange::new(Pfn(1 << 20), pages)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let config = Config { tuning, pageset_capacity: 300, ..Config::new(&zones, &[NodeId(0); 2]) };
-    let metadata = OwnedMetadata::<Restless<FAULT>>::new(&config).expect("memory");
+    let metadata = OwnedMetadata::<Restless>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Restless, &config, metadata.lend(&mut zones)).expect("the map is valid");
     world.set_bounds(0, SMALL).expect("room");
@@ -108,11 +108,11 @@ const PRESETS: [&str; 9] = [
 const SCHEDULES: usize = 400;
 
 /// Explores schedules of all presets. `PAGESET_SCHEDULES` sets their number per preset.
-fn explore(test: &str, parts: [Part<{ fault::NONE }>; 3], after: Part<{ fault::NONE }>) {
+fn explore(test: &str, parts: [Part; 3], after: Part) {
     let (seed, schedules) = crate::watched::seed_and_schedules(SCHEDULES);
     for preset in PRESETS {
         println!("{preset}: seed {seed}, {schedules} schedules");
-        let run = || run::<{ fault::NONE }>(preset, seed, schedules, parts, after);
+        let run = || run(preset, seed, schedules, parts, after);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
             eprintln!(
                 "replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} \
@@ -123,12 +123,12 @@ fn explore(test: &str, parts: [Part<{ fault::NONE }>; 3], after: Part<{ fault::N
     }
 }
 
-fn run<const FAULT: u8>(preset: &str, seed: u64, schedules: usize, parts: [Part<FAULT>; 3], after: Part<FAULT>) {
+fn run(preset: &str, seed: u64, schedules: usize, parts: [Part; 3], after: Part) {
     let preset = Preset::find(preset).expect("a preset");
     // So that all that is drained goes to bitmaps, under that rule.
     let tuning = Tuning { depot: preset.tuning.depot && !preset.tuning.bitmaps, ..preset.tuning };
     let scheduler = RandomScheduler::new_from_seed(seed, schedules);
-    Runner::new(scheduler, crate::watched::config()).run(move || schedule::<FAULT>(tuning, parts, after));
+    Runner::new(scheduler, crate::watched::config()).run(move || schedule(tuning, parts, after));
 }
 
 /// Two callers are in bulk calls while a CPU goes offline: no page stays there.
@@ -176,7 +176,7 @@ fn pagesets_are_disabled_under_callers() {
 /// Two concurrent disables, one of them undone: both have drained the pagesets, which stay disabled.
 #[test]
 fn two_disable_and_one_enables() {
-    let disable: Part<{ fault::NONE }> = |world| world.disable_pagesets(0);
+    let disable: Part = |world| world.disable_pagesets(0);
     explore(
         "two_disable_and_one_enables",
         [disable, caller, |world| {
@@ -194,7 +194,7 @@ fn two_disable_and_one_enables() {
 /// Each of two concurrent disables returns with empty pagesets, not only the first or the last.
 #[test]
 fn each_disable_drains() {
-    let disable: Part<{ fault::NONE }> = |world| {
+    let disable: Part = |world| {
         world.disable_pagesets(0);
         assert_eq!(states(world).map(|state| state.count), [0, 0]);
     };
@@ -206,7 +206,7 @@ fn each_disable_drains() {
 /// Every drain of a zone returns with empty pagesets, with any number of concurrent drains, if no CPU frees.
 #[test]
 fn drains_at_once() {
-    let drain: Part<{ fault::NONE }> = |world| {
+    let drain: Part = |world| {
         world.drain_zone(0);
         assert_eq!(states(world).map(|state| state.count), [0, 0]);
     };
@@ -230,7 +230,7 @@ fn an_administrator_under_callers() {
     );
 }
 
-fn bounds_are_as_computed<const FAULT: u8>(world: &World<'_, FAULT>) {
+fn bounds_are_as_computed(world: &World<'_>) {
     let bounds = || states(world).map(|state| (state.batch, state.high_min, state.high_max));
     let before = bounds();
     world.recompute();
@@ -240,7 +240,7 @@ fn bounds_are_as_computed<const FAULT: u8>(world: &World<'_, FAULT>) {
 /// A page that moves between a pageset and a bitmap, and belongs to neither for a moment, is never taken for a page that is offline.
 #[test]
 fn ranges_meet_pages_that_move() {
-    let range: Part<{ fault::NONE }> = |world| {
+    let range: Part = |world| {
         for _ in 0..2 {
             let range = PageRange::new(Pfn(1 << 20), 24);
             match world.alloc_range(range, MigrateType::Movable, &Immovable) {
@@ -255,13 +255,14 @@ fn ranges_meet_pages_that_move() {
 /// Without the lock of changes an older change could be written last. That is found, and the seed finds it again.
 #[test]
 fn unordered_changes_are_found() {
-    let parts: [Part<{ fault::OPEN }>; 3] = [
+    let _planted = plant(fault::OPEN);
+    let parts: [Part; 3] = [
         |world| world.set_high_fraction(8).expect("allowed"),
         |world| world.set_high_fraction(50).expect("allowed"),
         |world| world.set_high_fraction(100).expect("allowed"),
     ];
     let found = |seed| {
-        let run = || run::<{ fault::OPEN }>("linux-6.18", seed, 2000, parts, bounds_are_as_computed);
+        let run = || run("linux-6.18", seed, 2000, parts, bounds_are_as_computed);
         let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("an older change is written last");
         panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()))
     };

@@ -12,7 +12,7 @@ use std::process::Command;
 use crate::decode::RECORD;
 use crate::mix::{BASE, CAPACITY, CPUS, HOLE, Mix, PAGES, Shared, check_end};
 use crate::ops::Op;
-use crate::watched::{Scheduled, fault, run_on};
+use crate::watched::{Scheduled, fault, is_planted, plant, run_on};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, Preset};
 use pageset::{Allocator, Config, CpuId, NodeId, PageRange, Pfn, RegionRule, Tuning, ZoneKind, ZoneSpec};
@@ -40,14 +40,14 @@ const PRESETS: [&str; 9] = [
 const SCHEDULES: usize = 1500;
 
 /// One thread's part: operations from the scheduler's random numbers, so that a seed reproduces them.
-fn part<const FAULT: u8>(world: &Allocator<'_, Scheduled<FAULT>>, shared: &Shared, thread: u32) {
+fn part(world: &Allocator<'_, Scheduled>, shared: &Shared, thread: u32) {
     run_on(CpuId(thread % CPUS));
     let mut mix = Mix::new(world, shared);
     for _ in 0..6 {
         let mut record = [0; RECORD];
         thread_rng().fill_bytes(&mut record);
         mix.step(Op::decode(&record), run_on);
-        if FAULT == fault::FREES_THEN_TAKES && thread_rng().next_u32().is_multiple_of(2) {
+        if is_planted(fault::FREES_THEN_TAKES) && thread_rng().next_u32().is_multiple_of(2) {
             let theirs = shared.mail().last().copied();
             if let Some(block) = theirs {
                 shared.let_go(block);
@@ -62,7 +62,7 @@ fn part<const FAULT: u8>(world: &Allocator<'_, Scheduled<FAULT>>, shared: &Share
 }
 
 /// One schedule: the threads, then the audit.
-fn schedule<const FAULT: u8>(preset: &Preset) {
+fn schedule(preset: &Preset) {
     let range = PageRange::new(Pfn(BASE), PAGES);
     let span = PageRange::new(range.start, PAGES + HOLE.pages);
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span, ranges: &[range] }];
@@ -71,7 +71,7 @@ fn schedule<const FAULT: u8>(preset: &Preset) {
     let regions = if preset.tuning.regions == RegionRule::PerCpu { RegionRule::Fixed(CPUS) } else { RegionRule::One };
     let tuning = Tuning { regions, ..preset.tuning };
     let config = Config { tuning, pageset_capacity: CAPACITY, ..Config::new(&zones, &cpus) };
-    let metadata = OwnedMetadata::<Scheduled<FAULT>>::new(&config).expect("memory");
+    let metadata = OwnedMetadata::<Scheduled>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");
     // High is large enough that pages stay, and small enough that some drains happen.
@@ -109,14 +109,14 @@ impl Search {
     }
 
     /// Explores schedules of one preset until one fails. Returns its message.
-    fn explore<const FAULT: u8>(self, preset: &'static str) -> Result<(), String> {
+    fn explore(self, preset: &'static str) -> Result<(), String> {
         let Self { chooser, seed, schedules } = self;
         println!("{preset}: {schedules} schedules, {chooser:?}, seed {seed}");
         let mut config = crate::watched::config();
         // A schedule has some thousand steps. A planted bug may make a list circular.
         config.max_steps = shuttle::MaxSteps::FailAfter(200_000);
         let preset = Preset::find(preset).expect("a preset");
-        let one = move || schedule::<FAULT>(preset);
+        let one = move || schedule(preset);
         let run = AssertUnwindSafe(|| match chooser {
             Chooser::Random => Runner::new(RandomScheduler::new_from_seed(seed, schedules), config).run(one),
             // Three changes of priority: most bugs need no more.
@@ -130,11 +130,11 @@ impl Search {
 }
 
 /// Explores all presets; a failure says how to replay it.
-fn hold<const FAULT: u8>(test: &str, chooser: Chooser) {
+fn hold(test: &str, chooser: Chooser) {
     let search = Search::from_env(chooser);
     let only = env::var("PAGESET_PRESET").ok();
     for preset in PRESETS.into_iter().filter(|preset| only.as_deref().is_none_or(|only| only == *preset)) {
-        if let Err(what) = search.explore::<FAULT>(preset) {
+        if let Err(what) = search.explore(preset) {
             let Search { seed, schedules, .. } = search;
             panic!(
                 "{what}\n\nreplay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} PAGESET_PRESET={preset} \
@@ -146,42 +146,44 @@ fn hold<const FAULT: u8>(test: &str, chooser: Chooser) {
 
 #[test]
 fn schedules_at_random_pass_the_audit() {
-    hold::<{ fault::NONE }>("schedules_at_random_pass_the_audit", Chooser::Random);
+    hold("schedules_at_random_pass_the_audit", Chooser::Random);
 }
 
 #[test]
 fn schedules_by_priorities_pass_the_audit() {
-    hold::<{ fault::NONE }>("schedules_by_priorities_pass_the_audit", Chooser::Priorities);
+    hold("schedules_by_priorities_pass_the_audit", Chooser::Priorities);
 }
 
 /// Both schedulers find the bug, within the number of schedules that the tests above run.
-fn is_found<const FAULT: u8>() {
+fn is_found(fault: u8) {
+    let _planted = plant(fault);
     for chooser in [Chooser::Random, Chooser::Priorities] {
-        let finds = |seed| Search { chooser, seed, schedules: SCHEDULES }.explore::<FAULT>("linux-6.18").is_err();
+        let finds = |seed| Search { chooser, seed, schedules: SCHEDULES }.explore("linux-6.18").is_err();
         assert!((1..=PRESETS.len() as u64).any(finds), "{chooser:?}: a planted bug is not found");
     }
 }
 
 #[test]
 fn a_broken_try_lock_is_found() {
-    is_found::<{ fault::LIES }>();
+    is_found(fault::LIES);
 }
 
 #[test]
 fn a_lock_that_looks_and_then_locks_is_found() {
-    is_found::<{ fault::LOOKS_THEN_LOCKS }>();
+    is_found(fault::LOOKS_THEN_LOCKS);
 }
 
 #[test]
 fn a_thread_that_frees_what_another_frees_too_is_found() {
-    is_found::<{ fault::FREES_THEN_TAKES }>();
+    is_found(fault::FREES_THEN_TAKES);
 }
 
 /// Must fail: [`the_printed_command_replays`] runs it.
 #[test]
 #[ignore = "its bug is planted; run by the test below"]
 fn planted() {
-    hold::<{ fault::LIES }>("planted", Chooser::Random);
+    let _planted = plant(fault::LIES);
+    hold("planted", Chooser::Random);
 }
 
 /// The printed command, run as printed, fails in the same way at the same schedule.

@@ -1,41 +1,41 @@
 //! The accesses that the probe reports, in order: a simulator charges them.
 
-use std::cell::{Cell, RefCell};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::support::{Behaving, Behaviour};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7, PAGESET_LISTS};
 use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{
-    Access, Allocator, Config, CpuId, Immovable, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
-    Request, SpinLock, ZoneKind, ZoneSpec,
+    Access, Allocator, Config, CpuId, Immovable, Line, LockPath, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    ZoneKind, ZoneSpec,
 };
 
 /// The reported accesses.
 #[derive(Default)]
 struct Recorder {
-    on: Cell<bool>,
-    told: RefCell<Vec<Access>>,
+    on: AtomicBool,
+    told: Mutex<Vec<Access>>,
 }
 
 impl Recorder {
+    fn take(&self) -> Vec<Access> {
+        std::mem::take(&mut self.told.lock().expect("no panic"))
+    }
+
     fn during(&self, work: impl FnOnce()) -> Vec<Access> {
-        self.on.set(true);
+        self.on.store(true, Relaxed);
         work();
-        self.on.set(false);
-        self.told.take()
+        self.on.store(false, Relaxed);
+        self.take()
     }
 }
 
-impl Machine for Recorder {
-    type Lock = SpinLock;
-
-    fn cpu(&self) -> CpuId {
-        CpuId(0)
-    }
-
+impl Behaviour for Recorder {
     fn probe(&self, access: Access) {
-        if self.on.get() {
-            self.told.borrow_mut().push(access);
+        if self.on.load(Relaxed) {
+            self.told.lock().expect("no panic").push(access);
         }
     }
 }
@@ -54,14 +54,15 @@ fn lock(path: LockPath) -> Access {
 const BASE: u64 = 1 << 20;
 
 /// Four pages are allocated one by one; then the second and the fourth are freed to the buddy.
-fn two_free_of_four(tuning: Tuning, test: impl FnOnce(&Allocator<'_, Recorder>)) {
+fn two_free_of_four(tuning: Tuning, test: impl FnOnce(&Allocator<'_, Behaving<'_>>, &Recorder)) {
     let range = PageRange::new(Pfn(BASE), 4);
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] }];
     let tuning = Tuning { batch: BatchRule::Fixed(1), ..tuning };
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata = OwnedMetadata::new(&config).unwrap();
     let mut zones = metadata.zones();
-    let world = Allocator::new(Recorder::default(), &config, metadata.lend(&mut zones)).unwrap();
+    let recorder = Recorder::default();
+    let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
     world.set_watermarks(0, Default::default(), [0; 4]);
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     for page in 0..4 {
@@ -69,13 +70,13 @@ fn two_free_of_four(tuning: Tuning, test: impl FnOnce(&Allocator<'_, Recorder>))
     }
     world.free_direct(Pfn(BASE + 1), Order::ZERO).unwrap();
     world.free_direct(Pfn(BASE + 3), Order::ZERO).unwrap();
-    test(&world);
+    test(&world, &recorder);
 }
 
 #[test]
 fn a_merge_touches_buddies_and_neighbours() {
-    two_free_of_four(LINUX_4_16, |world| {
-        let told = world.machine().during(|| world.free_direct(Pfn(BASE + 2), Order::ZERO).unwrap());
+    two_free_of_four(LINUX_4_16, |world, recorder| {
+        let told = recorder.during(|| world.free_direct(Pfn(BASE + 2), Order::ZERO).unwrap());
         assert_eq!(told[0], lock(LockPath::DirectFree));
         let expected = [
             // The buddy is read, then taken off its list; the page after it on the list is its neighbour.
@@ -90,9 +91,9 @@ fn a_merge_touches_buddies_and_neighbours() {
 fn two_pass_drains_touch_their_pages_before_the_lock() {
     let picks = [Access::Touch(Line::Page(Pfn(BASE + 2))), Access::Prefetch(Line::Page(Pfn(BASE + 3)))];
     for (tuning, before) in [(LINUX_4_16, &[][..]), (LINUX_4_17, &picks[..])] {
-        two_free_of_four(tuning, |world| {
+        two_free_of_four(tuning, |world, recorder| {
             world.free(Pfn(BASE + 2), Order::ZERO).unwrap();
-            let told = world.machine().during(|| assert!(world.drain()));
+            let told = recorder.during(|| assert!(world.drain()));
             let is_page = |access: &&Access| matches!(access, Access::Touch(Line::Page(_)) | Access::Prefetch(_));
             let first = told.iter().take_while(|access| **access != lock(LockPath::Drain)).filter(is_page);
             assert_eq!(first.copied().collect::<Vec<_>>(), before);
@@ -108,10 +109,11 @@ fn the_fast_path_touches_one_line() {
     let config = Config::new(&zones, &[NodeId(0)]);
     let metadata = OwnedMetadata::new(&config).unwrap();
     let mut zones = metadata.zones();
-    let world = Allocator::new(Recorder::default(), &config, metadata.lend(&mut zones)).unwrap();
+    let recorder = Recorder::default();
+    let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     let first = world.alloc(&request).unwrap();
-    let told = world.machine().during(|| {
+    let told = recorder.during(|| {
         let page = world.alloc(&request).unwrap();
         world.free(page, Order::ZERO).unwrap();
     });
@@ -127,9 +129,10 @@ fn mixture(tuning: Tuning, batch: u32, whole_blocks: bool) -> (usize, Vec<u64>) 
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata = OwnedMetadata::new(&config).unwrap();
     let mut zones = metadata.zones();
-    let world = Allocator::new(Recorder::default(), &config, metadata.lend(&mut zones)).unwrap();
+    let recorder = Recorder::default();
+    let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
     world.set_watermarks(0, Default::default(), [0; 4]);
-    world.machine().on.set(true);
+    recorder.on.store(true, Relaxed);
     let (mut held, mut blocks) = (Vec::new(), Vec::new());
     for round in 0..12 {
         for i in 0..100 + 97 * round {
@@ -160,7 +163,7 @@ fn mixture(tuning: Tuning, batch: u32, whole_blocks: bool) -> (usize, Vec<u64>) 
             MigrateType::ALL.iter().map(|&migratetype| u64::from(world.free_blocks(0, order, migratetype))).sum::<u64>()
         }));
     }
-    let touches = world.machine().told.take();
+    let touches = recorder.take();
     (touches.iter().filter(|access| matches!(access, Access::Touch(_))).count(), blocks)
 }
 
@@ -185,14 +188,15 @@ fn two_pass_drains_fetch_the_buddies_of_one_batch() {
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata = OwnedMetadata::new(&config).unwrap();
     let mut zones = metadata.zones();
-    let world = Allocator::new(Recorder::default(), &config, metadata.lend(&mut zones)).unwrap();
+    let recorder = Recorder::default();
+    let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     let used: Vec<_> = (0..20).map(|_| world.alloc(&request).unwrap()).collect();
     world.drain();
     used.into_iter().for_each(|page| world.free(page, Order::ZERO).unwrap());
     let held = world.pageset_state(0, CpuId(0)).count;
     assert!(held > 4, "one drain takes more than a batch");
-    let told = world.machine().during(|| assert!(world.drain()));
+    let told = recorder.during(|| assert!(world.drain()));
     let prefetches = told.iter().filter(|access| matches!(access, Access::Prefetch(_))).count();
     assert_eq!((prefetches, told.iter().filter(|access| **access == lock(LockPath::Drain)).count()), (4, 1));
 }
@@ -210,9 +214,10 @@ fn ranges_hold_the_lock_for_pieces() {
     let config = Config::new(&zones, &[NodeId(0)]);
     let metadata = OwnedMetadata::new(&config).unwrap();
     let mut zones = metadata.zones();
-    let world = Allocator::new(Recorder::default(), &config, metadata.lend(&mut zones)).unwrap();
+    let recorder = Recorder::default();
+    let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
     let check = |what: &str, work: &dyn Fn()| {
-        let told = world.machine().during(work);
+        let told = recorder.during(work);
         let holds = told.iter().filter(|access| matches!(access, Access::ZoneLock { .. })).count();
         assert!(holds >= 1024, "{what}: {holds} holds");
         // A block taken or listed touches its neighbours on its list, and a merge its buddies.
@@ -232,13 +237,14 @@ fn bulk_allocations_hold_a_pageset_for_512_pages() {
     let config = Config { pageset_capacity: 10_000, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata = OwnedMetadata::new(&config).unwrap();
     let mut zones = metadata.zones();
-    let world = Allocator::new(Recorder::default(), &config, metadata.lend(&mut zones)).unwrap();
+    let recorder = Recorder::default();
+    let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
     world.set_bounds(0, Bounds { batch: 63, high_min: 10_000, high_max: 10_000 }).unwrap();
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     let used: Vec<_> = (0..5000).map(|_| world.alloc(&request).unwrap()).collect();
     used.into_iter().for_each(|page| world.free(page, Order::ZERO).unwrap());
     let mut pages = [Pfn(0); 2048];
-    let told = world.machine().during(|| assert_eq!(world.alloc_bulk(&request, &mut pages), Ok(2048)));
+    let told = recorder.during(|| assert_eq!(world.alloc_bulk(&request, &mut pages), Ok(2048)));
     let holds = told.iter().filter(|access| matches!(access, Access::Touch(Line::Pageset { .. }))).count();
     assert_eq!(holds, 4);
 }

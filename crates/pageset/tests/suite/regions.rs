@@ -3,13 +3,13 @@
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::thread::ThreadId;
 
-use crate::support::{World, build, movable};
+use crate::support::{Behaving, Behaviour, World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_LISTS};
 use pageset::{
-    Access, Allocator, Block, Config, CpuId, Line, LockPath, Machine, MapError, MigrateType, NodeId, Order, PageRange,
-    Pfn, RegionRule, Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
+    Access, Allocator, Block, Config, CpuId, Line, LockPath, MapError, MigrateType, NodeId, Order, PageRange, Pfn,
+    RegionRule, Request, Tuning, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -205,9 +205,7 @@ impl Flag {
     }
 }
 
-impl Machine for BusyRegion {
-    type Lock = SpinLock;
-
+impl Behaviour for BusyRegion {
     fn cpu(&self) -> CpuId {
         CpuId(u32::from(self.holder.get() == Some(&std::thread::current().id())))
     }
@@ -239,7 +237,8 @@ fn a_busy_region_is_drained_last() {
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(BusyRegion::default(), &config, metadata.lend(&mut zones)).expect("the map is valid");
+    let machine = BusyRegion::default();
+    let world = Allocator::new(Behaving(&machine), &config, metadata.lend(&mut zones)).expect("the map is valid");
     let request = Request { watermarks: false, ..movable(0) };
     let pages: Vec<_> = std::iter::from_fn(|| world.alloc_direct(&request).ok()).collect();
     let (first, second) = (pages[0], pages[REGION as usize]);
@@ -248,12 +247,12 @@ fn a_busy_region_is_drained_last() {
     world.free(second, Order::ZERO).expect("in use");
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            world.machine().holder.set(std::thread::current().id()).expect("one holder");
+            machine.holder.set(std::thread::current().id()).expect("one holder");
             world.free_direct(pages[1], Order::ZERO).expect("in use");
         });
-        world.machine().held.wait();
+        machine.held.wait();
         world.drain_cpu(CpuId(0));
     });
-    assert_eq!(*world.machine().drains.lock().expect("no panic"), [0, 1, 0]);
+    assert_eq!(*machine.drains.lock().expect("no panic"), [0, 1, 0]);
     assert_eq!(world.zone_stats(0).nr_free_pages, 3);
 }

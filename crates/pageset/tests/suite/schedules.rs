@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::watched::{Scheduled, fault, run_on};
+use crate::watched::{Scheduled, fault, plant, run_on};
 use pageset::admin::audit::AuditError;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::sizes::WatermarkRule;
@@ -21,11 +21,7 @@ const PAGES: u64 = 2048;
 const BASE: u64 = 1 << 20;
 
 /// One thread's part: its own blocks and blocks from the others, with three threads on two CPUs.
-fn part<const FAULT: u8>(
-    world: &Allocator<'_, Scheduled<FAULT>>,
-    thread: u32,
-    mail: &shuttle::sync::Mutex<Vec<Block>>,
-) {
+fn part(world: &Allocator<'_, Scheduled>, thread: u32, mail: &shuttle::sync::Mutex<Vec<Block>>) {
     run_on(CpuId(thread % 2));
     let alloc = |order: u8, migratetype| {
         let order = Order::new(order).expect("an order");
@@ -61,13 +57,9 @@ fn part<const FAULT: u8>(
 
 /// One thread's part when memory is short: urgent blocks, pageblocks reserved and returned, boosted marks, and owners
 /// that free their pages.
-fn short<const FAULT: u8>(
-    world: &Allocator<'_, Scheduled<FAULT>>,
-    thread: u32,
-    mail: &shuttle::sync::Mutex<Vec<Block>>,
-) {
-    struct Giving<'w, 'a, const FAULT: u8>(&'w Allocator<'a, Scheduled<FAULT>>, &'w shuttle::sync::Mutex<Vec<Block>>);
-    impl<const FAULT: u8> Owner for Giving<'_, '_, FAULT> {
+fn short(world: &Allocator<'_, Scheduled>, thread: u32, mail: &shuttle::sync::Mutex<Vec<Block>>) {
+    struct Giving<'w, 'a>(&'w Allocator<'a, Scheduled>, &'w shuttle::sync::Mutex<Vec<Block>>);
+    impl Owner for Giving<'_, '_> {
         fn isolate(&self, _pfn: Pfn) -> Option<Order> {
             None
         }
@@ -106,11 +98,7 @@ fn short<const FAULT: u8>(
 }
 
 /// The third thread audits while the others work: it may find the zone busy, and never inconsistent.
-fn audited<const FAULT: u8>(
-    world: &Allocator<'_, Scheduled<FAULT>>,
-    thread: u32,
-    mail: &shuttle::sync::Mutex<Vec<Block>>,
-) {
+fn audited(world: &Allocator<'_, Scheduled>, thread: u32, mail: &shuttle::sync::Mutex<Vec<Block>>) {
     if thread < 2 {
         return part(world, thread, mail);
     }
@@ -125,10 +113,10 @@ fn audited<const FAULT: u8>(
 }
 
 /// One thread's part.
-type Part<const FAULT: u8> = fn(&Allocator<'_, Scheduled<FAULT>>, u32, &shuttle::sync::Mutex<Vec<Block>>);
+type Part = fn(&Allocator<'_, Scheduled>, u32, &shuttle::sync::Mutex<Vec<Block>>);
 
 /// One schedule: three threads, then the audit.
-fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
+fn schedule(preset: &Preset, part: Part) {
     // Pagesets that claim pageblocks hold one for each CPU and type.
     let pages = if preset.tuning.claim_blocks { 8 * PAGES } else { PAGES };
     let ranges = [PageRange::new(Pfn(BASE), pages)];
@@ -140,7 +128,7 @@ fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
     let tuning = Tuning { batch, regions, ..preset.tuning };
     let watermarks = WatermarkRule { boost_factor: WatermarkRule::KERNEL_BOOST_FACTOR, ..WatermarkRule::default() };
     let config = Config { tuning, watermarks, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
-    let metadata = OwnedMetadata::<Scheduled<FAULT>>::new(&config).expect("memory");
+    let metadata = OwnedMetadata::<Scheduled>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");
     // High is large enough that pages stay, and small enough that some drains happen.
@@ -166,11 +154,11 @@ fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
 }
 
 /// Explores some schedules of a preset, starting from a seed.
-fn explore<const FAULT: u8>(preset: &'static str, part: Part<FAULT>, seed: u64, schedules: usize) {
+fn explore(preset: &'static str, part: Part, seed: u64, schedules: usize) {
     println!("{preset}: seed {seed}, {schedules} schedules");
     let preset = Preset::find(preset).expect("a preset");
     Runner::new(RandomScheduler::new_from_seed(seed, schedules), crate::watched::config())
-        .run(move || schedule::<FAULT>(preset, part));
+        .run(move || schedule(preset, part));
 }
 
 const PRESETS: [&str; 12] = [
@@ -192,10 +180,8 @@ const SCHEDULES: usize = 600;
 #[test]
 fn every_schedule_passes_the_audit() {
     let (seed, schedules) = crate::watched::seed_and_schedules(SCHEDULES);
-    for (preset, part) in
-        PRESETS.into_iter().flat_map(|preset| [(preset, part::<{ fault::NONE }> as Part<_>), (preset, short)])
-    {
-        let run = AssertUnwindSafe(|| explore::<{ fault::NONE }>(preset, part, seed, schedules));
+    for (preset, part) in PRESETS.into_iter().flat_map(|preset| [(preset, part as Part), (preset, short)]) {
+        let run = AssertUnwindSafe(|| explore(preset, part, seed, schedules));
         if let Err(panic) = catch_unwind(run) {
             eprintln!(
                 "replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} cargo test -p pageset \
@@ -210,7 +196,7 @@ fn every_schedule_passes_the_audit() {
 fn an_audit_is_never_wrong_while_others_work() {
     let (seed, schedules) = crate::watched::seed_and_schedules(100);
     for preset in PRESETS {
-        let run = AssertUnwindSafe(|| explore::<{ fault::NONE }>(preset, audited, seed, schedules));
+        let run = AssertUnwindSafe(|| explore(preset, audited, seed, schedules));
         if let Err(panic) = catch_unwind(run) {
             eprintln!(
                 "replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} cargo test -p pageset \
@@ -224,8 +210,9 @@ fn an_audit_is_never_wrong_while_others_work() {
 /// A lock that admits two threads is found, and the seed finds it again.
 #[test]
 fn a_broken_try_lock_is_found() {
+    let _planted = plant(fault::LIES);
     let found = |seed| {
-        let panic = catch_unwind(AssertUnwindSafe(|| explore::<{ fault::LIES }>("linux-6.18", part, seed, SCHEDULES)));
+        let panic = catch_unwind(AssertUnwindSafe(|| explore("linux-6.18", part, seed, SCHEDULES)));
         let panic = panic.expect_err("two threads in one pageset");
         panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()))
     };

@@ -5,14 +5,14 @@ use std::cell::{Cell, RefCell};
 use std::sync::mpsc;
 use std::thread;
 
-use crate::support::{World, build, movable, one_zone};
+use crate::support::{Behaving, Behaviour, World, build, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::alloc::shortage::Reason;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, ListRule, Tuning, Watermarks};
 use pageset::{
-    Access, AllocError, Allocator, Config, CpuId, Line, Machine, MigrateType, MoveError, NodeId, Order, OutOfMemory,
-    Owner, PageRange, Pfn, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
+    Access, AllocError, Allocator, Config, CpuId, Line, MigrateType, MoveError, NodeId, Order, OutOfMemory, Owner,
+    PageRange, Pfn, Request, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -431,9 +431,7 @@ thread_local! {
 /// A machine that can suspend a thread while it holds a zone lock.
 struct Stopping;
 
-impl Machine for Stopping {
-    type Lock = SpinLock;
-
+impl Behaviour for Stopping {
     fn cpu(&self) -> CpuId {
         CpuId(CPU.get())
     }
@@ -455,9 +453,9 @@ fn a_request_that_never_waits_skips_held_locks() {
     // Bitmaps serve such a request without a lock.
     let tuning = Tuning { lists: ListRule::HugeByMobility, bitmaps: false, ..Tuning::default() };
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
-    let metadata = OwnedMetadata::<Stopping>::new(&config).expect("memory");
+    let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Stopping, &config, metadata.lend(&mut zones)).expect("the map is valid");
+    let world = Allocator::new(Behaving(&Stopping), &config, metadata.lend(&mut zones)).expect("the map is valid");
     let nothing = |of| Request { wait: Wait::Nothing, ..movable(of) };
     // With free locks the request gets the same blocks as others.
     let free: Vec<_> = [0, 1, 4].map(|of| (world.alloc(&nothing(of)).expect("memory"), order(of))).into();

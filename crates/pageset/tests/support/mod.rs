@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, PRESETS, Preset};
 use pageset::{
-    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Tuning, ZoneKind,
-    ZoneSpec,
+    Access, Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request, SpinLock,
+    Tuning, ZoneKind, ZoneSpec,
 };
 
 /// The presets from the one named `first` on, up to but without the one named `end`; all later ones if `end` is empty.
@@ -59,22 +59,83 @@ impl Machine for TestMachine {
     }
 }
 
+/// What the machine of one test does. [`Behaving`] is the machine, so that the allocator is compiled once for all of these tests.
+pub trait Behaviour: Sync {
+    fn cpu(&self) -> CpuId {
+        CpuId(0)
+    }
+
+    fn cpu_hint(&self) -> u32 {
+        self.cpu().0
+    }
+
+    fn try_lock_pageset(&self, lock: &SpinLock, _cpu: CpuId) -> bool {
+        lock.try_lock()
+    }
+
+    fn probe(&self, _access: Access) {}
+
+    fn relax(&self) {
+        std::hint::spin_loop();
+    }
+}
+
+/// A machine with the behaviour that a test states.
+pub struct Behaving<'b>(pub &'b dyn Behaviour);
+
+impl Machine for Behaving<'_> {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        self.0.cpu()
+    }
+
+    fn cpu_hint(&self) -> u32 {
+        self.0.cpu_hint()
+    }
+
+    fn try_lock_pageset(&self, lock: &SpinLock, cpu: CpuId) -> bool {
+        self.0.try_lock_pageset(lock, cpu)
+    }
+
+    fn probe(&self, access: Access) {
+        self.0.probe(access);
+    }
+
+    fn relax(&self) {
+        self.0.relax();
+    }
+}
+
 pub type World<'a> = Allocator<'a, TestMachine>;
 
 /// Runs a test on one NORMAL zone of `pages` pages from 4 GiB on, with `cpus` CPUs.
 pub fn one_zone<R>(tuning: Tuning, pages: u64, cpus: usize, test: impl FnOnce(&World<'_>) -> R) -> R {
-    let range = PageRange::new(Pfn(1 << 20), pages);
-    let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] };
-    build(&Config { tuning, ..Config::new(&[spec], &vec![NodeId(0); cpus]) }, test)
+    in_world(test, |run| {
+        let range = PageRange::new(Pfn(1 << 20), pages);
+        let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] };
+        build_for(&Config { tuning, ..Config::new(&[spec], &vec![NodeId(0); cpus]) }, run);
+    })
 }
 
 /// Runs a test on any configuration.
 pub fn build<R>(config: &Config<'_>, test: impl FnOnce(&World<'_>) -> R) -> R {
+    in_world(test, |run| build_for(config, run))
+}
+
+/// Makes a test a function that does not depend on its type, so that what builds the world is compiled once.
+fn in_world<R>(test: impl FnOnce(&World<'_>) -> R, make: impl FnOnce(&mut dyn FnMut(&World<'_>))) -> R {
+    let (mut test, mut result) = (Some(test), None);
+    make(&mut |world| result = test.take().map(|test| test(world)));
+    result.expect("it ran")
+}
+
+fn build_for(config: &Config<'_>, run: &mut dyn FnMut(&World<'_>)) {
     let metadata = OwnedMetadata::new(config).expect("the configuration is valid");
     let mut zones = metadata.zones();
     let world =
         Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("the configuration is valid");
-    test(&world)
+    run(&world);
 }
 
 /// A zone of 4 GiB with bounds set by hand, as in the worked examples.

@@ -24,6 +24,30 @@ pub mod fault {
     pub const FREES_THEN_TAKES: u8 = 4;
 }
 
+std::thread_local! {
+    static FAULT: Cell<u8> = const { Cell::new(fault::NONE) };
+}
+
+/// Removes a planted bug.
+pub struct Planted(());
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        FAULT.set(fault::NONE);
+    }
+}
+
+/// Plants a bug for the schedules that this thread explores: all threads of the scheduler run on it.
+pub fn plant(fault: u8) -> Planted {
+    FAULT.set(fault);
+    Planted(())
+}
+
+/// Whether this bug is planted.
+pub fn is_planted(fault: u8) -> bool {
+    FAULT.get() == fault
+}
+
 /// A point where the scheduler may switch threads.
 pub fn point() {
     // Any access to one of the scheduler's atomics is such a point.
@@ -35,35 +59,35 @@ pub fn point() {
 
 /// A lock whose uses the scheduler sees.
 #[derive(Default)]
-pub struct Watched<const FAULT: u8>(AtomicBool);
+pub struct Watched(AtomicBool);
 
-impl<const FAULT: u8> fmt::Debug for Watched<FAULT> {
+impl fmt::Debug for Watched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Watched")
     }
 }
 
-impl<const FAULT: u8> Watched<FAULT> {
+impl Watched {
     fn take(&self) -> bool {
         self.0.compare_exchange(false, true, SeqCst, SeqCst).is_ok()
     }
 }
 
-impl<const FAULT: u8> RawLock for Watched<FAULT> {
+impl RawLock for Watched {
     fn lock(&self) {
-        if FAULT == fault::LOOKS_THEN_LOCKS {
+        if is_planted(fault::LOOKS_THEN_LOCKS) {
             while self.0.load(SeqCst) {
                 thread::yield_now();
             }
             return self.0.store(true, SeqCst);
         }
-        while !self.take() && FAULT != fault::OPEN {
+        while !self.take() && !is_planted(fault::OPEN) {
             thread::yield_now();
         }
     }
 
     fn try_lock(&self) -> bool {
-        self.take() || FAULT == fault::LIES || FAULT == fault::OPEN
+        self.take() || is_planted(fault::LIES) || is_planted(fault::OPEN)
     }
 
     fn unlock(&self) {
@@ -81,10 +105,10 @@ pub fn run_on(cpu: CpuId) {
 }
 
 /// A machine whose threads select their CPU.
-pub struct Scheduled<const FAULT: u8>;
+pub struct Scheduled;
 
-impl<const FAULT: u8> Machine for Scheduled<FAULT> {
-    type Lock = Watched<FAULT>;
+impl Machine for Scheduled {
+    type Lock = Watched;
 
     fn cpu(&self) -> CpuId {
         point();

@@ -30,9 +30,9 @@ use super::{
 };
 use crate::layouts::order;
 use crate::threads::Random;
-use crate::watched::{Scheduled, fault, run_on, seed_and_schedules};
+use crate::watched::{Scheduled, run_on, seed_and_schedules};
 
-type Raced<'a> = Allocator<'a, Scheduled<{ fault::NONE }>>;
+type Raced<'a> = Allocator<'a, Scheduled>;
 
 /// Schedules of each race.
 const SCHEDULES: usize = 300;
