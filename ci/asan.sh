@@ -15,16 +15,22 @@ if ! cargo +nightly --version >/dev/null 2>&1; then
 fi
 target=$(rustc -vV | sed -n 's/^host: //p')
 # A fault ends a forked child by its signal, as its test asks. Leaks: what forked children end with is not theirs to free.
-RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0:handle_segv=0 \
-    cargo +nightly test --locked --target "$target" -p pageset-host -p pageset-c --lib --all-features
 # What the sanitizer keeps of freed memory, 256 MiB by default, fills in the course of the soak on a fast machine: with 16
 # it is full before, and what is resident then is the pool's.
-RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0:handle_segv=0:quarantine_size_mb=16 \
-    PAGESET_SOAK_RESIDENT_PERCENT=10 \
-    cargo +nightly test --locked --target "$target" -p pageset-host --all-features --tests -- --skip no_address_space --skip locked_memory \
-    --skip every_kind_of_free_leaves_zeros --skip limits_are_errors
+export RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0:handle_segv=0:quarantine_size_mb=16
+export PAGESET_SOAK_RESIDENT_PERCENT=10
+# One selection of crates, so that all is compiled once; the programs of pageset-c are for an uninstrumented library.
+checked() {
+    command=$1
+    shift
+    cargo +nightly "$command" --locked --target "$target" -p pageset-host -p pageset-c --all-features "$@"
+}
+pool="--test host --test pool_soak --test fork --test hostile --test huge_pages --test seccomp --test signals"
+# shellcheck disable=SC2086 # Options are words.
+checked test --lib $pool -- --skip no_address_space --skip locked_memory --skip every_kind_of_free_leaves_zeros --skip limits_are_errors
 # The example links the sanitizer's runtime statically, a C program dynamically: the tests of pageset-c have those.
-RUSTFLAGS=-Zsanitizer=address cargo +nightly build --locked --target "$target" -p pageset-host --example planted
+unset ASAN_OPTIONS
+checked build --example planted
 sh ci/planted.sh use-after-poison \
     "use-after-free use-after-drain use-after-deferred-free use-after-contig-free beyond-a-run" \
     "${CARGO_TARGET_DIR:-target}/$target/debug/examples/planted"

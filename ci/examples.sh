@@ -4,10 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-example() {
-    cargo run --quiet --locked -p pageset-host --example "$@"
-}
-
-example af_xdp_forward 20000 private
-example af_xdp_forward 20000 shared
-example io_uring_copy
+mapfile -t programs < <(sh ci/built.sh af_xdp_forward io_uring_copy)
+"${programs[0]}" 20000 private
+"${programs[0]}" 20000 shared
+"${programs[1]}"

@@ -10,18 +10,13 @@ if ! command -v valgrind >/dev/null; then
     echo "memcheck: SKIPPED, no valgrind"
     exit 0
 fi
-built=$(mktemp)
-trap 'rm -f "$built"' EXIT
-cargo test --locked -p pageset-host --test bad_use --test contig --test resize --no-run --message-format json >"$built"
-for program in $(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$built"); do
-    valgrind --quiet --error-exitcode=3 --leak-check=full --show-leak-kinds=definite \
-        --errors-for-leak-kinds=definite "$program" \
-        --test-threads 1 --skip no_address_space --skip locked_memory --skip _while_ --skip a_run_with_a_free_block_is_refused
-done
+programs=$(sh ci/built.sh host planted)
+valgrind --quiet --error-exitcode=3 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite \
+    "$(echo "$programs" | head -n 1)" bad_use:: contig:: resize:: \
+    --test-threads 1 --skip no_address_space --skip locked_memory --skip _while_ --skip a_run_with_a_free_block_is_refused
 # Planted errors must be reported, and a correct program must not be.
-cargo build --locked -p pageset-host --example planted
 planted() {
-    sh ci/planted.sh "$1" "$2" "${CARGO_TARGET_DIR:-target}/debug/examples/planted" valgrind --quiet --error-exitcode=3 \
+    sh ci/planted.sh "$1" "$2" "$(echo "$programs" | tail -n 1)" valgrind --quiet --error-exitcode=3 \
         --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite
 }
 planted "Invalid read" "use-after-free use-after-drain use-after-deferred-free use-after-contig-free beyond-a-run"

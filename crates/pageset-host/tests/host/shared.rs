@@ -1,7 +1,5 @@
 //! Pools of shared memory: another process maps the pages, freed pages leave the file, and nothing remains after an error.
 
-mod common;
-
 use std::env;
 use std::fs::{self, File};
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -21,7 +19,7 @@ use rustix::net::{
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use common::{MIB, order};
+use crate::common::{MIB, order};
 
 /// A pool of shared base pages that gives back only what a test asks for.
 fn pool(bytes: u64) -> PagePool {
@@ -67,7 +65,7 @@ const SECOND: &str = "PAGESET_TEST_SECOND_PROCESS";
 /// The second process reads the text of the first at the offset that it received, and answers in the same page.
 #[test]
 fn a_second_process_maps_the_pages() {
-    const TEST: &str = "a_second_process_maps_the_pages";
+    const TEST: &str = "shared::a_second_process_maps_the_pages";
     if env::var_os(SECOND).is_some() {
         let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().expect("a socket"));
         let mut offset = [0; 8];
@@ -148,7 +146,7 @@ fn freed_pages_leave_the_file() {
 
 #[test]
 fn ticks_and_shrinking_take_pages_out_of_the_file() {
-    common::pin(common::allowed_cpus()[0]).expect("an allowed CPU");
+    crate::common::pin(crate::common::allowed_cpus()[0]).expect("an allowed CPU");
     let policy = GiveBack { interval: Duration::from_millis(1), after_scans: 1, bytes_per_scan: u64::MAX };
     let builder = PagePool::builder(16 * MIB).memory(Memory::Shared).huge_pages(HugePages::None);
     let ticked = builder.clone().give_back(policy).build().expect("a pool");
@@ -231,7 +229,7 @@ fn impossible_settings_are_refused() {
 /// A file beyond `ulimit -f` is an error, not the signal that the system sends. A refused mapping leaves no file.
 #[test]
 fn limits_are_errors() {
-    const TEST: &str = "limits_are_errors";
+    const TEST: &str = "shared::limits_are_errors";
     if env::var_os(SECOND).is_some() {
         let builder = |bytes| PagePool::builder(bytes).memory(Memory::Shared).name("limited");
         let limit = |bytes| Rlimit { current: Some(bytes), maximum: None };

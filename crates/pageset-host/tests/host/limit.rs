@@ -1,10 +1,8 @@
 //! A limit below the pool's size: how much can be in use, what the errors say, and that a change does nothing half.
 
-mod common;
-
 use pageset_host::{AllocError, GiveBack, HugePages, Order, PAGE_BYTES, PagePool, PoolError};
 
-use common::{MIB, order};
+use crate::common::{MIB, order};
 
 fn pool(mib: u64, limit: Option<u64>) -> PagePool {
     let builder = PagePool::builder(mib * MIB).huge_pages(HugePages::None).give_back(GiveBack::OFF);
@@ -104,7 +102,7 @@ fn withheld_memory_goes_back() {
 fn allocations_succeed_while_the_limit_changes() {
     let mut pool = pool(32, None);
     let orders: Vec<u8> = (0..16).map(|n| n % 5).collect();
-    common::during_allocations(&pool, &orders, || {
+    crate::common::during_allocations(&pool, &orders, || {
         let lowered = pool.set_limit(Some(16 * MIB)).is_ok();
         pool.set_limit(None).expect("no limit");
         lowered

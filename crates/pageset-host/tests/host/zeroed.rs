@@ -1,13 +1,11 @@
 //! Zeroed allocations, and pools that fill freed runs with zeros: the tests read the memory after each kind of free.
 
-mod common;
-
 use std::ptr::NonNull;
 use std::thread;
 
 use pageset_host::{GiveBack, HugePages, Order, PAGE_BYTES, PagePool};
 
-use common::{MIB, order};
+use crate::common::{MIB, order};
 
 /// What the tests write.
 const SECRET: u8 = 0xa5;
@@ -71,7 +69,7 @@ fn every_kind_of_free_leaves_zeros() {
         drop(handle);
         check("a dropped handle");
         let run = thread::scope(|scope| scope.spawn(|| pool.alloc(page).expect("memory").cast::<u8>().addr()).join());
-        let run = common::pointer_to(run.expect("no panic"));
+        let run = crate::common::pointer_to(run.expect("no panic"));
         let run = pool.address_space().cast::<u8>().map_addr(|_| run.addr());
         fill(run, PAGE_BYTES);
         // SAFETY: the test owns the page.

@@ -1,7 +1,5 @@
 //! Allocation and free: results, refusals, and the counters.
 
-mod common;
-
 use std::collections::HashSet;
 use std::num::NonZero;
 use std::ptr::NonNull;
@@ -13,7 +11,7 @@ use pageset_host::{Pages, order_for};
 
 use pageset::policy::presets::{PCP_BUDDY, PCP_BUDDY_LIST, PCP_BUDDY_TRY};
 
-use common::{MIB, allowed_cpus, order, pin, pointer_to};
+use crate::common::{MIB, allowed_cpus, order, pin, pointer_to};
 
 fn first_node() -> NodeId {
     pageset_host::topology::Topology::of_this_machine().nodes[0]

@@ -1,15 +1,13 @@
 //! Wrong uses that the pool detects. Each returns an error that names the fault and changes nothing. `ci/asan.sh` and
 //! `ci/memcheck.sh` run these tests under address sanitizer and valgrind.
 
-mod common;
-
 use std::num::NonZero;
 use std::process::{Command, Output};
 use std::ptr::NonNull;
 
 use pageset_host::{FreeReason, HugePages, NodeId, Order, PAGE_BYTES, PagePool, PoolError};
 
-use common::{MIB, order, pointer_to};
+use crate::common::{MIB, order, pointer_to};
 
 #[test]
 fn a_wrong_free_names_the_fault_and_changes_nothing() {
@@ -172,6 +170,6 @@ fn is_child(test: &str) -> bool {
 /// Runs one test in a child process. The shell command `limit` sets its limits.
 fn child(test: &str, limit: &str) -> Output {
     let exe = std::env::current_exe().expect("this test");
-    let command = format!("{limit}; exec '{}' --exact {test} --nocapture", exe.display());
+    let command = format!("{limit}; exec '{}' --exact bad_use::{test} --nocapture", exe.display());
     Command::new("sh").args(["-c", &command]).env(CHILD, test).output().expect("a shell")
 }

@@ -1,7 +1,5 @@
 //! Allocations that wait: with a time limit and as futures. No wake-up is lost, and a dropped future leaves nothing behind.
 
-mod common;
-
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pageset_host::{AllocError, GiveBack, HugePages, Order, PAGE_BYTES, PagePool, Pages};
 
-use common::{MIB, order};
+use crate::common::{MIB, order};
 
 fn pool(mib: u64) -> PagePool {
     let builder = PagePool::builder(mib * MIB).give_back(GiveBack::OFF).huge_pages(HugePages::None);

@@ -1,8 +1,6 @@
 //! Code of callers that the pool calls: wakers and reports may panic and may call the pool again. `hostile.rs` does both at
 //! random.
 
-mod common;
-
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
@@ -15,7 +13,7 @@ use std::time::Duration;
 use pageset_host::topology::Topology;
 use pageset_host::{GiveBack, HugePages, Order, PAGE_BYTES, PagePool, Pages, Ticker};
 
-use common::MIB;
+use crate::common::MIB;
 
 /// Far longer than any call of a test.
 const LONG: Duration = Duration::from_secs(60);

@@ -1,14 +1,12 @@
 //! Returning memory to the system: when, how much, and the counters.
 
-mod common;
-
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pageset_host::{GiveBack, HugePages, Order, PagePool, Pages};
 
-use common::{MIB, order};
+use crate::common::{MIB, order};
 
 fn pool(bytes: u64, policy: GiveBack, huge_pages: HugePages) -> PagePool {
     PagePool::builder(bytes).give_back(policy).huge_pages(huge_pages).build().expect("a pool")
@@ -28,7 +26,7 @@ fn touch(pool: &PagePool, mib: u64) -> Vec<Pages<&PagePool>> {
 /// Keeps the thread on one CPU. Scans do not give back blocks that the cache of another CPU holds, and a thread that
 /// moves takes its runs from other pageblocks, where a transparent huge page may surround one of them.
 fn pin_to_first_cpu() {
-    common::pin(common::allowed_cpus()[0]).expect("an allowed CPU");
+    crate::common::pin(crate::common::allowed_cpus()[0]).expect("an allowed CPU");
 }
 
 fn resident(pool: &PagePool) -> u64 {

@@ -1,14 +1,12 @@
 //! Shrinking and growing: what goes back, which runs prevent it, and that memory in use stays.
 
-mod common;
-
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use pageset_host::{GiveBack, HugePages, Order, PAGE_BYTES, PagePool, PoolError};
 
-use common::MIB;
+use crate::common::MIB;
 
 fn pool(mib: u64) -> PagePool {
     let builder = PagePool::builder(mib * MIB).reserve(2 * mib * MIB).give_back(GiveBack::OFF);
@@ -91,7 +89,7 @@ fn each_node_keeps_2_mib() {
 #[test]
 fn cached_pages_do_not_prevent_shrinking() {
     let pool = pool(8);
-    common::fill_caches(&pool, 2048);
+    crate::common::fill_caches(&pool, 2048);
     assert_eq!(pool.shrink(6 * MIB).expect("free"), 2 * MIB);
 }
 
@@ -122,7 +120,7 @@ fn locked_memory_stays() {
 fn allocations_succeed_while_the_pool_shrinks_and_grows() {
     let mut pool = pool(32);
     let orders: Vec<u8> = (0..16).map(|n| n % 5).collect();
-    common::during_allocations(&pool, &orders, || {
+    crate::common::during_allocations(&pool, &orders, || {
         let shrunk = pool.shrink(16 * MIB).is_ok();
         if shrunk {
             pool.grow(16 * MIB).expect("room");

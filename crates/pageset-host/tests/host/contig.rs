@@ -1,14 +1,12 @@
 //! Contiguous runs: where the pool finds them, their effect on other threads, and refused requests.
 
-mod common;
-
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
 
 use pageset_host::{AllocError, ContigPages, FreeReason, GiveBack, HugePages, NodeId, Order, PAGE_BYTES, PagePool};
 
-const MIB: usize = common::MIB as usize;
+const MIB: usize = crate::common::MIB as usize;
 
 fn pool(mib: usize) -> PagePool {
     let builder = PagePool::builder((mib * MIB) as u64).give_back(GiveBack::OFF);
@@ -67,7 +65,7 @@ fn a_run_fits_between_runs_in_use() {
 #[test]
 fn cached_pages_count_as_free() {
     let pool = pool(8);
-    common::fill_caches(&pool, 2048);
+    crate::common::fill_caches(&pool, 2048);
     assert_eq!(pool.contig_pages(8 * MIB).expect("the whole pool").len(), 8 * MIB);
 }
 
@@ -169,7 +167,7 @@ fn a_run_with_a_free_block_is_refused() {
     assert_eq!((refused.address, pool.stats().in_use_bytes), (at(4 * MIB).addr().get(), 4 * MIB as u64));
     assert!(refused.to_string().ends_with("the run is already free"), "{refused}");
     // SAFETY: the block is in use, and nothing refers to it.
-    unsafe { pool.free(at(0), common::order(10)).expect("a block in use") };
+    unsafe { pool.free(at(0), crate::common::order(10)).expect("a block in use") };
     // New runs take the place of the old one, whose size no longer counts.
     let held: Vec<_> = (0..4).map(|_| pool.contig_pages(4 * MIB).expect("a free range")).collect();
     // SAFETY: nothing is freed.
@@ -182,7 +180,7 @@ fn a_run_with_a_free_block_is_refused() {
     let run = pool.alloc_contig(6 * MIB).expect("memory");
     // SAFETY: the blocks are in use, and nothing refers to them.
     unsafe {
-        pool.free(run.cast(), common::order(10)).expect("a block in use");
+        pool.free(run.cast(), crate::common::order(10)).expect("a block in use");
         pool.free(at(4 * MIB), Order::PAGEBLOCK).expect("a block in use");
     }
     let pages: Vec<_> = (0..16 * MIB / PAGE_BYTES).map(|_| pool.pages(Order::ZERO).expect("memory")).collect();
@@ -224,7 +222,7 @@ fn handles_keep_the_pool_and_convert_to_raw_runs() {
 fn allocations_succeed_while_ranges_are_allocated() {
     let mut pool = pool(32);
     // Each of the three threads owns at most 4 MiB, so the pool has room for all of them and for one range.
-    common::during_allocations(&pool, &[8; 4], || {
+    crate::common::during_allocations(&pool, &[8; 4], || {
         let Ok(mut pages) = pool.contig_pages(12 * MIB) else { return false };
         pages.fill(0xff);
         assert!(pages.iter().all(|&byte| byte == 0xff));

@@ -1,7 +1,5 @@
 //! Returning parts of 2 MiB blocks to the system, where runs in use keep the rest of the block.
 
-mod common;
-
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pageset_host::{GiveBack, GiveBackParts, HugePages, Order, PAGE_BYTES, PagePool};
 
-use common::{MIB, order};
+use crate::common::{MIB, order};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const STRONGEST: GiveBack = GiveBack { interval: Duration::from_millis(1), after_scans: 1, bytes_per_scan: u64::MAX };
@@ -301,7 +299,7 @@ fn allocations_wait_for_a_scan_of_parts() {
     let pool = pool(2 * MIB, GiveBack::OFF, parts);
     let kept = fragment(&pool, 2 * MIB, |page| page % 8 != 0);
     let end = Instant::now() + Duration::from_secs(20);
-    common::during_allocations(&pool, &[0, 0, 0, 0], || {
+    crate::common::during_allocations(&pool, &[0, 0, 0, 0], || {
         assert!(Instant::now() < end, "no scan gave memory back");
         pool.give_back(u64::MAX).expect("given back") > 0
     });
