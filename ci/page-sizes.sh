@@ -13,6 +13,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/page-sizes
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_TEST_OPT_LEVEL=0
 # Fewer sequences and schedules than with the default sizes: this finds what depends on the sizes.
 export PAGESET_CASES=${PAGESET_CASES:-4} PAGESET_SCHEDULES=${PAGESET_SCHEDULES:-100}
+export RUSTFLAGS="--cfg few_tests"
 # Of the suite, the tests without numbers of the default sizes.
 tests=(page_sizes:: properties::any_sequence fast_paths::any_sequence mixes::schedules_)
 
@@ -70,7 +71,7 @@ done
 # A static 32-bit program, which needs no C library of the system. Its words of 64 bits do without 64-bit atomics.
 if has_target i686-unknown-linux-musl; then
     echo "i686-unknown-linux-musl, without 64-bit atomics"
-    RUSTFLAGS="-C linker=rust-lld -C linker-flavor=ld.lld -C link-self-contained=yes --cfg split_words" \
+    RUSTFLAGS="--cfg few_tests -C linker=rust-lld -C linker-flavor=ld.lld -C link-self-contained=yes --cfg split_words" \
         cargo test --quiet --locked -p pageset --all-features --target i686-unknown-linux-musl --lib --test suite -- \
         sync:: frame:: pcp:: policy:: errors:: worked_examples:: zones:: "${tests[@]}"
 fi

@@ -7,5 +7,5 @@ if ! rustup component add rust-src --toolchain nightly >/dev/null 2>&1; then
     exit 0
 fi
 target=$(rustc -vV | sed -n 's/^host: //p')
-RUSTFLAGS=-Zsanitizer=thread PAGESET_SECONDS="${PAGESET_SECONDS:-5}" \
+RUSTFLAGS="-Zsanitizer=thread --cfg few_tests" PAGESET_SECONDS="${PAGESET_SECONDS:-5}" \
     cargo +nightly test -Zbuild-std --target "$target" -p pageset --all-features --test suite threads:: -- --nocapture
