@@ -8,6 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # more than 90; two boots have some fifty recordings, of which one is 2 %.
 least=80
 dir=${LAB_DIR:-$PWD/target/lab-ci}
+# The programs of the host and of the guests are two builds. Link-time optimisation would take longer than the replays.
+export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 mkdir -p "$(dirname "$dir")"
 lab() {
     cargo run --quiet --release --locked -p pageset-lab -- kernels --dir "$dir" "$@"

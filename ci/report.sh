@@ -23,8 +23,8 @@ if ! (cd "$work" && npm ci --silent --no-audit --no-fund >npm 2>&1); then
     exit 0
 fi
 
-cargo build -q --locked -p pageset-cli -p pageset-lab
-pageset=${CARGO_TARGET_DIR:-target}/debug/pageset
+[[ -n ${PAGESET_BUILT:-} ]] || cargo build -q --locked -p pageset-cli -p pageset-lab
+pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pageset
 make() { # NAME INPUT [-lab]: a page
     "$pageset${3:-}" report "$2" -o "$work/$1.html"
 }

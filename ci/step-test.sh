@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Tests of ci/step.sh in a repository that is thrown away.
+set -euo pipefail
+step=$(realpath "$(dirname "${BASH_SOURCE[0]}")/step.sh")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset CI_ALL
+export PAGESET_CI_STATE=$work/state PAGESET_CI_TIMES=$work/times
+git init --quiet "$work/clone"
+cd "$work/clone"
+git config user.name test && git config user.email test@localhost
+commit() { echo "$2" >"$1" && git add "$1" && git commit --quiet --message "$1"; }
+commit lab one
+commit core one
+
+# expect RUNS TEXT COMMAND...: the step with the path lab ends as expected, its output has the text, and it ran or did not.
+number=0
+expect() {
+    local runs=$1 text=$2 status=0 ran=no
+    shift 2
+    number=$((number + 1))
+    bash "$step" "the lab" lab -- "$@" >"$work/said" 2>&1 || status=$?
+    ! grep -q '^ran$' "$work/said" || ran=yes
+    [[ $ran == "$runs" ]] && grep -qF -- "$text" "$work/said" && return
+    cat "$work/said" >&2
+    echo "error: case $number: expected that the step ran ($runs) and said: $text; status $status" >&2
+    exit 1
+}
+expect yes "no commit is noted" sh -c 'echo ran; exit 3'
+expect yes "no commit is noted" sh -c 'echo ran; echo SKIPPED lab: no QEMU'
+expect yes "no commit is noted" echo ran
+first=$(git rev-parse HEAD)
+expect no "it passed at ${first:0:12}, and nothing changed since in lab" echo ran
+commit core two
+expect no "it passed at ${first:0:12}" echo ran
+CI_ALL=1 expect yes "CI_ALL=1" sh -c 'echo ran; exit 3'
+echo three >core
+expect yes "not committed" echo ran
+[[ $(<"$work/state/the-lab") == "$first" ]] || { echo "error: a step noted a commit whose tree had changes" >&2 && exit 1; }
+git checkout --quiet core
+commit lab two
+expect yes "changed since ${first:0:12}: lab" sh -c 'echo ran; exit 3'
+expect yes "changed since ${first:0:12}: lab" echo ran
+expect no "it passed at $(git rev-parse --short=12 HEAD)" echo ran
+echo 0123456789012345678901234567890123456789 >"$work/state/the-lab"
+expect yes "not in this clone" echo ran
+
+fails() {
+    local status=$1
+    shift
+    bash "$step" "$@" >"$work/said" 2>&1 && got=0 || got=$?
+    ((got == status)) || { cat "$work/said" >&2 && echo "error: $* ended with $got, not $status" >&2 && exit 1; }
+}
+fails 0 "the lab" lab
+fails 2 "the lab" moved
+fails 2 "the lab" moved -- true
+grep -q 'no file matches moved' "$work/said"
+fails 3 "the lab" -- sh -c 'exit 3'
+fails 0 "always" -- sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done'
+grep -q 'runs at each commit' "$work/said"
+grep -qE '^-- always: [0-9]+ s, [0-9]+ s of CPU time$' "$work/said"
+grep -qE '^[0-9]+ [0-9]+ always$' "$work/times"
+grep -q '^- - the lab$' "$work/times"
+echo "ci/step.sh: $number cases"
