@@ -31,11 +31,10 @@ pub(crate) struct Args {
     #[arg(value_name = "TABLE", required_unless_present = "all_tables")]
     table: Option<String>,
 
-    /// Compare all built-in tables, and write one page of Markdown
+    /// Compare all built-in tables, and print what their values come to
     ///
-    /// Each published value stands next to its prediction, the 95 % interval, and what the model had seen of the
-    /// value. The page counts wins against both baselines, and signs of changes above 3 %. --json has everything. --machine
-    /// and --row select rows of all tables.
+    /// --csv=FILE writes each published value next to its prediction, the 95 % interval, both baselines, and what the model had
+    /// seen of the value. --machine and --row select rows of all tables.
     #[arg(long, conflicts_with_all = ["table", "batch", "leave_one_out"])]
     all_tables: bool,
 

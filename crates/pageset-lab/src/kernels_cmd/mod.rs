@@ -1,5 +1,5 @@
 //! `pageset-lab kernels`: boots distribution kernels under QEMU, records page traffic in them, replays the recordings, and
-//! writes `docs/truth.md`. Modules in call order: `packages`, `initramfs`, `guest`, `replay`, `truth`. All use `definition`,
+//! writes `docs/truth.csv`. Modules in call order: `packages`, `initramfs`, `guest`, `replay`, `truth`. All use `definition`,
 //! `limits`, `tool` and `progress`.
 
 mod definition;
@@ -72,9 +72,9 @@ enum Part {
         /// Names KERNEL.MACHINE.WORKLOAD; `*` stands for any text
         names: Vec<String>,
     },
-    /// Write the table of results
+    /// Write the table of results, and print what it comes to
     Truth {
-        /// Write the table to FILE [default: docs/truth.md of the repository]
+        /// Write the table to FILE [default: docs/truth.csv of the repository]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -266,8 +266,10 @@ impl<'l> Runner<'l> {
         let recordings = self.recordings(&[]).into_iter();
         let outcomes = recordings.filter_map(|(name, path)| Some((name, replay::read(&path).ok()?))).collect();
         let results = truth::Results { lab: self.lab, boots, outcomes, explained };
-        let path = output.unwrap_or_else(|| initramfs::repository().join("docs/truth.md"));
-        tool::write_whole(&path, results.markdown())?;
+        let path = output.unwrap_or_else(|| initramfs::repository().join("docs/truth.csv"));
+        tool::write_whole(&path, results.csv())?;
+        let written = std::io::stdout().write_all(results.summary().as_bytes());
+        written.map_err(|error| format!("cannot write the summary: {error}"))?;
         eprintln!("{}", path.display());
         Ok(true)
     }

@@ -1,4 +1,4 @@
-//! The page `docs/truth.md`: which recordings are within limits at which level.
+//! The table `docs/truth.csv`: which recordings are within limits at which level.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -86,140 +86,80 @@ impl Results<'_> {
         count
     }
 
-    /// The text of the page.
-    pub(super) fn markdown(&self) -> String {
-        let mut text = String::from(
-            "# Replay against real kernels\n\n\
-             The lab (`lab/`) boots Debian's kernels under QEMU and records their page traffic. Each recording is then\n\
-             replayed under the rules that `pageset` picks for its kernel. This page is generated; do not edit it.\n\n",
-        );
-        let sections = [
-            self.headline(),
-            self.method(),
-            self.kernels(),
-            self.machines(),
-            self.matrix(),
-            self.workloads(),
-            self.out_of_limits(),
-            self.gaps(),
-            self.others(),
-            self.every_recording(),
-        ];
-        text.extend(sections);
+    /// A line for each recording, and for each planned recording or boot that is missing.
+    pub(super) fn csv(&self) -> String {
+        let mut text =
+            "recording,rules,events,refill_pages,refills,drain_pages,drains,input,reconstructed,input_out,input_why,\
+                        reconstructed_out,reconstructed_why,presets_within,gap\n"
+                .to_owned();
+        let gaps = self.gaps();
+        let names: BTreeSet<&String> = self.outcomes.keys().chain(gaps.keys()).collect();
+        for name in names {
+            let mut cells = vec![name.clone()];
+            match self.outcomes.get(name) {
+                Some(outcome) => cells.extend(self.cells(name, outcome)),
+                None => cells.resize(14, String::new()),
+            }
+            cells.push(gaps.get(name).cloned().unwrap_or_default());
+            line(&mut text, &cells);
+        }
         text
     }
 
-    fn headline(&self) -> String {
-        let all = self.count(|_| true);
-        let [input, reconstructed] = all.within;
-        let of = all.of;
-        let share = |within: usize| if of == 0 { 0.0 } else { within as f64 * 100.0 / of as f64 };
-        format!(
-            "| level | within limits | recordings | share |\n| --- | ---: | ---: | ---: |\n\
-             | input only | {input} | {of} | {:.1} % |\n| reconstructed | {reconstructed} | {of} | {:.1} % |\n\n\
-             *Input only* uses allocations, frees and the state at the start. It shows how well the rules predict.\n\
-             *Reconstructed* also takes from the kernel's refills and drains what tracepoints do not show.\n\n",
-            share(input),
-            share(reconstructed),
-        )
+    /// What a line has of an outcome, from the rules on.
+    fn cells(&self, name: &str, outcome: &Outcome) -> Vec<String> {
+        let [refill_pages, refills, drain_pages, drains] = outcome.kernel.all();
+        let mut cells = vec![outcome.rules.clone()];
+        cells.extend([outcome.events, refill_pages, refills, drain_pages, drains].map(|number| number.to_string()));
+        cells.extend(LEVELS.map(|level| verdict(outcome, level).to_owned()));
+        for level in LEVELS {
+            let out = outcome.out_of_limits(level).unwrap_or_default();
+            let why = if out.is_empty() { "" } else { self.explained.why(name, level).unwrap_or("not explained") };
+            let out = out.into_iter().map(|(quantity, kernel, replay)| {
+                format!("{} {kernel} as {replay} ({})", QUANTITIES[quantity], deviation(kernel, replay))
+            });
+            cells.extend([out.collect::<Vec<_>>().join("; "), why.to_owned()]);
+        }
+        let within = outcome.levels.get(LEVELS[0]).map(|found| found.others_within.join(" "));
+        cells.push(within.unwrap_or_default());
+        cells
     }
 
-    fn method(&self) -> String {
-        format!(
-            "## How it was made\n\n```sh\ncargo run --release -p pageset-lab -- kernels all\n```\n\n\
-             A recording is within limits when each quantity differs from the kernel's by at most a share of the\n\
-             kernel's number or an absolute floor, whichever is larger: {}.\n\n\
-             The CPUs are emulated, on one thread of the host for each guest. Page traffic is real; times mean nothing.\n\n",
-            described()
-        )
-    }
-
-    fn kernels(&self) -> String {
-        let mut text = String::from("## Kernels\n\n| kernel | release | replayed as |\n| --- | --- | --- |\n");
+    /// How many recordings are within limits, for each kernel, machine and workload, and in all.
+    pub(super) fn summary(&self) -> String {
+        let mut text = format!(
+            "{:<16} {:>10} {:>13} {:>10}  what\n",
+            "within limits", "input only", "reconstructed", "recordings"
+        );
+        let mut row = |name: &str, Count { within: [input, reconstructed], of }: Count, what: &str| {
+            let _ = writeln!(text, "{name:<16} {input:>10} {reconstructed:>13} {of:>10}  {what}");
+        };
         for kernel in &self.lab.kernels {
-            let of_kernel = |name: &str| name.strip_prefix(&kernel.name).is_some_and(|rest| rest.starts_with('.'));
-            let mut boots = self.boots.iter().filter(|(name, _)| of_kernel(name));
+            let mut boots = self.boots.iter().filter(|(name, _)| parts(&format!("{name}.")).0 == kernel.name);
             let release = boots.find_map(|(_, ended)| ended.release.as_deref()).unwrap_or("did not boot");
-            let rules = self.outcomes.iter().filter(|(name, outcome)| of_kernel(name) && !outcome.rules.is_empty());
-            let rules: BTreeSet<_> = rules.map(|(_, outcome)| outcome.rules.as_str()).collect();
-            let rules = rules.into_iter().collect::<Vec<_>>().join(", ");
-            let _ = writeln!(text, "| {} | {release} | {rules} |", kernel.name);
+            row(&kernel.name, self.count(|name| parts(name).0 == kernel.name), release);
         }
-        text + "\n"
-    }
-
-    fn machines(&self) -> String {
-        let mut text = String::from("## Machines\n\n| machine | what |\n| --- | --- |\n");
         for machine in &self.lab.machines {
-            let _ = writeln!(text, "| {} | {} |", machine.name, machine.what);
+            row(&machine.name, self.count(|name| parts(name).1 == machine.name), &machine.what);
         }
-        text + "\n"
-    }
-
-    fn matrix(&self) -> String {
-        let mut text = String::from(
-            "## Kernels and machines\n\nRecordings within limits: input only, reconstructed, all. \
-             A dash is a pair that the lab does not boot.\n\n| kernel |",
-        );
-        let machines = &self.lab.machines;
-        machines.iter().for_each(|machine| text += &format!(" {} |", machine.name));
-        text += &format!("\n| --- |{}\n", " ---: |".repeat(machines.len()));
-        let planned: BTreeSet<String> = self.lab.boots().iter().map(|boot| boot.name()).collect();
-        for kernel in &self.lab.kernels {
-            let _ = write!(text, "| {} |", kernel.name);
-            for machine in machines {
-                let boot = format!("{}.{}", kernel.name, machine.name);
-                let count = self.count(|name| name.strip_prefix(&boot).is_some_and(|rest| rest.starts_with('.')));
-                let cell = match count {
-                    Count { of: 0, .. } if planned.contains(&boot) => "gap".to_owned(),
-                    Count { of: 0, .. } => "–".to_owned(),
-                    Count { within: [input, reconstructed], of } => format!("{input}, {reconstructed}, {of}"),
-                };
-                let _ = write!(text, " {cell} |");
-            }
-            text.push('\n');
-        }
-        text + "\n"
-    }
-
-    fn workloads(&self) -> String {
-        let mut text = String::from(
-            "## Workloads\n\n| workload | what | input only | reconstructed | recordings |\n| --- | --- | ---: | ---: | ---: |\n",
-        );
         for workload in &self.lab.workloads {
-            let Count { within: [input, reconstructed], of } = self.count(|name| parts(name).2 == workload.name);
-            let _ = writeln!(text, "| {} | {} | {input} | {reconstructed} | {of} |", workload.name, workload.what);
+            row(&workload.name, self.count(|name| parts(name).2 == workload.name), &workload.what);
         }
-        text + "\n"
-    }
-
-    fn out_of_limits(&self) -> String {
-        let mut text = String::from("## Out of limits\n\n");
-        for (level, title) in LEVELS.iter().zip(["Input only", "Reconstructed"]) {
-            let mut rows = String::new();
-            for (name, outcome) in &self.outcomes {
-                for (quantity, kernel, replay) in outcome.out_of_limits(level).unwrap_or_default() {
-                    let why = self.explained.why(name, level).unwrap_or("not explained");
-                    let (what, by) = (QUANTITIES[quantity], deviation(kernel, replay));
-                    let _ = writeln!(rows, "| {name} | {what} | {kernel} | {replay} | {by} | {why} |");
-                }
-            }
-            let head = "| recording | quantity | kernel | replay | differs by | why |\n| --- | --- | ---: | ---: | ---: | --- |\n";
-            let body = if rows.is_empty() { "None.\n".into() } else { format!("{head}{rows}") };
-            let _ = writeln!(text, "### {title}\n\n{body}");
-        }
+        let all = self.count(|_| true);
+        let share = |within: usize| if all.of == 0 { 0.0 } else { within as f64 * 100.0 / all.of as f64 };
+        let [input, reconstructed] = all.within.map(share);
+        row("all", all, &format!("{input:.1} % and {reconstructed:.1} %"));
+        let _ = writeln!(text, "limits: {}", described());
         text
     }
 
-    /// Planned recordings that are missing, and why.
-    fn gaps(&self) -> String {
-        let mut rows = String::new();
+    /// Planned recordings and boots that are missing or incomplete, and why.
+    fn gaps(&self) -> BTreeMap<String, String> {
+        let mut gaps = BTreeMap::new();
         for boot in self.lab.boots() {
             let (name, ended) = (boot.name(), self.boots.get(&boot.name()));
             let failed = ended.map_or(Some("it was not booted"), |ended| ended.failed.as_deref());
-            if let Some(reason) = failed {
-                let _ = writeln!(rows, "| {name} | {reason} |");
-            }
+            gaps.extend(failed.map(|reason| (name.clone(), reason.to_owned())));
             for workload in self.lab.workloads(boot) {
                 let ran = ended.and_then(|ended| ended.workloads.get(&workload.name));
                 let recording = format!("{name}.{}", workload.name);
@@ -231,68 +171,29 @@ impl Results<'_> {
                     (None, None) if failed.is_some() => continue,
                     (None, None) => "it did not run".into(),
                 };
-                let _ = writeln!(rows, "| {recording} | {reason} |");
+                gaps.insert(recording, reason);
             }
         }
-        let head = "| boot or recording | reason |\n| --- | --- |\n";
-        format!("## Gaps\n\n{}\n", if rows.is_empty() { "None.\n".into() } else { format!("{head}{rows}") })
+        gaps
     }
+}
 
-    /// How often presets of other kernels are within limits.
-    fn others(&self) -> String {
-        let mut counts: BTreeMap<(&str, &str), [(usize, usize); 2]> = BTreeMap::new();
-        for (name, outcome) in &self.outcomes {
-            for (index, level) in LEVELS.iter().enumerate() {
-                let Some(found) = outcome.levels.get(*level) else { continue };
-                let all = found.others_within.iter().map(|preset| (preset, 1));
-                for (preset, within) in all.chain(found.others_out.iter().map(|preset| (preset, 0))) {
-                    let count = &mut counts.entry((parts(name).0, preset)).or_default()[index];
-                    *count = (count.0 + within, count.1 + 1);
-                }
-            }
-        }
-        let mut text = String::from(
-            "## Presets of other kernels\n\nRecordings on which another kernel's preset is within limits too. Their \
-             traffic does not\ntell the two apart.\n\n| kernel | preset | input only | reconstructed |\n| --- | --- | ---: | ---: |\n",
-        );
-        for kernel in &self.lab.kernels {
-            for ((_, preset), [input, reconstructed]) in counts.iter().filter(|((of, _), _)| *of == kernel.name) {
-                if input.0 + reconstructed.0 > 0 {
-                    let cell = |(within, of): (usize, usize)| format!("{within} of {of}");
-                    let _ =
-                        writeln!(text, "| {} | {preset} | {} | {} |", kernel.name, cell(*input), cell(*reconstructed));
-                }
-            }
-        }
-        text + "\n"
+/// Whether a recording is within limits at a level.
+fn verdict(outcome: &Outcome, level: &str) -> &'static str {
+    match outcome.out_of_limits(level) {
+        None => "no replay",
+        Some(out) if out.is_empty() => "in",
+        Some(_) => "out",
     }
+}
 
-    fn every_recording(&self) -> String {
-        let mut text = String::from(
-            "## Every recording\n\n`in` and `out` say whether the replay is within limits. The last column lists the presets \
-             of other\nkernels that are within limits input only.\n\n\
-             | recording | events | refill pages | refills | drain pages | drains | input only | reconstructed | others |\n\
-             | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |\n",
-        );
-        for (name, outcome) in &self.outcomes {
-            let [refill_pages, refills, drain_pages, drains] = outcome.kernel.all();
-            let verdict = |level| match outcome.out_of_limits(level) {
-                None => "no replay",
-                Some(out) if out.is_empty() => "in",
-                Some(_) => "out",
-            };
-            let others = outcome.levels.get(LEVELS[0]).map(|found| found.others_within.join(" ").replace("linux-", ""));
-            let _ = writeln!(
-                text,
-                "| {name} | {} | {refill_pages} | {refills} | {drain_pages} | {drains} | {} | {} | {} |",
-                outcome.events,
-                verdict(LEVELS[0]),
-                verdict(LEVELS[1]),
-                others.unwrap_or_default(),
-            );
-        }
-        text
-    }
+/// Adds a line. Cells with a comma, a quote or a line break are quoted.
+fn line(text: &mut String, cells: &[String]) {
+    let quoted = |cell: &String| {
+        if cell.contains([',', '"', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.clone() }
+    };
+    *text += &cells.iter().map(quoted).collect::<Vec<_>>().join(",");
+    text.push('\n');
 }
 
 #[cfg(test)]
@@ -346,12 +247,31 @@ mod tests {
             .into(),
             explained: Explained::parse(EXPLAINED).unwrap(),
         };
-        let (text, golden) = (results.markdown(), concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels_cmd/golden.md"));
+        let (text, golden) = (results.csv(), concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels_cmd/golden.csv"));
         if std::env::var_os("BLESS").is_some() {
             std::fs::write(golden, &text).unwrap();
         }
         let expected = std::fs::read_to_string(golden).unwrap_or_default();
         assert!(text == expected, "the text differs from {golden}; try BLESS=1 and look at the difference:\n{text}");
+        let summary = results.summary();
+        let lines: Vec<_> = summary.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        for line in [
+            "6.1-a 1 2 3 6.1.0-56-a",
+            "6.2-a 0 0 0 did not boot",
+            "n 0 0 1 2 CPUs",
+            "pf 1 1 2 page faults",
+            "sock 0 1 1 a stream",
+            "all 1 2 3 33.3 % and 66.7 %",
+        ] {
+            assert!(lines.iter().any(|shown| shown == line), "{line} is not in\n{summary}");
+        }
+    }
+
+    #[test]
+    fn cells_with_commas_and_quotes_are_quoted() {
+        let mut text = String::new();
+        line(&mut text, &["a".into(), "b, \"c\"".into(), String::new()]);
+        assert_eq!(text, "a,\"b, \"\"c\"\"\",\n");
     }
 
     #[test]

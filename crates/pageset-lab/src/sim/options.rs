@@ -125,25 +125,6 @@ impl Effort {
         }
     }
 
-    /// The options that give the same figures again.
-    pub(crate) fn as_options(&self) -> String {
-        let mut text = format!("--seeds {}", self.of_each().seeds);
-        let times = [("--duration", self.duration), ("--warm-up", self.warm_up)];
-        for (option, seconds) in times.into_iter().filter_map(|(option, seconds)| Some((option, seconds?))) {
-            let _ = write!(text, " {option} {seconds}s");
-        }
-        if let Some(precision) = self.precision {
-            let _ = write!(text, " --precision {precision}");
-        }
-        if self.history > 0 {
-            let _ = write!(text, " --history {}", self.history);
-        }
-        if let Some(era) = self.era {
-            let _ = write!(text, " --era {era}");
-        }
-        text
-    }
-
     /// The numbers of seeds and of threads.
     pub(crate) fn of_each(&self) -> sweep::Effort {
         let workers = self.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
@@ -170,12 +151,6 @@ impl Beside {
     pub(crate) fn with_seeds_of_fits(mut self) -> Self {
         self.effort.seeds.get_or_insert(SEEDS_OF_FITS);
         self
-    }
-
-    /// The options that give the same figures again.
-    pub(crate) fn as_options(&self) -> String {
-        let whole = if self.whole { " --whole" } else { "" };
-        format!("{}{whole}", self.effort.as_options())
     }
 
     /// A run with the first seed, on all CPUs.

@@ -92,10 +92,10 @@ fn sizes_are_set_and_checked() {
 }
 
 #[test]
-fn one_page_has_all_tables() {
+fn all_tables_are_compared() {
     let short = ["--seconds", "0.01", "--warm-up", "0.01", "--seeds", "2"];
     let all = |code, more: &[&str]| ends(code, &[&["compare", "--all-tables"][..], more, &short[..]].concat());
-    let (page, _) = all(0, &["--machine", "lkp-sb02"]);
+    let (text, _) = all(0, &["--machine", "lkp-sb02"]);
     let (json, _) = all(0, &["--machine", "lkp-sb02", "--json"]);
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["schema"], "pageset.compare-page/1");
@@ -108,25 +108,31 @@ fn one_page_has_all_tables() {
         assert_eq!(table["counts"]["values"], counted);
         assert!(values.iter().all(|value| value["interval"].is_number()), "two seeds have an interval");
     }
-    // The page has a row for each row of the tables, and says what was fitted.
-    assert!(page.contains("\n## page_fault1-batch-sweep.csv\n"), "{page}");
-    let rows = page.lines().filter(|line| line.starts_with("| lkp-sb02 | ")).count();
-    assert_eq!(rows, tables[0]["comparison"]["rows"].as_array().unwrap().len());
-    let base = page.lines().find(|line| line.starts_with("| lkp-sb02 | 31 | 1,744,495 / ")).expect("the base row");
-    assert!(base.ends_with(" | base, fitted, shared |"), "{base}");
-    // One seed has intervals over time, and the page marks the rows that have not settled.
+    // The text has a line for each table, and for all of them.
+    for name in names.iter().chain(&["all", "all, unseen values"]) {
+        assert!(text.lines().any(|line| line.trim_start().starts_with(name)), "{name} is not in\n{text}");
+    }
+    // The CSV has a line for each value. Of one seed, values have intervals over time, and rows that have not settled are marked.
     let one =
         ["compare", "--all-tables", "--machine", "lkp-sb02", "--seconds", "0.01", "--warm-up", "0.01", "--seeds", "1"];
-    let (page, _) = ends(0, &one);
-    let json: Value = serde_json::from_str(&ends(0, &[&one[..], &["--json"]].concat()).0).expect("JSON");
-    let values = json["tables"][0]["values"].as_array().unwrap();
-    let scores = || values.iter().filter(|value| value["column"] == "score");
-    assert!(scores().all(|score| score["interval"].as_f64() > Some(0.0)), "{json}");
-    let unsettled = scores().filter(|score| score["unsettled"] == true).count();
-    let marked = |line: &&str| line.starts_with("| lkp-sb02 | ") && line.split(" | ").nth(1).unwrap().ends_with(" ~");
-    assert_eq!(page.lines().filter(marked).count(), unsettled);
-    assert!(unsettled > 0, "{unsettled} rows have not settled");
-    assert!(page.contains(" ± ") && page.contains(": over time, of scores"), "{page}");
+    let (csv, _) = ends(0, &[&one[..], &["--csv"]].concat());
+    let values = tables.iter().map(|table| table["values"].as_array().unwrap().len()).sum::<usize>();
+    assert_eq!(csv.lines().count(), values + 1, "{csv}");
+    let heads: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    let column = |name| heads.iter().position(|head| *head == name).unwrap_or_else(|| panic!("no {name} in {heads:?}"));
+    let scores: Vec<Vec<&str>> = csv
+        .lines()
+        .map(|line| line.split(',').collect())
+        // The keys of a row are one cell in quotes, with a comma.
+        .filter(|cells: &Vec<&str>| cells[3] == "score")
+        .collect();
+    let cell = |cells: &[&str], name| cells[column(name) + 1].to_owned();
+    assert!(scores.iter().all(|cells| cell(cells, "interval").parse::<f64>().unwrap() > 0.0), "{csv}");
+    assert!(scores.iter().any(|cells| cell(cells, "unsettled") == "true"), "{csv}");
+    assert!(
+        csv.lines().any(|line| line.contains("\"lkp-sb02, 31\",score,amount,1744495.0,") && line.contains(",fitted,")),
+        "{csv}"
+    );
     let (_, err) = all(2, &["--machine", "pdp-11"]);
     assert!(err.contains("has all of pdp-11"), "{err}");
     ends(2, &["compare", "--all-tables", "page_fault1-batch-sweep.csv"]);
