@@ -3,7 +3,7 @@
 # browser, no node or no registry.
 #
 #   ci/report.sh             checks
-#   ci/report.sh --pictures  also writes docs/pictures/report-*.png, and the charts of replays and simulations there
+#   ci/report.sh --pictures  also writes pictures of reports, target/pictures/report-*.png
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ $# -eq 0 || ($# -eq 1 && $1 == --pictures) ]] || { echo "usage: ci/report.sh [--pictures]" >&2; exit 2; }
@@ -44,21 +44,6 @@ make frames "$work/frames.json"
 timeout 300 node "$work/check.js" "$(command -v chromium)" "$work"/{replay,advise,run,recording,looks}.html
 timeout 60 node "$work/frames.js" "$(command -v chromium)" "$work/frames.html"
 [[ ${1:-} == --pictures ]] || exit 0
-timeout 120 node "$work/pictures.js" "$(command -v chromium)" docs/pictures "$work/replay.html" "$work/looks.html"
-chart() { # NAME NUMBER INPUT [-lab]: a chart of the report on INPUT as a file
-    "$pageset${4:-}" report "$3" -o "$work/chart.html" --svg "$work/charts"
-    cp "$work/charts/chart-$2.svg" "docs/pictures/$1.svg"
-}
-"$pageset" replay traces/sock-q1.events.zst --rules linux-4.19,linux-5.18,linux-6.7,linux-6.18 \
-    --json="$work/stream.json" >/dev/null 2>&1
-chart stream-locks 1 "$work/stream.json"
-chart advice-locks 1 "$work/advise.json"
-chart advice-held 2 "$work/advise.json"
-chart advice-huge-pages 3 "$work/advise.json"
-"$pageset-lab" sim page_fault1 --machine lkp-hsw-ep2 --rules linux-4.17,linux-6.18 --tasks 1,4,16,36 --duration 50ms \
-    --warm-up 0.02 --seeds 3 --json >"$work/cpus.json" 2>/dev/null
-chart cpus-contention 2 "$work/cpus.json" -lab
-# One to two minutes in an optimised build, ten times as long in this one.
-"$pageset-lab" compare page_fault1-batch-sweep.csv --machine lkp-bdw-ep2 --duration 1s --warm-up 1 --seeds 3 \
-    --json >"$work/batches.json" 2>/dev/null
-chart batch-contention 5 "$work/batches.json" -lab
+pictures=${CARGO_TARGET_DIR:-target}/pictures
+mkdir -p "$pictures"
+timeout 120 node "$work/pictures.js" "$(command -v chromium)" "$pictures" "$work/replay.html" "$work/looks.html"

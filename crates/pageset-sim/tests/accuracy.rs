@@ -1,4 +1,4 @@
-//! The simulator stays as near to published rows of page_fault1 as docs/research/accuracy.md says. A change that loses accuracy
+//! The simulator stays as near to published rows of page_fault1 as docs/archive/accuracy.md says. A change that loses accuracy
 //! fails here.
 
 use std::num::NonZeroUsize;

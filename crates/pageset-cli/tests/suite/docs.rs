@@ -1,4 +1,4 @@
-//! The outputs of `pageset replay` and `pageset explain` in the documentation are the real outputs. With
+//! The outputs of `pageset replay`, `explain` and `advise` in the documentation are the real outputs. With
 //! `PAGESET_DOCS=write` in the environment the test rewrites outputs that differ, but not figures in the text around
 //! them.
 
@@ -11,7 +11,7 @@ use std::process::Command;
 const CALLS: [&str; 2] = ["$ cargo run --release -p pageset-cli -- ", "$ pageset "];
 
 /// The subcommands whose output is the same on every machine.
-const SAME_EVERYWHERE: [&str; 2] = ["replay ", "explain "];
+const SAME_EVERYWHERE: [&str; 3] = ["replay ", "explain ", "advise "];
 
 /// The commands in a document that are shown with their output.
 fn shown(text: &str) -> Vec<(&str, String)> {
@@ -32,7 +32,7 @@ fn outputs_are_as_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let write = env::var("PAGESET_DOCS").is_ok_and(|value| value == "write");
     let mut seen = 0;
-    for file in ["README.md", "docs/guide/replay.md", "docs/guide/rule-sets.md", "docs/guide/watching.md"] {
+    for file in ["README.md", "docs/guide/replay.md", "docs/guide/advice.md"] {
         let text = fs::read_to_string(root.join(file)).unwrap();
         let mut anew = text.clone();
         for (arguments, output) in shown(&text) {
@@ -51,7 +51,7 @@ fn outputs_are_as_shown() {
             fs::write(root.join(file), anew).unwrap();
         }
     }
-    assert_eq!(seen, 7, "the number of shown outputs has changed, or the test misses some");
+    assert_eq!(seen, 3, "the number of shown outputs has changed, or the test misses some");
 }
 
 #[test]
@@ -60,8 +60,8 @@ fn the_rule_file_is_as_shown() {
     let read = |file| fs::read_to_string(root.join(file)).unwrap();
     let block = format!("```toml\n{}```\n", read("docs/guide/rules/no-auto-tuning.toml"));
     assert!(
-        read("docs/guide/rule-sets.md").contains(&block),
-        "docs/guide/rule-sets.md shows another file than\n{block}"
+        read("docs/reference/rules.md").contains(&block),
+        "docs/reference/rules.md shows another file than\n{block}"
     );
 }
 

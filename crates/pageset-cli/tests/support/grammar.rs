@@ -9,12 +9,9 @@ use pageset_report::program::Program;
 /// The options that several commands have: the name, and words that describe the meaning in every command. A new option with
 /// a name of this table means the same; a name that a second command begins to use gets a row.
 const SHARED: &[(&str, &str)] = &[
-    ("again", "Repeat completed steps"),
     ("batch", "atches"),
     ("buffer", "ring buffer"),
     ("csv", "Write CSV instead of text"),
-    ("definition", "The definition file"),
-    ("dir", "The folder for kernels"),
     ("duration", "TIME"),
     ("era", "The kernel's era"),
     ("history", "Age the memory"),
@@ -145,20 +142,32 @@ pub(crate) fn pages_have_the_option(command: &Command, option: &str, pages: &[&s
     }
 }
 
-/// Each command of this program on the page for users of other tools parses. Returns their number.
-pub(crate) fn commands_for_users_of_other_tools_parse(program: &Program, command: &Command) -> usize {
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/coming-from.md");
-    let text = std::fs::read_to_string(page).unwrap();
-    let codes = text.split('`').skip(1).step_by(2);
+/// Each command of this program in the README, the guide and the reference parses. Returns their number.
+pub(crate) fn commands_of_the_documentation_parse(program: &Program, command: &Command) -> usize {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = |name| std::fs::read_dir(root.join(name)).unwrap().map(|entry| entry.unwrap().path());
+    let pages = folder("docs/guide").chain(folder("docs/reference")).chain([root.join("README.md"), root.join("docs/trust.md")]);
     let mut seen = 0;
-    for line in codes.filter(|code| code.split(' ').next() == Some(program.name)) {
-        let words = line.replace("sim …", "sim page_fault1 --machine vm-8");
-        // A number where the page has a word for it.
-        let words = words.replace("SIZE", "1G");
-        if let Err(error) = command.clone().try_get_matches_from(words.split(' ')) {
-            panic!("`{line}`: {error}");
+    for page in pages.filter(|path| path.extension().is_some_and(|kind| kind == "md")) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let after_prompts = text.lines().filter_map(|line| line.strip_prefix("$ "));
+        let inline = text.split("```").step_by(2).flat_map(|prose| prose.split('`').skip(1).step_by(2));
+        for code in after_prompts.chain(inline) {
+            // Comments and pipes belong to the shell, and a dash in place of options stands for anything.
+            let code = code.trim_start_matches("sudo ").split(" # ").next().unwrap_or_default();
+            let words = code.split(['>', '|']).next().unwrap_or_default().split_whitespace();
+            let words: Vec<&str> = words.filter(|word| *word != "…").collect();
+            if words.len() < 2 || words[0] != program.name || LATER.iter().any(|later| words.contains(later)) {
+                continue;
+            }
+            if let Err(error) = command.clone().try_get_matches_from(&words) {
+                panic!("{}: `{code}`: {error}", page.display());
+            }
+            seen += 1;
         }
-        seen += 1;
     }
     seen
 }
+
+/// Commands and options that the documentation has and the programs get next.
+const LATER: [&str; 1] = ["--identify"];

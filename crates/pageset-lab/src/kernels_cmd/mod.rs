@@ -14,6 +14,7 @@ mod truth;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -9,7 +9,7 @@ use super::kallsyms::Symbols;
 pub const SITES_MAX: u32 = 4096;
 
 /// A CPU reads the call chain of one block in about this many pages, separately for refills and drains. A power of two. See
-/// the measurements of call sites in `docs/research/overhead.md`.
+/// the measurements of call sites in `docs/archive/overhead.md`.
 pub const PAGES_APART: u32 = 4096;
 
 /// The functions that are no call site: the page allocator and what only passes pages to it or from it. `*` stands for

@@ -79,7 +79,7 @@ pub(super) const TERMS: &[Term] = &[
     column("machines", "The machines of a fit of shared costs, one member each.", "", ""),
     column("shared", "The costs that are set on the rows of all machines together.", "", ""),
     column("shared_of_others", "The same costs, set without this machine.", "Far from shared: the machine does not fit in with the others.", ""),
-    column("at_limit", "Whether one of these costs is at the limit of the range in which it was searched: 0.70 to 1.42 times the middle of the range, which docs/research/accuracy.md names.", "True: the fit would go further, so the prediction is not that of the best costs.", ""),
+    column("at_limit", "Whether one of these costs is at the limit of the range in which it was searched: 0.70 to 1.42 times the middle of the range, which docs/archive/accuracy.md names.", "True: the fit would go further, so the prediction is not that of the best costs.", ""),
     column("expected", "The row of a machine with the costs of the other machines, on the surface through all its simulations, which averages over chance.", "", ""),
     column("scatter", "The standard deviation of simulated rows around that surface: chance, and what the surface cannot follow. Unit: percentage points of zone lock and of LRU lock contention.", "More than the difference that counts.", "Longer runs, and more seeds."),
     column("predicted", "The row of a machine with the costs of the other machines, simulated.", "", ""),

@@ -16,7 +16,7 @@ pub enum Seen {
     Fitted,
     /// Costs of all machines were set on this value and those of other machines.
     Shared,
-    /// A constant or a part of the model was chosen with this value in sight. `docs/research/accuracy-tried.md` and the files of the
+    /// A constant or a part of the model was chosen with this value in sight. `docs/archive/accuracy.md` and the files of the
     /// workloads name the choices.
     Chosen,
     /// Nothing was set or chosen with this value in sight.

@@ -72,7 +72,7 @@ impl Source {
 pub const LOAD_CORES: u32 = 40;
 /// How queueing for lines grows with the busy cores: it would be 1 if all cores shared one bus, and 1/2 on a square mesh, whose
 /// narrowest cut grows with the root of its cores. A guess, chosen among five values with rows of batch 31 in sight:
-/// docs/research/accuracy.md. No row tells how more than 96 cores queue.
+/// docs/archive/accuracy.md. No row tells how more than 96 cores queue.
 const QUEUEING_EXPONENT: f64 = 0.7;
 
 /// Cache sizes in lines, and latencies by source.

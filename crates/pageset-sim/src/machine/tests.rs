@@ -31,7 +31,7 @@ fn shipped_descriptions_are_valid_and_have_the_names_of_their_files() {
 
 #[test]
 fn machines_of_the_research_pages_are_valid() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/research");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/archive");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let machines: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "toml")).collect();
     for file in &machines {

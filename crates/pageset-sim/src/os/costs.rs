@@ -24,7 +24,7 @@ pub(super) const TRUNCATE_PAGE: Time = ns(80);
 /// Locked operations for adding a page to the LRU beyond those for removing one. Other CPUs may look at the page while
 /// its flags are set, and each locked operation waits for earlier stores. A removed page has no other users, because
 /// its last reference is gone. Isolation costs the same as removal here, although others know of the page. A guess,
-/// chosen with rows of the tables in sight: `docs/research/accuracy-tried.md` gives the results of other values.
+/// chosen with rows of the tables in sight.
 pub(super) const LRU_JOIN_ATOMICS: u64 = 5;
 /// Reclaiming a page: unmap it from all page tables and remove it from its file.
 pub(super) const RECLAIM_PAGE: Time = ns(300);

@@ -13,7 +13,7 @@ pub struct Length {
 
 impl Length {
     /// Several cycles of filling and freeing regions of 128 MiB. A cycle takes a few tenths of a second on a busy
-    /// machine. The paces of the shipped machines are fitted with these times, and `docs/research/accuracy.md` reports
+    /// machine. The paces of the shipped machines are fitted with these times, and `docs/archive/accuracy.md` reports
     /// the accuracy of these times.
     pub const REGIONS: Length = Length::ms(500, 1500);
     /// The same with hardly any allocation, where the allocator's lists need no time to become steady.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::per_1000;
 
 /// The largest remaining share of lock acquisitions for which a change is advised. A change that does not halve them is
-/// not worth a permanent setting. A guess, as in `docs/guide/tuning.md`.
+/// not worth a permanent setting. A guess, as in `docs/guide/advice.md`.
 pub(super) const LOCKS_LEFT_MAX: f64 = 0.5;
 /// Zone lock acquisitions per second and CPU below which no setting is noticeable. With the longest known hold, 50 us
 /// for 2016 pages, that is a twentieth of the time; with the usual hold a thousandth. A guess.
