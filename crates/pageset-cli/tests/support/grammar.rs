@@ -9,9 +9,12 @@ use pageset_report::program::Program;
 /// The options that several commands have: the name, and words that describe the meaning in every command. A new option with
 /// a name of this table means the same; a name that a second command begins to use gets a row.
 const SHARED: &[(&str, &str)] = &[
+    ("again", "Repeat completed steps"),
     ("batch", "atches"),
     ("buffer", "ring buffer"),
     ("csv", "Write CSV instead of text"),
+    ("definition", "The definition file"),
+    ("dir", "The folder for kernels"),
     ("duration", "TIME"),
     ("era", "The kernel's era"),
     ("history", "Age the memory"),

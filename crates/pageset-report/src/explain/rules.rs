@@ -2,7 +2,7 @@
 
 use super::{Kind, folded, wrapped};
 
-const DOCUMENT: &str = include_str!("../../docs/rules.md");
+const DOCUMENT: &str = include_str!("../../docs/rules.txt");
 
 /// The text of the rule with this folded name, if there is one.
 pub(super) fn explained(wanted: &str) -> Option<String> {
