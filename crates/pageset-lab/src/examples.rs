@@ -72,7 +72,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("pageset-lab-kernels-fetch", &[("kernels fetch 6.18-amd64", "Download a kernel.")]),
     ("pageset-lab-kernels-boot", &[("kernels boot 6.1-*", "Boot a kernel on all its machines, and record.")]),
     ("pageset-lab-kernels-replay", &[("kernels replay *.2node.*", "Replay the recordings of a machine.")]),
-    ("pageset-lab-kernels-truth", &[("kernels truth -o truth.md", "Write the table of what there is.")]),
+    ("pageset-lab-kernels-truth", &[("kernels truth -o truth.csv", "Write the table of what there is.")]),
     ("pageset-lab-kernels-all", &[("kernels all --again", "Repeat all steps.")]),
     (
         "pageset-lab-diff",

@@ -149,7 +149,9 @@ pub(crate) fn pages_have_the_option(command: &Command, option: &str, pages: &[&s
 pub(crate) fn commands_of_the_documentation_parse(program: &Program, command: &Command) -> usize {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = |name| std::fs::read_dir(root.join(name)).unwrap().map(|entry| entry.unwrap().path());
-    let pages = folder("docs/guide").chain(folder("docs/reference")).chain([root.join("README.md"), root.join("docs/trust.md")]);
+    let pages = folder("docs/guide")
+        .chain(folder("docs/reference"))
+        .chain([root.join("README.md"), root.join("docs/trust.md")]);
     let mut seen = 0;
     for page in pages.filter(|path| path.extension().is_some_and(|kind| kind == "md")) {
         let text = std::fs::read_to_string(&page).unwrap();
