@@ -50,7 +50,7 @@ const RECORDING: FileKind = FileKind {
     report: |path| recording::report(&Trace::open(path)?),
     measure: |path, progress| {
         let trace = Trace::open(path)?;
-        let of = trace.totals().map(|totals| 2 * totals.events);
+        let of = trace.totals().map(|totals| pageset_trace::replay::PASSES * totals.events);
         let replay = Replay::prepare(&trace, &mut |read| progress(Step::Events { read, of }))?;
         Ok(diff_cmd::of_recording(&replay, &trace.facts().command))
     },

@@ -12,7 +12,9 @@
 //! | [`text`], [`mod@file`] | the text form and the project's own form |
 //! | [`tracepoint`] | records of tracepoints in binary form |
 //! | `perf` | the reader of `perf.data` |
+//! | `resources` | the memory and the threads that replays may use |
 //! | [`trace`] | a recording of any form, detected by its content |
+//! | `compact` | a recording's events for replays: decoded once, with dense page numbers |
 //! | [`replay`] | replays of a recording through the allocator |
 //! | [`measure`], [`advise`], [`info`] | the results of `pageset replay`, `identify`, `advise` and `trace info` |
 //! | `schemas` | the JSON schemas of those results |
@@ -22,6 +24,7 @@
 mod schema;
 
 pub mod advise;
+mod compact;
 pub mod error;
 pub mod event;
 pub mod facts;
@@ -34,6 +37,7 @@ mod perf;
 pub mod printable;
 pub mod procfs;
 pub mod replay;
+mod resources;
 mod schemas;
 pub mod snapshots;
 mod source;
@@ -45,6 +49,7 @@ pub use error::{ErrorKind, Place, TraceError};
 pub use event::{Context, Event, Kind, StateChange};
 pub use facts::{CpuCache, Facts, Loss};
 pub use printable::printable;
+pub use resources::Resources;
 pub use schemas::schemas;
 pub use snapshots::Snapshots;
 pub use trace::{Events, Form, OpenOptions, Trace};

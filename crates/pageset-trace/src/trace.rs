@@ -3,12 +3,15 @@
 use std::ffi::OsString;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::compact::Compact;
 use crate::error::{Place, TraceError};
 use crate::event::{Event, Kind};
 use crate::facts::Facts;
 use crate::file;
 use crate::perf;
+use crate::resources::Resources;
 use crate::snapshots::{Collector, MAX_SNAPSHOT_BYTES, Snapshots};
 use crate::source::{Cursor, Source};
 use crate::text::{self, TextReader};
@@ -76,6 +79,9 @@ pub struct Trace {
     facts: Facts,
     snapshots: Snapshots,
     body: Body,
+    resources: Resources,
+    /// The events for replays, as long as a replay of this recording exists.
+    compact: Mutex<Weak<Compact>>,
 }
 
 /// The data that each form needs to read its events.
@@ -128,7 +134,7 @@ impl Trace {
         if start.starts_with(file::MAGIC) {
             let file::Layout { facts, snapshots, totals, first } = file::Layout::read(&source)?;
             let (name, form, path) = (name_of(path), Form::Own, path.to_owned());
-            return Ok(Trace { name, path, form, source, facts, snapshots, body: Body::Own(totals, first) });
+            return Ok(Self::of_parts((name, path, form), source, facts, snapshots, Body::Own(totals, first)));
         }
         if start.starts_with(ZSTD_MAGIC) || start.starts_with(text::MAGIC) {
             return Self::of_text(path, source, start.starts_with(ZSTD_MAGIC), options);
@@ -161,7 +167,7 @@ impl Trace {
             }
         };
         let (name, form, path) = (name_of(path), Form::Text, path.to_owned());
-        Ok(Trace { name, path, form, source, facts, snapshots, body: Body::Text { compressed } })
+        Ok(Self::of_parts((name, path, form), source, facts, snapshots, Body::Text { compressed }))
     }
 
     fn of_perf(path: &Path, source: Source, options: &OpenOptions) -> Result<Trace, TraceError> {
@@ -187,7 +193,30 @@ impl Trace {
             facts.cpus = from_snapshots.cpus;
         }
         let (name, form, path) = (name_of(path), Form::Perf, path.to_owned());
-        Ok(Trace { name, path, form, source, facts, snapshots, body: Body::Perf(Box::new(decoder)) })
+        Ok(Self::of_parts((name, path, form), source, facts, snapshots, Body::Perf(Box::new(decoder))))
+    }
+
+    fn of_parts(
+        (name, path, form): (String, PathBuf, Form),
+        source: Source,
+        facts: Facts,
+        snapshots: Snapshots,
+        body: Body,
+    ) -> Trace {
+        let (resources, compact) = (Resources::default(), Mutex::default());
+        Trace { name, path, form, source, facts, snapshots, body, resources, compact }
+    }
+
+    /// Sets the memory and the threads that replays of this recording may use.
+    #[must_use]
+    pub fn with_resources(self, resources: Resources) -> Trace {
+        Trace { resources, ..self }
+    }
+
+    /// The memory and the threads that replays of this recording may use.
+    #[must_use]
+    pub fn resources(&self) -> Resources {
+        self.resources
     }
 
     /// The recording's name: its file name without the suffixes of its form.
@@ -242,6 +271,22 @@ impl Trace {
             }
         };
         Ok(Events { trace: self, inner })
+    }
+
+    /// The events for replays. Decodes them and reports the number of events read to `progress`, unless a replay has
+    /// them already.
+    ///
+    /// # Errors
+    /// The errors of [`Trace::events`]; an error if the events are of too many pages.
+    pub(crate) fn compact(&self, progress: &mut dyn FnMut(u64)) -> Result<Arc<Compact>, TraceError> {
+        // The lock is held while decoding, so that two threads do not decode the same events. A panic leaves no trace.
+        let mut compact = self.compact.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(compact) = compact.upgrade() {
+            return Ok(compact);
+        }
+        let decoded = Arc::new(Compact::new(self, progress)?);
+        *compact = Arc::downgrade(&decoded);
+        Ok(decoded)
     }
 
     fn named(&self, error: TraceError) -> TraceError {

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 pub(crate) use pageset_report::progress::style;
 use pageset_report::progress::{PATIENCE, STEP};
 use pageset_trace::Trace;
-use pageset_trace::replay::Step;
+use pageset_trace::replay::{PASSES, Step};
 
 /// The progress of a command on standard error. Hidden if standard error is not a terminal.
 pub(crate) struct Progress<'t> {
@@ -46,7 +46,7 @@ impl<'t> Progress<'t> {
             Step::LookOver => {
                 self.bar.set_message(format!("{}: reading the recording", self.trace.name()));
                 match self.trace.totals() {
-                    Some(totals) => self.length(2 * totals.events),
+                    Some(totals) => self.length(PASSES * totals.events),
                     None => self.bar.set_style(style("{msg}  {human_pos} events read")),
                 }
                 self.bar.set_position(0);

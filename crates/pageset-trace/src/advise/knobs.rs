@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::patterns::{NAMED_FROM_PCT, Patterns};
 use super::verdict::{LOCKS_LEFT_MAX, Setting};
 use crate::number::grouped;
-use crate::replay::{Replay, ReplayError, WhatIf};
+use crate::replay::{Replay, WhatIf};
 
 /// The values of `vm.watermark_scale_factor` that are replayed, besides the one in force: the default, and values up to
 /// 10 % of memory.
@@ -107,26 +107,19 @@ impl Plan {
         self.knob.notes.push(note);
     }
 
-    /// The number of replays. The replay of the setting in force is not repeated.
-    pub(super) fn replays(&self) -> usize {
-        self.others.len()
+    /// The replays to make, with their names. The replay of the setting in force is not repeated.
+    pub(super) fn replays(&self) -> impl Iterator<Item = (&str, WhatIf)> {
+        self.others.iter().map(|value| (value.name.as_str(), value.what_if))
     }
 
-    /// Replays each value. `now` is the replay of the setting in force.
-    pub(super) fn measure(
-        self,
-        replay: &Replay<'_>,
-        now: &Setting,
-        measure: &mut dyn FnMut(&str, WhatIf) -> Result<Setting, ReplayError>,
-    ) -> Result<Knob, ReplayError> {
+    /// The knob with its replays. `now` is the replay of the setting in force, `measured` yields those of
+    /// [`Self::replays`].
+    pub(super) fn knob(self, replay: &Replay<'_>, now: &Setting, measured: &mut dyn Iterator<Item = Setting>) -> Knob {
         let mut knob = self.knob;
         knob.settings.extend(self.in_force.iter().map(|value| value.row(now.clone(), true, replay)));
-        for value in &self.others {
-            let measured = measure(&value.name, value.what_if)?;
-            knob.settings.push(value.row(measured, false, replay));
-        }
+        knob.settings.extend(self.others.iter().zip(measured).map(|(value, of)| value.row(of, false, replay)));
         knob.settings.sort_by_key(|setting| setting.watermark_scale_factor);
-        Ok(knob)
+        knob
     }
 }
 

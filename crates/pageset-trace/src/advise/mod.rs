@@ -30,6 +30,7 @@ pub use verdict::{Basis, Setting, Verdict, is_noticeable};
 
 use crate::facts::Facts;
 use crate::measure::disagreement;
+use crate::replay::parallel::{Progress, run_all};
 use crate::replay::{Level, Outcome, Replay, ReplayError, RuleSet, Step, Totals, WhatIf, identify};
 use crate::trace::Trace;
 
@@ -124,19 +125,17 @@ impl Advice {
         };
         let other_rules = other_rules(&kernel);
         let plans = knobs::plan(&replay, &patterns);
-        let knob_rows: usize = plans.iter().map(knobs::Plan::replays).sum();
-        let (notes, count) = (*replay.notes(), (offered.len() + knob_rows + other_rules.len()) as u64);
-        let mut done = 0;
-        let mut measure = |rules: &RuleSet, what_if: WhatIf| -> Result<(Setting, Outcome), ReplayError> {
-            progress(Step::Replay { rules: &rules.name, events: notes.events, done, of: count });
-            done += 1;
-            let outcome =
-                replay.run_if(rules, Level::Reconstructed, what_if, &mut |events| progress(Step::Events(events)))?;
-            Ok((measured(rules, &outcome), outcome))
-        };
+        let notes = *replay.notes();
+        let of_knob = |(name, what_if): (&str, WhatIf)| (RuleSet { name: name.to_owned(), ..kernel.clone() }, what_if);
+        let jobs: Vec<(RuleSet, WhatIf)> = offered
+            .iter()
+            .map(|(_, rules)| (rules.clone(), WhatIf::AsRecorded))
+            .chain(plans.iter().flat_map(knobs::Plan::replays).map(of_knob))
+            .chain(other_rules.into_iter().map(|rules| (rules, WhatIf::AsRecorded)))
+            .collect();
+        let mut measured = measured_all(&replay, &jobs, progress)?.into_iter();
         let (mut settings, mut in_force_outcome) = (Vec::new(), None);
-        for (fraction, rules) in &offered {
-            let (measured, outcome) = measure(rules, WhatIf::AsRecorded)?;
+        for ((fraction, _), (measured, outcome)) in offered.iter().zip(&mut measured) {
             let now = *fraction == in_force;
             if now {
                 in_force_outcome = Some(outcome);
@@ -144,16 +143,9 @@ impl Advice {
             settings.push(Setting { high_fraction: has_fraction.then_some(*fraction), in_force: now, ..measured });
         }
         let now = settings.iter().find(|setting| setting.in_force).cloned().unwrap_or_default();
-        let mut of_knob = |name: &str, what_if| {
-            let rules = RuleSet { name: name.to_owned(), ..kernel.clone() };
-            Ok::<_, ReplayError>(measure(&rules, what_if)?.0)
-        };
-        let knobs = plans.into_iter().map(|plan| plan.measure(&replay, &now, &mut of_knob));
-        let knobs = knobs.collect::<Result<Vec<Knob>, ReplayError>>()?;
-        let other_kernels = other_rules
-            .iter()
-            .map(|rules| Ok(measure(rules, WhatIf::AsRecorded)?.0))
-            .collect::<Result<_, ReplayError>>()?;
+        let mut measured = measured.map(|(measured, _)| measured);
+        let knobs: Vec<Knob> = plans.into_iter().map(|plan| plan.knob(&replay, &now, &mut measured)).collect();
+        let other_kernels = measured.collect();
         let setting = replay.setting();
         let cpus = setting.cpus.len();
         let managed_pages = setting.zones.iter().map(|zone| zone.start.managed).sum();
@@ -212,6 +204,23 @@ impl Advice {
     pub fn scales(&self) -> &[Setting] {
         knobs::scales(&self.knobs)
     }
+}
+
+/// The replays in order, each with its outcome.
+fn measured_all(
+    replay: &Replay<'_>,
+    jobs: &[(RuleSet, WhatIf)],
+    progress: &mut dyn FnMut(Step<'_>),
+) -> Result<Vec<(Setting, Outcome)>, ReplayError> {
+    let run = |(rules, what_if): &(RuleSet, WhatIf), count: &mut dyn FnMut(u64)| {
+        let outcome = replay.run_if(rules, Level::Reconstructed, *what_if, count)?;
+        Ok((measured(rules, &outcome), outcome))
+    };
+    let (events, of) = (replay.notes().events, jobs.len() as u64);
+    run_all(jobs, replay.threads(), run, &mut |step| match step {
+        Progress::Begin(done) => progress(Step::Replay { rules: &jobs[done].0.name, events, done: done as u64, of }),
+        Progress::Events(read) => progress(Step::Events(read)),
+    })
 }
 
 /// The trust in a verdict. `in_force` is the outcome of the setting in force.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use pageset::Pfn;
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +81,7 @@ struct Pass {
     /// Events so far.
     events: u64,
     /// The CPU and the event of each page's allocation.
-    allocated: HashMap<Pfn, (u32, u64)>,
+    allocated: FxHashMap<Pfn, (u32, u64)>,
     rows: HashMap<u32, Row>,
     /// Pages allocated and freed, by CPU.
     traffic: HashMap<u32, u64>,
@@ -174,7 +175,7 @@ impl Patterns {
     /// If the recording is damaged.
     pub(super) fn find(trace: &Trace) -> Result<Patterns, TraceError> {
         let mut pass = Pass { huge_order: trace.facts().pageblock_order, ..Pass::default() };
-        for event in trace.events()? {
+        for event in trace.compact(&mut |_| {})?.events(trace)? {
             pass.event(&event?);
         }
         let mut held = HashMap::<u32, u64>::new();

@@ -29,6 +29,7 @@ pub use weaknesses::{disagreement, lost_on, of_recording};
 use crate::facts::Facts;
 use crate::replay::agreement::{agrees, explained_pct};
 use crate::replay::identify::{Identified, identify};
+use crate::replay::parallel::{Progress, run_all};
 use crate::replay::selection::{Only, Selection};
 use crate::replay::{Level, Move, Moves, Outcome, Replay, ReplayError, Setting, Step, Totals, near};
 use crate::trace::Trace;
@@ -157,10 +158,8 @@ fn runs(
         let control = if recorded_slice.is_none() { chosen.control(&kernel_rules) } else { kernel_rules.clone() };
         sets.push((control, Level::Input));
     }
-    let of = sets.len() as u64;
-    let run = |(done, (rules, level)): (u64, (RuleSet, Level))| {
-        progress(Step::Replay { rules: &rules.name, events: replay.notes().events, done, of });
-        let mut outcome = replay.run(&rules, level, &mut |events| progress(Step::Events(events)))?;
+    let run = |(rules, level): &(RuleSet, Level), count: &mut dyn FnMut(u64)| {
+        let mut outcome = replay.run(rules, *level, count)?;
         let cache_slice_pages = rules.cache_slice_pages.or(recorded_slice);
         let all = std::mem::take(&mut outcome.moves);
         Ok(Run {
@@ -168,15 +167,19 @@ fn runs(
             is_kernel: rules.tuning == kernel_rules.tuning
                 && rules.high_fraction.is_none()
                 && (recorded_slice.is_none() || cache_slice_pages == recorded_slice),
-            rules,
-            level,
+            rules: rules.clone(),
+            level: *level,
             cache_slice_pages,
             whole: all.totals(|_| true),
             moves: selected(selection, &all),
             outcome,
         })
     };
-    (0..).zip(sets).map(run).collect()
+    let (events, of) = (replay.notes().events, sets.len() as u64);
+    run_all(&sets, replay.threads(), run, &mut |step| match step {
+        Progress::Begin(done) => progress(Step::Replay { rules: &sets[done].0.name, events, done: done as u64, of }),
+        Progress::Events(read) => progress(Step::Events(read)),
+    })
 }
 
 /// The counted moves.

@@ -1,45 +1,63 @@
 //! The recorded machine's blocks in use, each with a value.
 
-use std::collections::HashMap;
-
 use pageset::{Order, Pfn};
-use rustc_hash::FxBuildHasher;
 
 /// Pages of a chunk: one pageblock, since most neighbouring look-ups are in the same pageblock.
 const CHUNK: u64 = Order::PAGEBLOCK.pages();
 
-/// A value for each page frame, stored in chunks. Its memory is proportional to the number of pageblocks used.
+/// A value for each page with a dense number, stored in chunks. Its memory is proportional to the number of pageblocks
+/// used.
 #[derive(Debug)]
 pub(super) struct PageMap<T> {
-    chunks: HashMap<u64, Box<[T; CHUNK as usize]>, FxBuildHasher>,
+    chunks: Vec<Option<Box<[T; CHUNK as usize]>>>,
 }
 
 impl<T: Copy + Default> PageMap<T> {
     pub(super) fn new() -> Self {
-        PageMap { chunks: HashMap::default() }
+        PageMap { chunks: Vec::new() }
     }
 
+    #[inline]
     pub(super) fn get(&self, pfn: Pfn) -> T {
-        self.chunks.get(&(pfn.0 / CHUNK)).map_or_else(T::default, |chunk| chunk[(pfn.0 % CHUNK) as usize])
+        let chunk = self.chunks.get((pfn.0 / CHUNK) as usize).and_then(Option::as_ref);
+        chunk.map_or_else(T::default, |chunk| chunk[(pfn.0 % CHUNK) as usize])
     }
 
+    #[inline]
     pub(super) fn set(&mut self, pfn: Pfn, value: T) {
-        let chunk = self.chunks.entry(pfn.0 / CHUNK).or_insert_with(|| Box::new([T::default(); CHUNK as usize]));
-        chunk[(pfn.0 % CHUNK) as usize] = value;
+        *self.entry(pfn) = value;
+    }
+
+    /// Sets the value of a page and returns the one before.
+    #[inline]
+    pub(super) fn replace(&mut self, pfn: Pfn, value: T) -> T {
+        std::mem::replace(self.entry(pfn), value)
     }
 
     /// Removes and returns the value of a page.
+    #[inline]
     pub(super) fn take(&mut self, pfn: Pfn) -> T {
-        match self.chunks.get_mut(&(pfn.0 / CHUNK)) {
-            Some(chunk) => std::mem::take(&mut chunk[(pfn.0 % CHUNK) as usize]),
-            None => T::default(),
+        match self.chunks.get_mut((pfn.0 / CHUNK) as usize) {
+            Some(Some(chunk)) => std::mem::take(&mut chunk[(pfn.0 % CHUNK) as usize]),
+            _ => T::default(),
         }
     }
 
-    /// All pages of all chunks with their values, in no defined order of chunks.
+    #[inline]
+    fn entry(&mut self, pfn: Pfn) -> &mut T {
+        let at = (pfn.0 / CHUNK) as usize;
+        if at >= self.chunks.len() {
+            self.chunks.resize_with(at + 1, || None);
+        }
+        let chunk = self.chunks[at].get_or_insert_with(|| Box::new([T::default(); CHUNK as usize]));
+        &mut chunk[(pfn.0 % CHUNK) as usize]
+    }
+
+    /// All pages of all chunks with their values.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Pfn, T)> {
-        self.chunks.iter().flat_map(|(base, chunk)| {
-            chunk.iter().enumerate().map(move |(at, value)| (Pfn(base * CHUNK + at as u64), *value))
+        (0..).zip(&self.chunks).flat_map(|(base, chunk)| {
+            let values = chunk.iter().flat_map(|chunk| chunk.iter());
+            (0..).zip(values).map(move |(at, value)| (Pfn(base * CHUNK + at), *value))
         })
     }
 }
@@ -69,9 +87,7 @@ impl<T: Copy> BlockMap<T> {
 
     /// Adds an allocated block. Returns the previous entry of its first page.
     pub(super) fn insert(&mut self, pfn: Pfn, order: Order, value: T) -> Option<(Order, T)> {
-        let old = self.blocks.get(pfn);
-        self.blocks.set(pfn, Some((order, value)));
-        old
+        self.blocks.replace(pfn, Some((order, value)))
     }
 
     /// Removes a freed block. If the block is part of a larger block, the larger block is split first. `split(value,

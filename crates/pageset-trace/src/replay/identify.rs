@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agreement::{Deviation, agrees, deviations, explained_pct};
+use super::parallel::{Progress, run_all};
 use super::{Level, Moves, Replay, ReplayError, RuleSet, Step};
 use crate::trace::Trace;
 
@@ -140,22 +141,29 @@ pub fn identify(trace: &Trace, progress: &mut dyn FnMut(u64, u64)) -> Result<Ide
         let claims = |preset: &Preset| preset.tuning.fallback == FallbackRule::ClaimThenSteal;
         a.tuning.lists == b.tuning.lists && claims(a) == claims(b) && a.tuning.alloc_factor == b.tuning.alloc_factor
     };
-    let mut prepared = vec![as_recorded];
-    let (mut outcomes, of) = (Vec::new(), kernels.len() as u64);
-    for (done, (preset, same)) in (1..).zip(kernels) {
-        let at = prepared.iter().position(|replay| same_survey(replay.setting().kernel, preset));
-        let at = match at {
-            Some(at) => at,
-            None => {
-                prepared.push(Replay::prepare_as(trace, preset, &mut |_| {})?);
-                prepared.len() - 1
-            }
-        };
-        let rules = RuleSet::new(preset.name, prepared[at].tuning_of(preset));
-        let outcome = prepared[at].run(&rules, Level::Reconstructed, &mut |_| {})?;
-        outcomes.push((preset, same, outcome.moves));
-        progress(done, of);
+    let mut surveys = vec![as_recorded.setting().kernel];
+    for (preset, _) in &kernels {
+        if !surveys.iter().any(|surveyed| same_survey(surveyed, preset)) {
+            surveys.push(preset);
+        }
     }
+    let threads = as_recorded.threads();
+    let prepare = |preset: &&'static Preset, count: &mut dyn FnMut(u64)| Replay::prepare_as(trace, preset, count);
+    let prepared = run_all(&surveys[1..], threads, prepare, &mut |_| {})?;
+    let prepared: Vec<Replay<'_>> = std::iter::once(as_recorded).chain(prepared).collect();
+    let run = |(preset, _): &(&'static Preset, Vec<&'static str>), count: &mut dyn FnMut(u64)| {
+        let at = surveys.iter().position(|surveyed| same_survey(surveyed, preset)).expect("each preset has a survey");
+        let rules = RuleSet::new(preset.name, prepared[at].tuning_of(preset));
+        Ok::<_, ReplayError>(prepared[at].run(&rules, Level::Reconstructed, count)?.moves)
+    };
+    let of = kernels.len() as u64;
+    let all_moves = run_all(&kernels, threads, run, &mut |step| {
+        if let Progress::Begin(done @ 1..) = step {
+            progress(done as u64, of);
+        }
+    })?;
+    progress(of, of);
+    let outcomes = kernels.into_iter().zip(all_moves).map(|((preset, same), moves)| (preset, same, moves));
     // Rules with fewer lists show fewer of the kernel's refills and drains. All presets must explain the moves of the
     // survey that shows the most.
     let pages =
@@ -167,7 +175,7 @@ pub fn identify(trace: &Trace, progress: &mut dyn FnMut(u64, u64)) -> Result<Ide
         let (explained_pct, deviations) = (explained_pct(kernel, &moves), deviations(&kernel_totals, &replay_totals));
         Candidate { preset, same, explained_pct, deviations, agrees: agrees(&kernel_totals, &replay_totals) }
     };
-    let candidates = outcomes.into_iter().map(candidate).collect();
+    let candidates = outcomes.map(candidate).collect();
     Ok(rank(candidates, moves as u64, by_release))
 }
 

@@ -22,6 +22,7 @@
 //! | `gfp` | zones, migratetype and urgency of a recorded request |
 //! | `corrections` | memory that changed without an event |
 //! | `run` | one replay under one set of rules |
+//! | `parallel` | replays on several threads |
 //! | [`selection`] | refills and drains by CPU, process or cgroup |
 //! | [`what_if`] | a replay of a machine that differs from the recorded one |
 //! | [`agreement`] | the limits within which a replay agrees with the kernel |
@@ -41,6 +42,7 @@ pub mod identify;
 mod kernel_lists;
 mod list_pass;
 pub mod moves;
+pub(crate) mod parallel;
 mod plan;
 mod reclaim;
 mod run;
@@ -51,6 +53,8 @@ mod survey;
 mod types;
 pub mod what_if;
 mod world;
+
+use std::sync::Arc;
 
 use pageset::policy::Preset;
 use pageset::{MapError, Tuning};
@@ -64,6 +68,7 @@ pub use pageset_rules::RuleSet;
 use pageset_rules::RulesError;
 pub use setting::Setting;
 
+use crate::compact::{Compact, Events};
 use crate::error::TraceError;
 use crate::trace::Trace;
 use survey::Survey;
@@ -244,16 +249,39 @@ pub enum Step<'a> {
     },
 }
 
+/// Metadata of a page of the replayed machine: at most 12 bytes, see `Config::zone_metadata_size`. Unit: bytes.
+const WORLD_BYTES: u64 = 12;
+/// The entry of a recorded page in the table of blocks in use. Unit: bytes.
+const BLOCK_BYTES: u64 = 8;
+
+/// A recording's events, with dense page numbers.
+#[derive(Clone, Copy, Debug)]
+struct Recorded<'r> {
+    trace: &'r Trace,
+    compact: &'r Compact,
+}
+
+impl<'r> Recorded<'r> {
+    fn events(self) -> Result<Events<'r>, TraceError> {
+        self.compact.events(self.trace)
+    }
+}
+
+/// The number of times that [`Replay::prepare`] reads each event at most.
+pub const PASSES: u64 = 3;
+
 /// A recording, ready to be replayed.
 #[derive(Debug)]
 pub struct Replay<'t> {
     trace: &'t Trace,
+    compact: Arc<Compact>,
     setting: Setting,
     survey: Survey,
 }
 
 impl<'t> Replay<'t> {
-    /// Surveys a recording. Reads each event twice and reports the number of events read to `progress`.
+    /// Decodes a recording, unless another replay of it has done so, and surveys it. Reads each event [`PASSES`] times at
+    /// most and reports the number of events read to `progress`.
     ///
     /// # Errors
     /// If the recording is damaged or has no snapshot to begin the replay from.
@@ -274,13 +302,40 @@ impl<'t> Replay<'t> {
     }
 
     fn survey(trace: &'t Trace, mut setting: Setting, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
-        let mut survey = Survey::new(trace, &setting, progress)?;
+        let mut decoded = 0;
+        let compact = trace.compact(&mut |index| {
+            decoded = index + 1;
+            progress(index);
+        })?;
+        setting.number_pages(compact.units());
+        let recorded = Recorded { trace, compact: &compact };
+        let progress = &mut |events| progress(decoded + events);
+        let mut survey = Survey::new(recorded, &setting, progress)?;
         if survey.notes.replayed == 0 && survey.notes.events > 0 && survey.notes.found.markers == 0 {
             // A recording without markers, such as a `perf.data`, has no window: the replay starts at its first event.
             setting.replay_whole();
-            survey = Survey::new(trace, &setting, progress)?;
+            survey = Survey::new(recorded, &setting, progress)?;
         }
-        Ok(Replay { trace, setting, survey })
+        Ok(Replay { trace, compact, setting, survey })
+    }
+
+    fn recorded(&self) -> Recorded<'_> {
+        Recorded { trace: self.trace, compact: &self.compact }
+    }
+
+    /// The number of replays that may run at the same time, within the recording's limits.
+    pub(crate) fn threads(&self) -> usize {
+        let resources = self.trace.resources();
+        let free = resources.memory_bytes.saturating_sub(self.compact.bytes());
+        let fitting = free / self.replay_bytes().max(1);
+        resources.threads.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
+    }
+
+    /// An estimate of the memory of one replay.
+    fn replay_bytes(&self) -> u64 {
+        let pages: u64 = self.setting.zones.iter().map(|zone| zone.start.unused()).fold(0, u64::saturating_add);
+        let in_use = self.survey.earlier.len() as u64;
+        (pages + in_use).saturating_mul(WORLD_BYTES) + self.compact.table_bytes(BLOCK_BYTES)
     }
 
     /// The recorded machine.
@@ -345,6 +400,6 @@ impl<'t> Replay<'t> {
             _ => None,
         };
         let setting = rescaled.as_ref().unwrap_or(&self.setting);
-        plan::Plan { trace: self.trace, setting, survey: &self.survey, level, rules, what_if }.run(progress)
+        plan::Plan { recorded: self.recorded(), setting, survey: &self.survey, level, rules, what_if }.run(progress)
     }
 }

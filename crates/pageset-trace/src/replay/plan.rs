@@ -8,12 +8,11 @@ use super::setting::{PagesetSnapshot, Setting, ZoneState};
 use super::start_state::Shown;
 use super::survey::Survey;
 use super::what_if::WhatIf;
-use super::{Level, RuleSet};
-use crate::trace::Trace;
+use super::{Level, Recorded, RuleSet};
 
 /// The inputs of a run.
 pub(super) struct Plan<'r> {
-    pub(super) trace: &'r Trace,
+    pub(super) recorded: Recorded<'r>,
     pub(super) setting: &'r Setting,
     pub(super) survey: &'r Survey,
     pub(super) level: Level,

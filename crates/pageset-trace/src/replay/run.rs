@@ -76,7 +76,7 @@ impl Plan<'_> {
         let mut run = Run::new(self, &world, placed, online, spare.collect());
         run.begin();
         let mut window = setting.window();
-        for (index, event) in self.trace.events()?.enumerate() {
+        for (index, event) in self.recorded.events()?.enumerate() {
             let event = event?;
             let state = window.at(&event);
             if state == State::After {

@@ -83,11 +83,12 @@ impl Selection {
     /// If the recording is damaged, has no thread table although a condition needs it, or has no process with a
     /// condition's name or cgroup.
     pub fn new(trace: &Trace, setting: &Setting, only: &[Only]) -> Result<Self, TraceError> {
+        let compact = trace.compact(&mut |_| {})?;
         let mut conditions = Conditions::new(trace, only)?;
         let mut selection = Selection::default();
         let mut place = 0;
         let mut window = setting.window();
-        for event in trace.events()? {
+        for event in compact.events(trace)? {
             let event = event?;
             let state = window.at(&event);
             if let Kind::Fork { child } = event.kind {

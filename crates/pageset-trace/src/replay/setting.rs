@@ -7,6 +7,7 @@ use pageset::policy::{Bounds, Preset, Release, Tuning, Watermarks};
 use pageset::{NodeId, Order, Pfn, ZoneKind};
 use pageset_rules::on_machine;
 
+use crate::compact::Units;
 use crate::error::TraceError;
 use crate::event::{Event, Kind, StateChange};
 use crate::procfs::{PageTypeInfo, ZoneSection, Zoneinfo};
@@ -24,7 +25,7 @@ pub struct ZoneSetting {
     pub kind: ZoneKind,
     /// The name in `/proc/zoneinfo`.
     pub name: String,
-    /// The page frames of the zone, over all snapshots.
+    /// The page frames of the zone, over all snapshots; their dense numbers in a prepared replay.
     pub(super) frames: Range<u64>,
     /// The zone's state when the replay begins.
     pub start: ZoneState,
@@ -159,6 +160,13 @@ impl Setting {
             batch_scale_max: facts.batch_scale_max,
             zones,
         })
+    }
+
+    /// Replaces the page frames of the zones by dense page numbers, as the events of replays have them.
+    pub(super) fn number_pages(&mut self, units: &Units) {
+        for zone in &mut self.zones {
+            zone.frames = units.bound(zone.frames.start)..units.bound(zone.frames.end);
+        }
     }
 
     /// The zone whose pagesets the change disables or enables.

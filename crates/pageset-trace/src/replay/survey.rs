@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use pageset::CpuId;
 use pageset::policy::lists::KERNEL_LISTS;
 
+use super::Recorded;
 use super::findings::{DrainRequest, Earlier, Notes, Taken};
 use super::free_pass::{FreeNotes, FreePass};
 use super::hotplug::Hotplug;
@@ -19,7 +20,6 @@ use super::setting::{Setting, State};
 use super::start_state::Histories;
 use crate::error::TraceError;
 use crate::event::Kind;
-use crate::trace::Trace;
 
 /// The result of both passes.
 #[derive(Debug)]
@@ -49,14 +49,18 @@ pub(super) struct Survey {
 
 impl Survey {
     /// Surveys a recording. Reports the number of events read, over both passes, to `progress`.
-    pub(super) fn new(trace: &Trace, setting: &Setting, progress: &mut dyn FnMut(u64)) -> Result<Survey, TraceError> {
+    pub(super) fn new(
+        recorded: Recorded<'_>,
+        setting: &Setting,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Survey, TraceError> {
         let mut notes = Notes::default();
         let mut frees = FreePass::new(setting.kernel_tuning().auto_high);
         let mut reclaim = Reclaim::new(setting);
         let mut hotplug = Hotplug::new(setting);
         let mut fewest_sharers = vec![None::<u32>; setting.zones.len()];
         let mut window = setting.window();
-        for (index, event) in trace.events()?.enumerate() {
+        for (index, event) in recorded.events()?.enumerate() {
             let event = event?;
             let state = window.at(&event);
             if let Kind::StateChange(change) = event.kind
@@ -74,7 +78,7 @@ impl Survey {
         let (frees, earlier_by_input) = frees.finish();
         let mut lists = ListPass::new(setting, &frees);
         let mut window = setting.window();
-        for (index, event) in trace.events()?.enumerate() {
+        for (index, event) in recorded.events()?.enumerate() {
             let event = event?;
             lists.event(&mut notes, index as u64, &event, window.at(&event));
             progress(notes.events + index as u64);
