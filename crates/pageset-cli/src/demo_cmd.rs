@@ -1,6 +1,6 @@
 //! `pageset demo`: a tour on a shipped recording, without root and without network.
 //!
-//! The recording is part of the program, so that the tour works from any kind of package. It is one of `traces/lab`.
+//! The recording is part of the program, so that the tour works from any kind of package.
 
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Exit, Failure};
 use crate::output::Output;
-
-/// An AF_UNIX stream of 1.5 seconds on a Linux 6.18 machine with 4 CPUs.
-const RECORDING: &[u8] = include_bytes!("../demo.pstrace");
+use crate::recordings::DEMO_BYTES;
 
 /// The files of the tour.
 const NAMES: [&str; 2] = ["demo.pstrace", "demo.html"];
@@ -53,7 +51,7 @@ pub(crate) fn run(args: &Args, execute: &dyn Fn(&[&str]) -> Result<Exit, Failure
     })?;
     let [recording, report] = NAMES.map(|name| shown(&folder.join(name)));
     let mut out = Output::create(Path::new(&recording))?;
-    out.write_all(RECORDING)?;
+    out.write_all(DEMO_BYTES)?;
     out.commit()?;
     for step in &STEPS {
         let words = step.line.split(' ').map(|word| match word {

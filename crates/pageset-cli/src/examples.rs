@@ -32,7 +32,6 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("replay my.pstrace --check", "Exit with code 1 unless the replay follows the kernel."),
         ],
     ),
-    ("pageset-identify", &[("identify my.pstrace", "Find the kernel whose rules produced a recording.")]),
     ("pageset-trace", &[("trace info my.pstrace", "Show what a recording contains.")]),
     ("pageset-trace-view", &[("trace view my.pstrace", "Open a recording in Perfetto, in the browser.")]),
     ("pageset-trace-info", &[("trace info my.pstrace --json", "Print the contents as JSON.")]),

@@ -5,17 +5,18 @@ use std::path::Path;
 use pageset_report::kinds::{FileKind, Inputs, ResultKind, typed};
 use pageset_report::measure::Step;
 use pageset_report::page::joined;
-use pageset_trace::Trace;
 use pageset_trace::advise::AdviceSet;
 use pageset_trace::replay::Replay;
 
 use crate::diff_cmd;
 use crate::error::{Exit, Failure};
+use crate::recordings;
 use crate::report_cmd::{recording, results, top};
 
 /// What `report` and `diff` read.
 pub(crate) static INPUTS: Inputs = Inputs {
     files: &[TABLE, RECORDING],
+    is_built_in: recordings::is_demo,
     results: &[
         ResultKind {
             schema: "pageset.replay/1",
@@ -47,9 +48,9 @@ pub(crate) static INPUTS: Inputs = Inputs {
 /// A recording, in any form.
 const RECORDING: FileKind = FileKind {
     is: |_| true,
-    report: |path| recording::report(&Trace::open(path)?),
+    report: |path| recording::report(&recordings::open(path)?),
     measure: |path, progress| {
-        let trace = Trace::open(path)?;
+        let trace = recordings::open(path)?;
         let of = trace.totals().map(|totals| pageset_trace::replay::PASSES * totals.events);
         let replay = Replay::prepare(&trace, &mut |read| progress(Step::Events { read, of }))?;
         Ok(diff_cmd::of_recording(&replay, &trace.facts().command))

@@ -11,9 +11,9 @@ mod examples;
 mod explain_cmd;
 #[cfg(test)]
 mod grammar_tests;
-mod identify_cmd;
 mod inputs;
 mod record_cmd;
+mod recordings;
 mod replay_cmd;
 mod report_cmd;
 mod status_cmd;
@@ -51,7 +51,6 @@ enum Command {
     Demo(demo_cmd::Args),
     Record(record_cmd::Args),
     Replay(replay_cmd::Args),
-    Identify(identify_cmd::Args),
     Trace(trace_cmd::Args),
     Diff(diff_cmd::Args),
     Advise(advise_cmd::Args),
@@ -63,9 +62,10 @@ enum Command {
 }
 
 /// The commands of the laboratory.
-const MOVED: [program::Moved; 8] = [
+const MOVED: [program::Moved; 9] = [
     ("bench", "pageset-lab bench"),
     ("compare", "pageset-lab compare"),
+    ("identify", "pageset replay FILE --identify"),
     ("interleave", "pageset-lab interleave"),
     ("machine", "pageset-lab machine"),
     ("run", "pageset-lab sim"),
@@ -80,7 +80,6 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Demo(args) => demo_cmd::run(&args, &run_words),
         Command::Record(args) => record_cmd::run(args),
         Command::Replay(args) => replay_cmd::run(args),
-        Command::Identify(args) => identify_cmd::run(&args),
         Command::Trace(args) => trace_cmd::run(args),
         Command::Diff(args) => diff_cmd::run(&INPUTS, &args),
         Command::Advise(args) => advise_cmd::run(args),

@@ -113,7 +113,7 @@ impl Status {
                     "the kernel {kernel} is not known; from the form of /proc/zoneinfo it is taken for {}",
                     host.rules.name
                 ),
-                Some("record this machine and run `pageset identify`".to_owned()),
+                Some("record this machine and run `pageset replay FILE --identify`".to_owned()),
             ),
         };
         let abilities = vec![

@@ -63,7 +63,7 @@ enum Command {
 const MOVED: [program::Moved; 9] = [
     ("advise", "pageset advise"),
     ("demo", "pageset demo"),
-    ("identify", "pageset identify"),
+    ("identify", "pageset replay FILE --identify"),
     ("record", "pageset record"),
     ("replay", "pageset replay"),
     ("run", "pageset-lab sim"),

@@ -14,6 +14,8 @@ use crate::page::Report;
 pub struct Inputs {
     /// The kinds of files that are not JSON. The first kind that knows a file's first bytes reads the file.
     pub files: &'static [FileKind],
+    /// Whether a name means something that is built in, which the last kind of files reads.
+    pub is_built_in: fn(&Path) -> bool,
     /// The kinds of results in JSON.
     pub results: &'static [ResultKind],
     /// What `report` takes, for the remedy of an error.

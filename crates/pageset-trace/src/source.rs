@@ -23,6 +23,11 @@ impl Source {
         opened.map_err(|e| TraceError::io("cannot be opened", e).in_file(path))
     }
 
+    /// These bytes, in an unnamed temporary file.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> io::Result<Source> {
+        spool(bytes)
+    }
+
     fn open_file(path: &Path) -> io::Result<Source> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;

@@ -111,7 +111,21 @@ impl Trace {
     ///
     /// The errors of [`Trace::open`].
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Trace, TraceError> {
-        let source = Source::open(path)?;
+        Self::checked(path, Source::open(path)?, options)
+    }
+
+    /// Opens a recording that a program contains, under a name.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Trace::open`].
+    pub fn of_bytes(name: &str, bytes: &[u8]) -> Result<Trace, TraceError> {
+        let path = Path::new(name);
+        let source = Source::of_bytes(bytes).map_err(|e| TraceError::io("cannot be copied", e).in_file(path))?;
+        Self::checked(path, source, &OpenOptions::default())
+    }
+
+    fn checked(path: &Path, source: Source, options: &OpenOptions) -> Result<Trace, TraceError> {
         let trace = Self::of_source(path, source, options).map_err(|e| e.in_file(path))?;
         trace.facts.check().map_err(|(what, allowed)| {
             let what = format!("the facts of the machine are wrong: {what}");

@@ -15,6 +15,7 @@ use crate::columns::Fit;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{JsonOption, WideOption, is_standard, write_json};
+use crate::recordings;
 use crate::replay_cmd::progress::{Progress, style};
 
 /// Say whether another setting of the recorded kernel serves a load better, with its gain and its cost
@@ -66,7 +67,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     };
     let interrupt = Interrupt::at_once()?;
     // A file that cannot be opened is reported before minutes are spent on another file.
-    let traces = paths.iter().map(|path| Trace::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let traces = paths.iter().map(|path| recordings::open(path)).collect::<Result<Vec<_>, _>>()?;
     let names = recording_names(&traces, &paths);
     let fit = Fit::new(&args.wide);
     let text = !json.is_some_and(is_standard);

@@ -2,10 +2,14 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
+//! | `identify` | which kernel's rules produced a recording |
+//! | `headline` | the first sentence |
 //! | `progress` | the progress bar on a terminal |
 //! | `table` | the result as text |
 //! | `timeline` | the times of refills and drains, for Perfetto |
 
+mod headline;
+mod identify;
 pub(crate) mod progress;
 mod table;
 pub(crate) mod timeline;
@@ -24,6 +28,7 @@ use crate::columns::Fit;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{self, CsvOption, Forms, JsonOption, Output, WideOption};
+use crate::recordings;
 use crate::rules::{self, Chosen};
 
 /// Replay a recording under any rules, and compare with what the kernel did
@@ -61,6 +66,13 @@ pub(crate) struct Args {
     /// If unsure, omit this option: the result then also has the kernel's rules at level `input`.
     #[arg(long, value_enum, default_value_t = LevelName::Reconstructed)]
     level: LevelName,
+
+    /// Rank the rules of all kernels by the share of the moved pages that they explain, the best match first
+    ///
+    /// Each row shows the share of the pages that the replay and the kernel move near the same place, and the amounts of
+    /// refills and drains. With `--rules all` the table has all presets instead of the best matches only.
+    #[arg(long, conflicts_with_all = ["settings", "level", "cpu", "zone", "only", "csv", "timeline", "check", "zoneinfo", "snapshots", "lossy", "list_rules"])]
+    identify: bool,
 
     /// Also show the amounts of each CPU
     #[arg(long)]
@@ -142,6 +154,17 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// Runs `pageset replay`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    if args.identify {
+        let all = match args.rules.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["kernel"] => false,
+            ["all"] => true,
+            _ => {
+                let message = "--identify compares the presets of all kernels, not the named rules";
+                return Err(Failure::new(Exit::Usage, message).help("omit --rules, or give --rules all for all rows"));
+            }
+        };
+        return identify::run(&args.files, all, &args.json);
+    }
     let chosen = Chosen::parse(&args.rules, &args.settings, true)?;
     if args.list_rules {
         io::stdout().write_all(rules::list(&chosen).as_bytes())?;
@@ -152,7 +175,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         LevelName::Reconstructed => Level::Reconstructed,
     };
     let how = How { level, only: args.only.clone() };
-    let parts = Parts { by_cpu: args.cpu, by_zone: args.zone };
+    let parts = Parts { by_cpu: args.cpu, by_zone: args.zone, whole_warnings: args.wide.wide };
     if args.timeline.is_some() && args.files.len() > 1 {
         return Err(Failure::new(Exit::Usage, "--timeline takes one recording").help("replay one recording at a time"));
     }
@@ -214,7 +237,7 @@ fn complain(line: &str) {
 fn open(file: &Path, args: &Args) -> Result<Trace, Failure> {
     let (zoneinfo, snapshots) = (args.zoneinfo.clone(), args.snapshots.clone());
     let options = OpenOptions { zoneinfo, snapshots, without_snapshots: false };
-    let trace = Trace::open_with(file, &options)?;
+    let trace = recordings::open_with(file, &options)?;
     if trace.facts().lost_events() && !args.lossy {
         let lost_on = lost_on(trace.facts());
         let message = format!("cannot replay {}: events were lost on {lost_on}", file.display());

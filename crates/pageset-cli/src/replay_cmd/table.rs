@@ -8,6 +8,7 @@ use pageset_trace::measure::{Differences, Limit, Nearness, Pageset, ReplayResult
 use pageset_trace::replay::agreement::LIMITS;
 use pageset_trace::replay::{Borrowed, Level, Totals};
 
+use super::headline::headline;
 use crate::columns::{Fit, grouped, numbers, trimmed};
 
 /// Whether the amounts of each CPU and of each zone are also shown.
@@ -15,11 +16,15 @@ use crate::columns::{Fit, grouped, numbers, trimmed};
 pub(super) struct Parts {
     pub(super) by_cpu: bool,
     pub(super) by_zone: bool,
+    /// Whether warnings are printed whole, and not by their names alone.
+    pub(super) whole_warnings: bool,
 }
 
 /// The whole result.
 pub(super) fn text(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
-    let mut text = trimmed(&header(result));
+    let mut text = headline(result);
+    text += "\n";
+    text += &trimmed(&header(result));
     text += "\n";
     text += &fit.table(amounts(result, parts), &RANKS);
     if result.rules.iter().any(|row| row.is_kernel) {
@@ -32,7 +37,11 @@ pub(super) fn text(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
     let warnings = warnings(result);
     if !warnings.is_empty() {
         text += "\n";
-        warnings.iter().for_each(|warning| text += &format!("warning: {warning}\n"));
+        if parts.whole_warnings {
+            warnings.iter().for_each(|warning| text += &format!("warning: {warning}\n"));
+        } else {
+            text += &counted(&warnings);
+        }
     }
     for limits in result.check.iter().flat_map(|check| check.limits.chunk_by(|a, b| a.rules == b.rules)) {
         text += "\n";
@@ -293,6 +302,19 @@ fn warnings(result: &ReplayResult) -> Vec<String> {
         all.push(worst.warning(&format!(" ({}, {}{others})", row.name, level_name(row.level))).to_string());
     }
     all
+}
+
+/// The number of warnings, and their names for `pageset explain`.
+fn counted(warnings: &[String]) -> String {
+    let named = |warning: &String| Some(warning.rsplit_once('[')?.1.trim_end_matches(']').to_owned());
+    let mut names: Vec<String> = warnings.iter().filter_map(named).collect();
+    names.dedup();
+    let s = if warnings.len() == 1 { "" } else { "s" };
+    format!(
+        "{} warning{s}: {}; --wide prints the text, `pageset explain NAME` says what to do\n",
+        warnings.len(),
+        names.join(", ")
+    )
 }
 
 /// The limits of one set of rules: the measured value, the allowed value, and the verdict.

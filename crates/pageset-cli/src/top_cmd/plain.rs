@@ -68,7 +68,7 @@ pub(super) fn kernel_line(view: &View) -> String {
     let fraction = kernel.high_fraction.filter(|fraction| *fraction > 0);
     let fraction = fraction.map(|fraction| format!(" = {fraction}")).unwrap_or_default();
     let another = if kernel.is_another {
-        "; but this kernel tunes high, as kernels from 6.7 on do; try `pageset identify` on a recording"
+        "; but this kernel tunes high, as kernels from 6.7 on do; try `pageset replay FILE --identify` on a recording"
     } else {
         ""
     };

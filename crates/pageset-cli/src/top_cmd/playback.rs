@@ -7,12 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use pageset_record::live::{ORDERS, Traffic};
+use pageset_trace::Kind;
 use pageset_trace::trace::{START_BYTES, is_recording};
-use pageset_trace::{Kind, Trace};
 
 use super::look::{self, Look, When};
 use super::view::{SCHEMA, View};
 use crate::error::{Exit, Failure};
+use crate::recordings;
 
 /// The largest file of saved looks: half an hour of looks at 192 CPUs, one a second. A guess. Unit: bytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -79,7 +80,7 @@ fn lines(path: &Path, views: &mut Vec<View>) -> Result<(), Failure> {
 
 /// A look at each snapshot of a recording, at least `apart` after the previous one.
 fn recording(path: &Path, apart: Duration, views: &mut Vec<View>) -> Result<(), Failure> {
-    let trace = Trace::open(path)?;
+    let trace = recordings::open(path)?;
     let mut totals: BTreeMap<u32, Traffic> = BTreeMap::new();
     let mut before: Option<Look> = None;
     for event in trace.events()? {

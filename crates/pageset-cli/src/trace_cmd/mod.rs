@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use pageset_trace::{OpenOptions, Trace};
 
 use crate::error::{Exit, Failure};
+use crate::recordings;
 
 /// Show a recording, or convert one form into another
 ///
@@ -47,7 +48,7 @@ impl Input {
     /// Opens the recording. Refuses a recording without zoneinfo unless `without_snapshots`.
     fn open(&self, without_snapshots: bool) -> Result<Trace, Failure> {
         let (zoneinfo, snapshots) = (self.zoneinfo.clone(), self.snapshots.clone());
-        Ok(Trace::open_with(&self.file, &OpenOptions { zoneinfo, snapshots, without_snapshots })?)
+        Ok(recordings::open_with(&self.file, &OpenOptions { zoneinfo, snapshots, without_snapshots })?)
     }
 }
 

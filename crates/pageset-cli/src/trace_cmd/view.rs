@@ -9,13 +9,14 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use pageset_trace::OpenOptions;
 use pageset_trace::measure::{How, Measured};
 use pageset_trace::replay::Level;
-use pageset_trace::{OpenOptions, Trace};
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
+use crate::recordings;
 use crate::replay_cmd::progress::Progress;
 use crate::replay_cmd::timeline;
 use crate::rules::Chosen;
@@ -89,7 +90,7 @@ fn timeline(args: &ViewArgs) -> Result<File, Failure> {
         return Ok(File::open(&args.file)?);
     }
     let chosen = Chosen::parse(&args.rules, &[], true)?;
-    let trace = Trace::open_with(&args.file, &OpenOptions::default())?;
+    let trace = recordings::open_with(&args.file, &OpenOptions::default())?;
     let mut progress = Progress::new(&trace);
     let how = How { level: Level::Reconstructed, only: Vec::new() };
     let measured = Measured::new(&trace, &chosen, &how, &mut |step| progress.step(step))?;

@@ -30,7 +30,8 @@ fn the_same_fault_has_the_same_exit_code() {
     let good_rules = format!("replay {good} --rules FILE");
     let mut cases: Vec<(i32, Vec<String>)> = Vec::new();
     // A file that does not exist, and a folder.
-    let inputs = ["replay FILE", "identify FILE", "trace info FILE", "trace export FILE", "report FILE", "advise FILE"];
+    let inputs =
+        ["replay FILE", "replay --identify FILE", "trace info FILE", "trace export FILE", "report FILE", "advise FILE"];
     let import = format!("trace import FILE -o {out}");
     let with_zoneinfo = format!("replay {good} --snapshots FILE");
     for file in [missing, a_folder] {
@@ -55,7 +56,7 @@ fn the_same_fault_has_the_same_exit_code() {
     cases.extend(lines.iter().map(|line| (UNWRITTEN, words(line, &nowhere))));
     // Wrong usage.
     let (option, rules) = ("--no-such-option".to_owned(), format!("replay {good} --rules no-such-rules"));
-    for subcommand in ["record", "replay", "identify", "advise", "top", "report"] {
+    for subcommand in ["record", "replay", "advise", "top", "report"] {
         cases.push((USAGE, vec![subcommand.to_owned(), option.clone()]));
     }
     cases.push((USAGE, words(&rules, "")));
@@ -87,7 +88,7 @@ fn an_output_that_cannot_be_written_is_refused_before_the_work() {
         format!("replay {good} --json=FILE"),
         format!("replay {good} --csv=FILE"),
         format!("replay {good} --timeline FILE"),
-        format!("identify {good} --json=FILE"),
+        format!("replay --identify {good} --json=FILE"),
         format!("trace info {good} --json=FILE"),
         format!("diff {good} {good} --json=FILE"),
         format!("advise {good} --json=FILE"),

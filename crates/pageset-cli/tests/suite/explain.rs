@@ -9,7 +9,7 @@ use crate::support::{Small, ends, json, json_to, strict};
 #[test]
 fn a_printed_warning_is_explained() {
     let small = Small::new();
-    let (text, _) = ends(0, &[&"replay", &small.events()]);
+    let (text, _) = ends(0, &[&"replay", &small.events(), &"--wide"]);
     let warnings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("warning: ")).collect();
     assert!(!warnings.is_empty(), "{text}");
     for warning in warnings {

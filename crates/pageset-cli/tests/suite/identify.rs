@@ -1,4 +1,4 @@
-//! `pageset identify`, as a user runs it.
+//! `pageset replay --identify`, as a user runs it.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ fn corpus(name: &str) -> std::path::PathBuf {
 #[test]
 fn a_stable_kernel_is_distinguished_from_its_mainline_release() {
     let file = corpus("6.1-amd64.4cpu.thp");
-    let (text, error) = ends(0, &[&"identify", &file]);
+    let (text, error) = ends(0, &[&"replay", &file, &"--identify"]);
     assert!(text.ends_with("\nlinux-6.1.104, confidence high\n"), "{text}");
     assert_eq!(error, "");
     let first = text.lines().nth(3).unwrap();
     assert!(first.starts_with(" linux-6.1.104") && first.ends_with("yes"), "{text}");
-    let json = json(&ends(0, &[&"identify", &file, &"--json"]).0);
+    let json = json(&ends(0, &[&"replay", &file, &"--identify", &"--json"]).0);
     assert_eq!((&json["schema"], &json["choice"]), (&"pageset.identify/1".into(), &"linux-6.1.104".into()));
     assert_eq!((&json["confidence"], &json["alike"]), (&"high".into(), &1.into()));
 }
@@ -49,7 +49,7 @@ fn the_traffic_overrides_the_release() {
 
 #[test]
 fn rules_that_traffic_cannot_distinguish_are_listed() {
-    let (text, _) = ends(0, &[&"identify", &corpus("5.10-amd64.4cpu.thp")]);
+    let (text, _) = ends(0, &[&"replay", &corpus("5.10-amd64.4cpu.thp"), &"--identify"]);
     let last = text.lines().last().unwrap();
     assert!(last.starts_with("linux-5.10, confidence fair; this traffic does not distinguish: "), "{text}");
     assert!(last.contains("linux-5.9") && !last.contains("linux-5.14"), "{text}");
@@ -102,7 +102,11 @@ fn operations_are_counted_by_process() {
 
 #[test]
 fn an_input_that_is_not_a_recording_is_an_error() {
-    let (text, error) = ends(4, &[&"identify", &"Cargo.toml"]);
+    let (text, error) = ends(4, &[&"replay", &"Cargo.toml", &"--identify"]);
     assert!(text.is_empty() && error.contains("this is not a recording"), "{error}");
-    ends(2, &[&"identify"]);
+    ends(2, &[&"replay", &"--identify"]);
+    let error = ends(2, &[&"identify", &"my.pstrace"]).1;
+    assert!(error.contains("pageset replay FILE --identify"), "{error}");
+    let error = ends(2, &[&"replay", &"demo", &"--identify", &"--rules", &"linux-5.18"]).1;
+    assert!(error.contains("give --rules all"), "{error}");
 }

@@ -574,8 +574,7 @@ fn the_work_of_a_process_is_counted() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let selected = |condition: &str| {
         let mut replay = Command::new(crate::PROGRAM);
-        let replay =
-            replay.arg("replay").arg(folder.file()).args(["--json", "--only", condition]).output().unwrap();
+        let replay = replay.arg("replay").arg(folder.file()).args(["--json", "--only", condition]).output().unwrap();
         assert!(replay.status.success(), "{}", stderr(&replay));
         let json: serde_json::Value = serde_json::from_slice(&replay.stdout).unwrap();
         let number = |name: &str| json["only"][name].as_u64().unwrap();

@@ -230,7 +230,7 @@ fn lost_events_are_refused_or_reported() {
     let small = Small::with(|_| {}, |snap| *snap = snap.replacen("\noverrun: 0", "\noverrun: 1234", 1));
     let (_, error) = ends(4, &[&"replay", &small.events()]);
     assert!(error.contains("events were lost on CPU 0") && error.contains("--lossy"), "{error}");
-    let (text, _) = ends(0, &[&"replay", &small.events(), &"--lossy"]);
+    let (text, _) = ends(0, &[&"replay", &small.events(), &"--lossy", &"--wide"]);
     assert!(text.contains("warning: events were lost on CPU 0 (1,234 counted"), "{text}");
     let (text, _) = ends(0, &[&"replay", &small.events(), &"--lossy", &"--json"]);
     assert!(json(&text)["rules"][0]["warnings"][0].as_str().unwrap().starts_with("events were lost"));
@@ -239,7 +239,7 @@ fn lost_events_are_refused_or_reported() {
 #[test]
 fn weaknesses_of_a_recording_are_reported() {
     let says = |small: &Small, parts: &[&str]| {
-        let (text, _) = ends(0, &[&"replay", &small.events()]);
+        let (text, _) = ends(0, &[&"replay", &small.events(), &"--wide"]);
         for part in parts {
             let said = text.lines().filter(|line| line.starts_with("warning: ") && line.contains(part)).count();
             assert_eq!(said, 1, "{part:?} in\n{text}");
@@ -289,4 +289,22 @@ fn ctrl_c_leaves_no_files() {
     assert_eq!(output.status.code(), Some(130));
     assert!(output.stdout.is_empty() && output.stderr.is_empty());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// The first line says who wins and whether to trust it; the warnings are counted by name.
+#[test]
+fn a_replay_begins_with_its_answer() {
+    let (text, _) = ends(0, &[&"replay", &"demo", &"--rules", &"linux-5.18,kernel"]);
+    let first = text.lines().next().unwrap();
+    assert!(first.starts_with("linux-6.18 takes the zone lock least, 53.0 times in 1,000"), "{first}");
+    assert!(first.contains("linux-5.18 takes it 6.6 times as often"), "{first}");
+    assert!(first.ends_with("trust the rows: under its own rules the replay follows the kernel"), "{first}");
+    let (one, _) = ends(0, &[&"replay", &"demo"]);
+    assert!(one.starts_with("linux-6.18 takes the zone lock 53.0 times"), "{one}");
+    // The rules of another kernel only: the control row at the input level still checks them.
+    let small = Small::new();
+    let (text, _) = ends(0, &[&"replay", &small.events()]);
+    let last = text.lines().rfind(|line| line.contains(" warning")).unwrap();
+    assert!(last.contains("kernel-unknown") && last.contains("pageset explain NAME"), "{text}");
+    assert!(!text.contains("warning: "), "{text}");
 }

@@ -48,7 +48,7 @@ fn results_match_their_schemas() {
     ];
     valid::<ReplayResult>(&ends(1, &arguments).0);
     valid::<ReplayResult>(&ends(0, &[&"replay", &small.events(), &"--json"]).0);
-    valid::<Identification>(&ends(0, &[&"identify", &small.events(), &"--json"]).0);
+    valid::<Identification>(&ends(0, &[&"replay", &small.events(), &"--identify", &"--json"]).0);
     valid::<Advice>(&ends(0, &[&"advise", &small.events(), &"--json"]).0);
     valid::<Info>(&ends(0, &[&"trace", &"info", &small.events(), &"--json"]).0);
 }

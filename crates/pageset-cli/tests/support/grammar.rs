@@ -162,7 +162,7 @@ pub(crate) fn commands_of_the_documentation_parse(program: &Program, command: &C
             let code = code.trim_start_matches("sudo ").split(" # ").next().unwrap_or_default();
             let words = code.split(['>', '|']).next().unwrap_or_default().split_whitespace();
             let words: Vec<&str> = words.filter(|word| *word != "…").collect();
-            if words.len() < 2 || words[0] != program.name || LATER.iter().any(|later| words.contains(later)) {
+            if words.len() < 2 || words[0] != program.name {
                 continue;
             }
             if let Err(error) = command.clone().try_get_matches_from(&words) {
@@ -173,6 +173,3 @@ pub(crate) fn commands_of_the_documentation_parse(program: &Program, command: &C
     }
     seen
 }
-
-/// Commands and options that the documentation has and the programs get next.
-const LATER: [&str; 1] = ["--identify"];

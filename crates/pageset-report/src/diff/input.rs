@@ -53,7 +53,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 /// The file, or the files of the folder.
 fn files(inputs: &Inputs, path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable = |error| unreadable(path, &error);
-    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+    if (inputs.is_built_in)(path) || !fs::metadata(path).map_err(unreadable)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let mut files = Vec::new();
@@ -77,6 +77,11 @@ fn measured(inputs: &Inputs, path: &Path, progress: &mut dyn FnMut(Step<'_>)) ->
     let unreadable = |error| unreadable(path, &error);
     let damaged =
         |what: String| Failure::new(Exit::Damaged, format!("{}: {what}", path.display())).help(inputs.compared);
+    if (inputs.is_built_in)(path)
+        && let Some(kind) = inputs.files.last()
+    {
+        return (kind.measure)(path, progress);
+    }
     let mut begin = Vec::new();
     File::open(path).and_then(|file| file.take(BEGIN).read_to_end(&mut begin)).map_err(unreadable)?;
     if let Some(kind) = inputs.file(&begin) {

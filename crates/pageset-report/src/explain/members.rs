@@ -69,9 +69,9 @@ pub(super) const TERMS: &[Term] = &[
     // `pageset replay`.
     column("disagreement", "If the traffic contradicts the rules of the recorded release: the rules that the traffic agrees with.",
         "Any text: the kernel's rules differ from those of its release number, or the recording lacks something.",
-        "See `pageset identify`."),
+        "See `pageset replay FILE --identify`."),
     column("is_another", "Whether the kernel shows bounds of high that the rules of its release do not have.",
-        "true: the kernel's memory management is newer than its release.", "Record the machine and run `pageset identify`."),
+        "true: the kernel's memory management is newer than its release.", "Record the machine and run `pageset replay FILE --identify`."),
     column("only", "The conditions of --only, which restrict the counted refills and drains; null if all are counted.", "", ""),
     column("conditions", "The CPUs, processes or cgroups whose refills and drains are counted.", "", ""),
     column("selected_operations", "Allocations and frees that meet the conditions.", "0: nothing is counted.",

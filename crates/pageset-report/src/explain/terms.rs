@@ -45,7 +45,7 @@ pub(super) const TERMS: &[Term] = &[
     column("failed", "Allocations that failed. In `pageset trace info`: in the kernel while recording. In a replay: in the replay only.",
         "Any.", "See the warnings kernel-failures and replay-failures."),
     column("explained", "The share of all pages moved, by the kernel and by the replay together, that both move on the same pageset near the same place.",
-        "Below 90 % under the kernel's own rules.", "Read the warnings. `pageset identify` shows which rules explain more."),
+        "Below 90 % under the kernel's own rules.", "Read the warnings. `pageset replay FILE --identify` shows which rules explain more."),
     column("refills near", "The share of the kernel's refills that the replay makes near the same place. Places are near within a tenth of the mean distance between refills, at most 512 events. In brackets: the share by chance.",
         "Below 95 % for a steady load: the replay does not follow the kernel closely.",
         "Read the warnings below the table before you trust small differences."),

@@ -22,7 +22,7 @@ pub(super) const TERMS: &[Term] = &[
         "Name the right rules with --rules if you know the release."),
     warning("kernel-traffic",
         "The kernel's refills and drains contradict the rules of its release. If the rules of another kernel agree with the traffic, the replay uses them.",
-        "See `pageset identify`. A distribution may have backported rules, or the recording may lack events."),
+        "See `pageset replay FILE --identify`. A distribution may have backported rules, or the recording may lack events."),
     warning("cache-unknown",
         "The recording does not contain each CPU's share of the last-level cache, and a rule needs it.",
         "Add --set cache_slice_pages=N. N is cache bytes / CPUs that share the cache / page size."),

@@ -29,6 +29,11 @@ pub(super) fn read(inputs: &Inputs, path: &Path) -> Result<Report, Failure> {
         };
         Failure::new(exit, format!("cannot read {}: {error}", path.display()))
     };
+    if (inputs.is_built_in)(path)
+        && let Some(kind) = inputs.files.last()
+    {
+        return (kind.report)(path);
+    }
     if !standard {
         let mut begin = Vec::new();
         fs::File::open(path).and_then(|file| file.take(BEGIN).read_to_end(&mut begin)).map_err(unreadable)?;

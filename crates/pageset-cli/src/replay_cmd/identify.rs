@@ -1,9 +1,8 @@
-//! `pageset identify`: which kernel's rules produced a recording.
+//! `pageset replay --identify`: which kernel's rules produced a recording.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
-use pageset_trace::Trace;
 use pageset_trace::measure::identification::Identification;
 use pageset_trace::replay::identify::identify;
 use pageset_trace::replay::{Step, Totals};
@@ -12,38 +11,21 @@ use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{JsonOption, is_standard, write_json};
+use crate::recordings;
 use crate::replay_cmd::progress::Progress;
 
-/// Candidates in the table without `--all`. A guess: most traffic distinguishes fewer.
+/// Candidates in the table, unless all are wanted. A guess: most traffic distinguishes fewer.
 const SHOWN: usize = 8;
 
-/// Find which kernel's rules produced a recording, from its refills and drains
-///
-/// Replays the recording under the rules of every kernel. Each row shows the share of the moved pages that the replay
-/// and the kernel move near the same place, and the amounts of refills and drains. The first row is the best match.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// The recordings, each with its own result
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
-
-    /// Show all presets instead of the best matches only
-    #[arg(long)]
-    all: bool,
-
-    #[command(flatten)]
-    json: JsonOption,
-}
-
-/// Runs `pageset identify`.
-pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
+/// Ranks the rules of all kernels by how much of each recording they explain. Prints the best matches, or all.
+pub(super) fn run(files: &[PathBuf], all: bool, json: &JsonOption) -> Result<Exit, Failure> {
     let interrupt = Interrupt::at_once()?;
-    let traces = args.files.iter().map(|file| Trace::open(file)).collect::<Result<Vec<_>, _>>()?;
+    let traces = files.iter().map(|file| recordings::open(file)).collect::<Result<Vec<_>, _>>()?;
     if let Some(trace) = traces.iter().find(|trace| trace.facts().lost_events()) {
         let message = format!("cannot identify {}: events were lost while recording", trace.name());
         return Err(Failure::new(Exit::Damaged, message).help("record with a larger --buffer"));
     }
-    let json = args.json.path()?;
+    let json = json.path()?;
     let json_only = json.is_some_and(is_standard);
     let mut results = Vec::new();
     for (i, trace) in traces.iter().enumerate() {
@@ -53,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         let result = Identification::new(trace, &identified);
         if !json_only {
             let apart = if i > 0 { "\n" } else { "" };
-            write!(io::stdout(), "{apart}{}", text(&result, args.all))?;
+            write!(io::stdout(), "{apart}{}", text(&result, all))?;
         }
         results.push(result);
     }
