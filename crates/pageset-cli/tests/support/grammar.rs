@@ -158,11 +158,11 @@ pub(crate) fn commands_of_the_documentation_parse(program: &Program, command: &C
         let after_prompts = text.lines().filter_map(|line| line.strip_prefix("$ "));
         let inline = text.split("```").step_by(2).flat_map(|prose| prose.split('`').skip(1).step_by(2));
         for code in after_prompts.chain(inline) {
-            // Comments and pipes belong to the shell, and a dash in place of options stands for anything.
+            // Comments and pipes belong to the shell, a dash stands for any options, and a subcommand alone is a name.
             let code = code.trim_start_matches("sudo ").split(" # ").next().unwrap_or_default();
             let words = code.split(['>', '|']).next().unwrap_or_default().split_whitespace();
             let words: Vec<&str> = words.filter(|word| *word != "…").collect();
-            if words.len() < 2 || words[0] != program.name {
+            if words.len() < 3 || words[0] != program.name {
                 continue;
             }
             if let Err(error) = command.clone().try_get_matches_from(&words) {
