@@ -157,7 +157,7 @@ for format in deb rpm; do
     (cd "$usr/share/doc/pageset" && "$usr/bin/pageset" replay traces/sock-q1.events.zst --rules linux-6.18 2>/dev/null |
         grep -q '^ linux-6.18 ') || fail "the packed recording does not replay"
     [[ -s $usr/lib/systemd/system/pageset-top.service ]] || fail "no systemd unit"
-    for file in docs/pictures/top-192-cpus-80x24.svg docs/guide/rules/no-auto-tuning.toml packaging/Containerfile \
+    for file in docs/pictures/top-80x24.svg docs/guide/rules/no-auto-tuning.toml packaging/Containerfile \
         packaging/monitoring/{pageset.rules.yml,pageset.dashboard.json}; do
         [[ -s $usr/share/doc/pageset/$file ]] || fail "the documentation has no $file"
     done

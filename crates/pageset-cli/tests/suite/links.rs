@@ -9,15 +9,12 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 /// Folders without documentation of ours.
 const SKIPPED: [&str; 3] = ["target", ".git", "data"];
 
-/// Files that exist only in a test.
-const MADE_UP: [&str; 1] = ["golden.md"];
-
 fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let (name, kind) = (entry.file_name().into_string().unwrap(), entry.file_type().unwrap());
         if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
             documents(&entry.path(), found);
-        } else if kind.is_file() && name.ends_with(".md") && !MADE_UP.contains(&name.as_str()) {
+        } else if kind.is_file() && name.ends_with(".md") {
             found.push(entry.path());
         }
     }
