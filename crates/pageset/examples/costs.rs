@@ -4,7 +4,7 @@
 //! `costs list` prints the names. `costs run NAME` makes 48 calls of equal cost, each through a function `subject_NAME`, which
 //! valgrind counts. `costs locks NAME` prints the number of calls, and of the locks that they took together. `costs lines NAME`
 //! prints the number of calls, and writes [`MARK`] at the begin and the end of each, for valgrind's trace of all writes; `costs mark`
-//! prints the address of that word. Names with `half` allocate or free half of the memory: refills and drains have their share of each call.
+//! prints the address of that word. Names that end with an [`AGES`] entry run in memory with a past. Names with `half` allocate or free half of the memory: refills and drains have their share of each call.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -151,7 +151,7 @@ fn count_call<L: Counted, T, E: std::fmt::Debug>(call: impl FnOnce() -> Result<T
 }
 
 /// The names of the entry points.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 36] = [
     "harness",
     "alloc",
     "free",
@@ -178,7 +178,58 @@ const NAMES: [&str; 26] = [
     "free-half-9",
     "alloc-half-10",
     "free-half-10",
+    "alloc-old-4m",
+    "free-old-4m",
+    "alloc-old-2m",
+    "free-old-2m",
+    "alloc-old-64k",
+    "free-old-64k",
+    "alloc-order-3-old-64k",
+    "free-order-3-old-64k",
+    "alloc-old-90",
+    "free-old-90",
 ];
+
+/// Pages of a zone whose every 64 KiB, or every page, has a past: 256 MiB, for valgrind follows each access of the preparation.
+const FEWER_PAGES: u64 = 1 << 16;
+
+/// A past of the memory: the end of a name, the zone's pages, and what happened to it.
+type Age = (&'static str, u64, fn(&dyn Past));
+
+/// The pasts. No free block is as large as 4 MiB, 2 MiB or 64 KiB after the first three, as after a day of use; in the last, nine of ten
+/// pages are in use, here and there.
+const AGES: [Age; 4] = [
+    ("-old-4m", PAGES, |world| world.use_one_page_of(1 << 10)),
+    ("-old-2m", PAGES, |world| world.use_one_page_of(1 << 9)),
+    ("-old-64k", FEWER_PAGES, |world| world.use_one_page_of(1 << 4)),
+    ("-old-90", FEWER_PAGES, |world| world.use_nine_of_ten_pages()),
+];
+
+/// What ages an allocator, whatever its lock.
+trait Past {
+    fn use_one_page_of(&self, pages: u64);
+    fn use_nine_of_ten_pages(&self);
+}
+
+impl<L: Counted> Past for World<'_, L> {
+    fn use_one_page_of(&self, pages: u64) {
+        let mut starts = (0..self.zone_stats(0).managed).step_by(pages as usize);
+        assert!(starts.all(|page| self.alloc_at(Pfn(page), Order::ZERO)), "memory is fresh");
+        self.drain_all();
+    }
+
+    fn use_nine_of_ten_pages(&self) {
+        let mut pages: Vec<_> = std::iter::from_fn(|| self.alloc(&SINGLE).ok()).collect();
+        // A linear congruence, so that each run has the same past. Constants: Knuth's.
+        let mut state = 1_u64;
+        for last in (1..pages.len()).rev() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            pages.swap(last, (state >> 33) as usize % (last + 1));
+        }
+        pages.iter().take(pages.len() / 10).for_each(|&page| self.free(page, Order::ZERO).expect("was allocated"));
+        self.drain_all();
+    }
+}
 
 /// Ends of the names of entry points of allocators with other checks of frees than the default.
 const CHECKS: [(&str, FreeCheck); 2] = [("-basic", FreeCheck::Basic), ("-all", FreeCheck::All)];
@@ -366,7 +417,9 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
 }
 
 fn run_in_world<L: Counted + 'static>(name: &str) -> Result<usize, Box<dyn std::error::Error>> {
-    let ranges = [PageRange::new(Pfn(0), PAGES)];
+    let age = AGES.into_iter().find(|(end, ..)| name.ends_with(end));
+    let (name, pages) = age.map_or((name, PAGES), |(end, pages, _)| (name.trim_end_matches(end), pages));
+    let ranges = [PageRange::new(Pfn(0), pages)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let other_check = CHECKS.iter().find_map(|(end, check)| Some((name.strip_suffix(end)?, *check)));
     let (name, free_check) = other_check.unwrap_or((name, FreeCheck::default()));
@@ -379,6 +432,9 @@ fn run_in_world<L: Counted + 'static>(name: &str) -> Result<usize, Box<dyn std::
     let mut zones = metadata.zones();
     let machine = OneCpu { number: AtomicU32::new(0), lock: std::marker::PhantomData };
     let world = Allocator::new(machine, &config, metadata.lend(&mut zones))?;
+    if let Some((.., happens)) = age {
+        happens(&world);
+    }
     Ok(run(&world, name, CALLS))
 }
 

@@ -11,8 +11,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::policy::presets::{CLUSTERS_FREE, LINUX_6_19, PAGESET, PCP_BUDDY_LIST, PCP_CLAIM};
 use pageset::{
-    Access, AllocError, Allocator, Config, CpuId, Immovable, Line, Machine, MigrateType, NodeId, Order, PageRange,
-    PageState, Pfn, RawLock, Request, Tuning, ZoneKind, ZoneSpec,
+    Access, AllocError, Allocator, Config, CpuId, Immovable, Line, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
+    RawLock, Request, Tuning, ZoneKind, ZoneSpec,
 };
 
 thread_local! {
@@ -239,32 +239,6 @@ fn interrupts_defer_frees() {
     ends_well(world);
     world.drain();
     assert_eq!(world.zone_stats(0).nr_free_pages, PAGES);
-}
-
-/// Whatever a handler interrupts, the calls of [`pageset::NonBlocking`] wait for no lock: here each lock is held by the code that
-/// it interrupted, and a wait would never end.
-#[test]
-fn calls_that_wait_for_nothing() {
-    fn interrupt() {
-        let world = interrupted().non_blocking();
-        if let Ok(pfn) = world.alloc_exact(&movable(0), 3) {
-            assert_eq!(world.block_of(pfn).expect("in use").1, PageState::Allocated);
-            let one = Order::new(1).expect("an order");
-            world.split(pfn, one, Order::ZERO).expect("in use");
-            (0..3).for_each(|page| world.free(pfn.offset(page), Order::ZERO).expect("in use"));
-        }
-        if let Some(before) = PAGE.replace(world.alloc(&movable(0)).ok()) {
-            world.free(before, Order::ZERO).expect("an interrupt allocated it");
-        }
-    }
-    for rules in [PAGESET, CLUSTERS_FREE] {
-        let world = world(rules);
-        assert!(with_interrupts(anywhere, interrupt, || work(world)) > 5);
-        if let Some(last) = PAGE.take() {
-            world.free(last, Order::ZERO).expect("allocated");
-        }
-        ends_well(world);
-    }
 }
 
 /// Changes of settings wait for pagesets, perhaps with an interrupt of another CPU, so they hold no other lock then:

@@ -77,6 +77,8 @@ mod metadata;
 #[cfg(not(few_tests))]
 mod mixed_blocks;
 #[cfg(not(few_tests))]
+mod nmi;
+#[cfg(not(few_tests))]
 mod parts;
 #[cfg(not(few_tests))]
 mod place;
