@@ -23,7 +23,7 @@ pub fn numbers<'a>(heads: impl Iterator<Item = &'a str>, words: Range<usize>) ->
     table
 }
 
-/// A table of words without lines. Cells wrap so that the table is at most [`WIDTH`] wide.
+/// A table of words without lines. Cells wrap so that the table is at most 120 characters wide.
 pub fn wrapped<'a>(heads: impl Iterator<Item = &'a str>) -> Table {
     let mut table = numbers(heads, 0..usize::MAX);
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);

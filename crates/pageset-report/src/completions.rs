@@ -2,7 +2,7 @@
 //!
 //! Recordings and other files are completed as paths: the definition of the command line says which arguments are files.
 //! An argument that takes names or a .toml file is completed as both. The generator knows one or the other, so such a list
-//! of names contains [`FILES`], which each shell's script then replaces.
+//! of names contains `FILES`, which each shell's script then replaces.
 
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;

@@ -6,7 +6,7 @@
 //! | [`sections`] | a question, its chart and its data |
 //! | [`card`] | the verdict, how far to trust it, three numbers, warnings |
 //! | `data` | the data of charts that the page's script reads |
-//! | [`render`] | cards and sections as HTML, SVG and Markdown |
+//! | `render` | cards and sections as HTML, SVG and Markdown |
 
 pub mod card;
 mod data;
