@@ -14,7 +14,6 @@
 //! | `perf` | the reader of `perf.data` |
 //! | `resources` | the memory and the threads that replays may use |
 //! | [`trace`] | a recording of any form, detected by its content |
-//! | `compact` | a recording's events for replays: decoded once, with dense page numbers |
 //! | [`replay`] | replays of a recording through the allocator |
 //! | [`measure`], [`advise`], [`info`] | the results of `pageset replay`, `identify`, `advise` and `trace info` |
 //! | `schemas` | the JSON schemas of those results |
@@ -24,7 +23,6 @@
 mod schema;
 
 pub mod advise;
-mod compact;
 pub mod error;
 pub mod event;
 pub mod facts;

@@ -1,11 +1,12 @@
 //! A recording of any form.
 
+pub(crate) mod compact;
+
 use std::ffi::OsString;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::compact::Compact;
 use crate::error::{Place, TraceError};
 use crate::event::{Event, Kind};
 use crate::facts::Facts;
@@ -15,6 +16,7 @@ use crate::resources::Resources;
 use crate::snapshots::{Collector, MAX_SNAPSHOT_BYTES, Snapshots};
 use crate::source::{Cursor, Source};
 use crate::text::{self, TextReader};
+use crate::trace::compact::Compact;
 use crate::tracepoint::decode::Decoder;
 
 /// The first bytes of a zstd frame.

@@ -40,7 +40,7 @@ fn the_traffic_overrides_the_release() {
         "the traffic agrees with linux-6.1.104 (confidence high) and not with linux-5.10, which its release names";
     let (advice, _) = ends(0, &[&"advise", &file]);
     assert!(advice.contains(said) && advice.contains("rules linux-6.1.104"), "{advice}");
-    let (replay, _) = ends(0, &[&"replay", &file]);
+    let (replay, _) = ends(0, &[&"replay", &file, &"--wide"]);
     assert!(replay.contains(said) && replay.contains("rules linux-6.1.104"), "{replay}");
     ends(1, &[&"replay", &file, &"--check"]);
     let (advice, _) = ends(0, &[&"advise", &corpus("6.1-amd64.4cpu.thp")]);

@@ -68,9 +68,9 @@ pub use pageset_rules::RuleSet;
 use pageset_rules::RulesError;
 pub use setting::Setting;
 
-use crate::compact::{Compact, Events};
 use crate::error::TraceError;
 use crate::trace::Trace;
+use crate::trace::compact::{Compact, Events};
 use survey::Survey;
 pub use what_if::WhatIf;
 

@@ -7,11 +7,11 @@ use pageset::policy::{Bounds, Preset, Release, Tuning, Watermarks};
 use pageset::{NodeId, Order, Pfn, ZoneKind};
 use pageset_rules::on_machine;
 
-use crate::compact::Units;
 use crate::error::TraceError;
 use crate::event::{Event, Kind, StateChange};
 use crate::procfs::{PageTypeInfo, ZoneSection, Zoneinfo};
 use crate::trace::Trace;
+use crate::trace::compact::Units;
 
 /// The largest zone that can be replayed: 1 TiB, which takes 300 MB of metadata. Unit: pages.
 const MAX_ZONE_PAGES: u64 = 1 << 28;
