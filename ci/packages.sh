@@ -38,6 +38,9 @@ if [[ -z $built ]]; then
     built=${CARGO_TARGET_DIR:-target}/release
 fi
 built=$(realpath "$built")
+# A build of the tests has the libraries of C in its folder of dependencies only.
+[[ -e $built/libpageset_c.so && -e $built/libpageset_c.a ]] ||
+    cargo build --locked --quiet -p pageset-c --target-dir "$(dirname "$built")"
 here=${PAGESET_HERE:-$built/pageset}
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
 own_arch=$(case $(uname -m) in x86_64) echo amd64 ;; aarch64) echo arm64 ;; *) uname -m ;; esac)
