@@ -5,7 +5,7 @@ step=$(realpath "$(dirname "${BASH_SOURCE[0]}")/step.sh")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unset CI_ALL
-export PAGESET_CI_STATE=$work/state PAGESET_CI_TIMES=$work/times
+export PAGESET_CI_PASSED=$work/passed PAGESET_CI_TIMES=$work/times
 git init --quiet "$work/clone"
 cd "$work/clone"
 git config user.name test && git config user.email test@localhost
@@ -36,14 +36,20 @@ expect no "it passed at ${first:0:12}" echo ran
 CI_ALL=1 expect yes "CI_ALL=1" sh -c 'echo ran; exit 3'
 echo three >core
 expect yes "not committed" echo ran
-[[ $(<"$work/state/the-lab") == "$first" ]] || { echo "error: a step noted a commit whose tree had changes" >&2 && exit 1; }
+[[ $(grep -c . "$work/passed") == 1 && $(<"$work/passed") == "$first "*" the lab" ]] || { echo "error: a step noted a commit whose tree had changes" >&2 && exit 1; }
 git checkout --quiet core
 commit lab two
 expect yes "changed since ${first:0:12}: lab" sh -c 'echo ran; exit 3'
 expect yes "changed since ${first:0:12}: lab" echo ran
 expect no "it passed at $(git rev-parse --short=12 HEAD)" echo ran
-echo 0123456789012345678901234567890123456789 >"$work/state/the-lab"
-expect yes "not in this clone" echo ran
+# A clone without the commit decides by the hash, and another command is another step.
+sed -i 's/^[0-9a-f]*/0123456789012345678901234567890123456789/' "$work/passed"
+expect no "it passed at 012345678901" echo ran
+expect yes "changed since 012345678901: its command, or files" sh -c 'echo ran'
+commit lab three
+expect yes "changed since $(git rev-parse --short=12 HEAD~): lab" sh -c 'echo ran'
+bash "$step" "another" core -- true >"$work/said"
+[[ $(cut -d ' ' -f 3- "$work/passed") == $'another\nthe lab' ]] || { echo "error: notes of two steps: $(<"$work/passed")" >&2 && exit 1; }
 
 fails() {
     local status=$1

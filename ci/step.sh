@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # One step of CI: `ci/step.sh NAME [PATH...] -- COMMAND...` runs the command and prints its wall and CPU seconds.
 #
-# Without paths (git's pathspecs) the step always runs. With paths it runs if a file under them changed since the commit at
-# which it last passed. That commit is in a file of the step's name, in PAGESET_CI_STATE (~/.cache/pageset-ci), outside the clone.
-# The step also runs if that file is missing, if the clone does not have that commit, if the tree has changes that are not
-# committed, and if CI_ALL=1 is set. The step notes nothing if it fails, or if it prints SKIPPED.
+# Without paths (git's pathspecs) the step always runs. With paths it runs if a file under them changed since it last passed.
+# That is noted in PAGESET_CI_PASSED (ci/passed.txt): commit, hash of the files and of the command, name of the step. The hash
+# decides; the commit is for people, and for the name of the file that changed. Commit the notes of a run: a clone on another
+# machine then runs only what changed. The step also runs if the tree has changes that are not committed, and if CI_ALL=1 is set.
+# The step notes nothing if it fails, or if it prints SKIPPED.
 #
 # Without a command, only the paths are checked: each must match a file.
 #
@@ -22,25 +23,28 @@ done
 (($#)) || exit 0
 shift
 
-note=${PAGESET_CI_STATE:-${XDG_CACHE_HOME:-$HOME/.cache}/pageset-ci}/${name// /-}
+notes=${PAGESET_CI_PASSED:-ci/passed.txt}
 times=${PAGESET_CI_TIMES:-/dev/null}
 
-clean() { [[ -z $(git status --porcelain) ]]; }
+clean() { [[ -z $(git status --porcelain -- . ':!ci/passed.txt') ]]; }
+hash=$({ git ls-files --stage -- "${paths[@]}" && echo "$@"; } | git hash-object --stdin)
+# The fields of the note.
+note() { [[ ! -e $notes ]] || awk -v name="$name" '{ commit = $1; hash = $2; sub(/^[^ ]+ [^ ]+ /, "") } $0 == name { print commit, hash }' "$notes"; }
+read -r passed passed_hash <<<"$(note)"
 # Why the step runs; nothing if it need not run.
 reason() {
     ((${#paths[@]})) || { echo "runs at each commit" && return; }
     [[ ${CI_ALL:-} != 1 ]] || { echo "CI_ALL=1" && return; }
-    [[ -s $note ]] || { echo "no commit is noted at which it passed" && return; }
-    passed=$(<"$note")
-    git cat-file -e "$passed^{commit}" 2>/dev/null || { echo "it passed at $passed, which is not in this clone" && return; }
+    [[ $passed ]] || { echo "no commit is noted at which it passed" && return; }
     clean || { echo "the tree has changes that are not committed" && return; }
+    [[ $passed_hash != "$hash" ]] || return 0
     local changed
-    changed=$(git diff --name-only "$passed" HEAD -- "${paths[@]}")
-    [[ -z $changed ]] || echo "changed since ${passed:0:12}: $(head -n 1 <<<"$changed")"
+    changed=$(git diff --name-only "$passed" HEAD -- "${paths[@]}" 2>/dev/null | head -n 1) || true
+    echo "changed since ${passed:0:12}: ${changed:-its command, or files}"
 }
 why=$(reason)
 if [[ -z $why ]]; then
-    echo "== $name: not run; it passed at $(cut -c-12 "$note"), and nothing changed since in ${paths[*]}"
+    echo "== $name: not run; it passed at ${passed:0:12}, and nothing changed since in ${paths[*]}"
     echo "- - $name" >>"$times"
     exit
 fi
@@ -58,6 +62,9 @@ echo "-- $name: $wall s, $cpu s of CPU time"
 echo "$cpu $wall $name" >>"$times"
 ((status == 0)) || { echo "error: step \"$name\" failed: $*" >&2 && exit "$status"; }
 if ((${#paths[@]})) && clean && ! grep -q SKIPPED "$said"; then
-    mkdir -p "$(dirname "$note")"
-    git rev-parse HEAD >"$note"
+    {
+        [[ ! -e $notes ]] || awk -v name="$name" '{ line = $0; sub(/^[^ ]+ [^ ]+ /, "") } $0 != name { print line }' "$notes"
+        echo "$(git rev-parse HEAD) $hash $name"
+    } | sort -k 3 >"$said"
+    cp "$said" "$notes"
 fi

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::definition::{Boot, Lab};
 use super::packages::{Apt, Unpacked};
-use super::tool::{at, output, run};
+use super::tool::{at, output};
 
 /// The programs of one architecture.
 pub(super) struct Programs {
@@ -28,9 +28,9 @@ impl Programs {
         };
         let bin = dir.join("bin").join(arch);
         at(&bin, fs::create_dir_all(&bin))?;
-        let pageset = match pageset {
-            Some(path) => path.to_owned(),
-            None => static_pageset(target, compiler)?,
+        let (pageset, mut libraries) = match pageset {
+            Some(path) => (path.to_owned(), libraries_of(path)?),
+            None => (static_pageset(target, compiler)?, BTreeSet::new()),
         };
         let sources = repository().join("lab/workloads");
         let c_files = ["main", "memory", "streams", "files", "processes", "hotplug"];
@@ -56,11 +56,10 @@ impl Programs {
         ];
         let tcc = dir.join("tcc/usr/bin/tcc");
         if arch == "amd64" && tcc.exists() {
-            for library in libraries(&run("ldd", [&tcc])?) {
-                files.push((library.trim_start_matches('/').to_owned(), library.into()));
-            }
+            libraries.extend(libraries_of(&tcc)?);
             files.push(("bin/tcc".to_owned(), tcc));
         }
+        files.extend(libraries.into_iter().map(|library| (library.trim_start_matches('/').to_owned(), library.into())));
         Ok(Programs { files })
     }
 }
@@ -83,6 +82,12 @@ fn static_pageset(target: &str, compiler: &str) -> Result<PathBuf, String> {
 /// The folder of this repository's build.
 fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
+}
+
+/// The shared libraries of a program of this machine. `ldd` fails for a static program, which has none.
+fn libraries_of(program: &Path) -> Result<BTreeSet<String>, String> {
+    let said = Command::new("ldd").arg(program).output().map_err(|e| format!("cannot run `ldd`: {e}"))?;
+    Ok(libraries(&String::from_utf8_lossy(&said.stdout)).into_iter().map(str::to_owned).collect())
 }
 
 /// The paths in the output of `ldd`.

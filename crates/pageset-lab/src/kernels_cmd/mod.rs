@@ -64,7 +64,7 @@ enum Part {
         /// Names KERNEL.MACHINE; `*` stands for any text
         names: Vec<String>,
 
-        /// A static `pageset` for amd64 guests [default: build the repository's]
+        /// The `pageset` of amd64 guests, packed with its libraries [default: a static build of the repository's]
         #[arg(long, value_name = "FILE")]
         guest_pageset: Option<PathBuf>,
     },
