@@ -1,6 +1,5 @@
 //! Options shared by the commands of the simulator.
 
-use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::thread;
 
@@ -9,7 +8,7 @@ use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
 use pageset_sim::os::History;
-use pageset_sim::run::{Figures, Run, SteadinessOf};
+use pageset_sim::run::{Run, SteadinessOf};
 use pageset_sim::sweep;
 use pageset_sim::time::Time;
 use pageset_sim::workload::{Length, Workload};
@@ -173,20 +172,31 @@ pub(crate) fn described(length: Option<Length>, precision_pct: f64, history: His
     format!("{most}{length}{until}, {history}, seeds 1 to {seeds}")
 }
 
-/// A line for each run that has not settled; `runs` are names and whether they have.
+/// A line that counts the runs that have not settled and describes the least certain; `runs` are names and whether they have.
 pub(crate) fn unsettled<'a>(runs: impl Iterator<Item = (&'a str, &'a SteadinessOf)>) -> String {
-    let mut text = String::new();
-    for (name, found) in runs.filter(|(_, found)| !found.settled) {
-        let Figures { score_pct, zone_points, lru_points } = found.interval;
-        let drift = &found.drift;
-        let _ = writeln!(
-            text,
-            "not settled: {name}: score +- {score_pct:.1} %, drift {:+.1} %; zone lock +- {zone_points:.1}, drift {:+.1}; \
-             LRU lock +- {lru_points:.1}, drift {:+.1} points",
-            drift.score_pct, drift.zone_points, drift.lru_points
-        );
+    let (mut not, mut all) = (0, 0);
+    let mut worst: Option<(&str, &SteadinessOf)> = None;
+    for (name, found) in runs {
+        all += 1;
+        if found.settled {
+            continue;
+        }
+        not += 1;
+        if worst.is_none_or(|(_, known)| found.interval.score_pct > known.interval.score_pct) {
+            worst = Some((name, found));
+        }
     }
-    text
+    let Some((name, SteadinessOf { interval, drift, .. })) = worst else { return String::new() };
+    format!(
+        "{not} of {all} simulations have not settled: measure longer (--duration; --json has each). The least certain is {name}:\n\
+         score +- {:.1} %, drift {:+.1} %; zone lock +- {:.1}, drift {:+.1}; LRU lock +- {:.1}, drift {:+.1} points\n",
+        interval.score_pct,
+        drift.score_pct,
+        interval.zone_points,
+        drift.zone_points,
+        interval.lru_points,
+        drift.lru_points
+    )
 }
 
 /// Parses a percentage from 0 to 100.
