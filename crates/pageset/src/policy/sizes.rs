@@ -193,11 +193,37 @@ impl WatermarkRule {
     #[must_use]
     pub fn marks(&self, reserve_kib: u64, managed: u64, lowmem: u64, movable_only: bool) -> Watermarks {
         let reserve = reserve_kib / PAGE_KIB;
-        let share = (u128::from(reserve) * u128::from(managed) / u128::from(lowmem.max(1))) as u64;
+        let share = part(managed, reserve, lowmem.max(1));
         let min = if movable_only { (managed / 1024).clamp(32, 128) } else { share };
         let gap = (share / 4).max(managed * self.scale_factor / 10_000);
         Watermarks { min, low: min + gap, high: min + 2 * gap }
     }
+}
+
+/// `value * times / divisor`, rounded down, without 128-bit arithmetic: a kernel has no compiler runtime for that. The divisor is 1 to
+/// 2^63. A result above 64 bits becomes the largest number.
+const fn part(value: u64, times: u64, divisor: u64) -> u64 {
+    let rest = value % divisor;
+    let (mut quotient, mut remainder) = (0_u64, 0);
+    let mut bit = u64::BITS - times.leading_zeros();
+    // Long multiplication and division together, from the highest bit of `times` on. The remainder stays below the divisor.
+    while bit > 0 {
+        bit -= 1;
+        quotient = quotient.saturating_mul(2);
+        remainder *= 2;
+        if remainder >= divisor {
+            remainder -= divisor;
+            quotient = quotient.saturating_add(1);
+        }
+        if times >> bit & 1 == 1 {
+            remainder += rest;
+            if remainder >= divisor {
+                remainder -= divisor;
+                quotient = quotient.saturating_add(1);
+            }
+        }
+    }
+    (value / divisor).saturating_mul(times).saturating_add(quotient)
 }
 
 /// A zone's boost after one more request took part of another type's pageblock: one pageblock more, up to `factor`
@@ -208,7 +234,7 @@ pub const fn boosted(boost: u64, managed: u64, high: u64, factor: u64) -> u64 {
     if factor == 0 || high == 0 || managed < 4 * pageblock {
         return boost;
     }
-    let share = (high as u128 * factor as u128 / 10_000) as u64;
+    let share = part(high, factor, 10_000);
     let cap = if share > pageblock { share } else { pageblock };
     let more = boost + pageblock;
     if more < cap { more } else { cap }
@@ -218,6 +244,18 @@ pub const fn boosted(boost: u64, managed: u64, high: u64, factor: u64) -> u64 {
 mod tests {
     use super::super::presets::*;
     use super::*;
+
+    #[test]
+    fn parts_are_exact() {
+        let numbers = [0, 1, 2, 3, 255, 10_000, (1 << 32) - 1, 1 << 32, (1 << 52) - 3, 1 << 62, u64::MAX - 1, u64::MAX];
+        for (value, times) in numbers.iter().flat_map(|&value| numbers.map(|times| (value, times))) {
+            for divisor in [1, 2, 3, 7, 10_000, (1 << 32) + 1, (1 << 52) - 1, 1 << 63] {
+                let exact = u128::from(value) * u128::from(times) / u128::from(divisor);
+                let expected = u64::try_from(exact).unwrap_or(u64::MAX);
+                assert_eq!(part(value, times, divisor), expected, "{value} * {times} / {divisor}");
+            }
+        }
+    }
 
     #[test]
     fn batches_of_the_specification() {
