@@ -1,11 +1,14 @@
 //! The settings of a pool, and its construction.
 
+use std::fmt::Debug;
+use std::time::Duration;
+
 use pageset::policy::BatchRule;
 use pageset::policy::sizes::{WatermarkRule, zone_batch};
 use pageset::{Config, FreeCheck, NodeId, OwnerRule, PageRange, Tuning, ZoneKind, ZoneSpec};
 
 use crate::error::{PoolError, address_space_error, prefault_error};
-use crate::give_back::{GiveBack, GiveBackParts};
+use crate::give_back::{GiveBack, GiveBackParts, MAX_AGE};
 use crate::machine::Host;
 use crate::memory::{HugePages, Memory, MemorySettings, OnFork};
 use crate::pool::PagePool;
@@ -18,6 +21,9 @@ use crate::topology::{Topology, online_cpus};
 
 /// The largest size of a node in bytes. Pages and pageblocks share one space of 32-bit link numbers.
 const MAX_NODE_BYTES: u64 = ((1 << 32) - (1 << 23)) * PAGE_BYTES as u64;
+
+/// The shortest time between two scans that give memory back.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The settings of a [`PagePool`]. Each setting has a default.
 #[derive(Clone, Debug)]
@@ -109,7 +115,7 @@ impl PoolBuilder {
         self
     }
 
-    /// Divides the memory between `count` nodes, numbered from 0, as if the machine had them and all CPUs were on node 0: for
+    /// Divides the memory between `count` nodes, 1 to 255, numbered from 0, as if the machine had them and all CPUs were on node 0: for
     /// measurements and tests of the allocator's work for nodes. The memory comes from wherever the system takes it.
     #[must_use]
     pub fn pretended_nodes(mut self, count: u8) -> Self {
@@ -186,6 +192,7 @@ impl PoolBuilder {
     /// # Errors
     /// [`PoolError`] names the setting or the system call that failed. Nothing remains reserved.
     pub fn build(self) -> Result<PagePool, PoolError> {
+        self.check_ranges()?;
         let this_machine = Topology::of_this_machine();
         let topology = match self.pretended_nodes {
             Some(count) => this_machine.with_nodes(count),
@@ -266,6 +273,24 @@ impl PoolBuilder {
         Ok(pool)
     }
 
+    /// Refuses values outside their documented ranges.
+    fn check_ranges(&self) -> Result<(), PoolError> {
+        let GiveBack { interval, after_scans, .. } = self.give_back;
+        let factor = self.give_back_parts.after_scans_factor;
+        let checks: [(bool, &'static str, &dyn Debug, &'static str); 4] = [
+            (self.pretended_nodes != Some(0), "pretended_nodes", &0, "1 to 255"),
+            (interval >= SHORTEST_INTERVAL, "GiveBack::interval", &interval, "1 ms and more"),
+            ((1..=MAX_AGE).contains(&after_scans), "GiveBack::after_scans", &after_scans, "1 to 250"),
+            (factor > 0, "GiveBackParts::after_scans_factor", &factor, "1 to 255"),
+        ];
+        match checks.into_iter().find(|(valid, ..)| !valid) {
+            Some((_, setting, value, allowed)) => {
+                Err(PoolError::Setting { setting, value: format!("{value:?}"), allowed })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Which parts of chunks go back. The system has no part of an explicit huge page to take.
     fn effective_parts(&self) -> GiveBackParts {
         if self.memory.huge_pages.explicit().is_some() { GiveBackParts::OFF } else { self.give_back_parts }
@@ -319,11 +344,11 @@ struct NodeSizes {
 impl NodeSizes {
     fn new(bytes: u64, reserve_bytes: u64, nodes: usize, huge_pages: HugePages) -> Result<NodeSizes, PoolError> {
         let max_bytes = MAX_NODE_BYTES * nodes as u64;
-        if let Some(&bytes) = [bytes, reserve_bytes].iter().find(|&&bytes| bytes == 0 || bytes > max_bytes) {
-            return Err(PoolError::Size { bytes, max_bytes });
-        }
         if reserve_bytes < bytes {
             return Err(PoolError::ReserveTooSmall { bytes, reserve_bytes });
+        }
+        if let Some(&bytes) = [bytes, reserve_bytes].iter().find(|&&bytes| bytes == 0 || bytes > max_bytes) {
+            return Err(PoolError::Size { bytes, max_bytes });
         }
         // A huge page belongs to one node.
         let unit = huge_pages.explicit().map_or(1, HugeSize::bytes);
@@ -335,6 +360,36 @@ impl NodeSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The first value below each range and the first one above it, where its type has such values.
+    #[test]
+    fn values_outside_their_ranges_are_refused_with_the_range() {
+        let scans = |after_scans| PagePool::builder(1).give_back(GiveBack { after_scans, ..GiveBack::default() });
+        let interval = |interval| PagePool::builder(1).give_back(GiveBack { interval, ..GiveBack::default() });
+        let parts = GiveBackParts { after_scans_factor: 0, ..GiveBackParts::default() };
+        for (builder, message) in [
+            (scans(0), "GiveBack::after_scans = 0: the value is out of range; try 1 to 250"),
+            (scans(251), "GiveBack::after_scans = 251: the value is out of range; try 1 to 250"),
+            (scans(255), "GiveBack::after_scans = 255: the value is out of range; try 1 to 250"),
+            (interval(Duration::ZERO), "GiveBack::interval = 0ns: the value is out of range; try 1 ms and more"),
+            (
+                PagePool::builder(1).give_back_parts(parts),
+                "GiveBackParts::after_scans_factor = 0: the value is out of range; try 1 to 255",
+            ),
+            (PagePool::builder(1).pretended_nodes(0), "pretended_nodes = 0: the value is out of range; try 1 to 255"),
+        ] {
+            let error = builder.build().expect_err(message).to_string();
+            assert_eq!(error, format!("cannot build a pool with {message}"));
+        }
+        let error = PagePool::builder(1 << 21).reserve(0).build().expect_err("no reserve").to_string();
+        assert_eq!(
+            error,
+            "cannot build a pool of 2097152 bytes: its reserve is 0 bytes; try a reserve of 2097152 bytes or more"
+        );
+        for builder in [scans(1), scans(250), interval(SHORTEST_INTERVAL), PagePool::builder(1).pretended_nodes(1)] {
+            builder.build().expect("the ends of the ranges");
+        }
+    }
 
     #[test]
     fn explicit_huge_pages_stay_whole() {

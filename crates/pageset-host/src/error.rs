@@ -23,6 +23,16 @@ pub enum PoolError {
         /// The largest allowed size in bytes.
         max_bytes: u64,
     },
+    /// A setting of the builder is outside its range.
+    #[error("cannot build a pool with {setting} = {value}: the value is out of range; try {allowed}")]
+    Setting {
+        /// The name of the setting.
+        setting: &'static str,
+        /// The requested value.
+        value: String,
+        /// The allowed values.
+        allowed: &'static str,
+    },
     /// The pool cannot grow by that much.
     #[error(
         "cannot grow the pool by {bytes} bytes: {max_bytes} bytes of its reserve are left; {}",

@@ -195,6 +195,13 @@ impl PagePool {
         self.failed_allocs.fetch_add(1, Relaxed);
     }
 
+    /// The error of a run of `pages` pages, which no node has.
+    fn wrong_size(&self, pages: u64) -> AllocError {
+        // Relaxed: a statistic.
+        let max_bytes = self.node_bytes.load(Relaxed) as u64;
+        AllocError::ContigSize { bytes: pages.saturating_mul(PAGE_BYTES as u64), max_bytes }
+    }
+
     /// Counts a failed allocation.
     pub(crate) fn failed_alloc(&self, error: CoreAllocError) -> AllocError {
         self.count_failed_alloc();
@@ -211,9 +218,13 @@ impl PagePool {
             }
             CoreAllocError::Node(node) => AllocError::UnknownNode(node),
             CoreAllocError::Migratetype(migratetype) => AllocError::UnsupportedType(migratetype),
-            CoreAllocError::BulkOrder(order) => AllocError::OutOfMemory { order, free_bytes: 0 },
-            CoreAllocError::Pages(_) | CoreAllocError::Run { .. } | CoreAllocError::NoRun { .. } => {
-                AllocError::OutOfMemory { order: Order::MAX, free_bytes: 0 }
+            // No call of the pool asks for blocks in bulk, nor for a wrong number of pages. The number is what is wrong.
+            CoreAllocError::BulkOrder(order) => self.wrong_size(order.pages()),
+            CoreAllocError::Pages(pages) | CoreAllocError::Run { pages, .. } => self.wrong_size(pages),
+            CoreAllocError::NoRun { pages, .. } => {
+                let stats = self.stats();
+                let free_bytes = stats.free_bytes + stats.cached_bytes;
+                AllocError::NoContigRange { bytes: pages.saturating_mul(PAGE_BYTES as u64), free_bytes }
             }
         }
     }
@@ -502,4 +513,31 @@ pub(crate) fn wrong_free(error: CoreFreeError) -> FreeError {
     let address = pfn.address();
     let is_page = address.is_multiple_of(PAGE_BYTES);
     FreeError { address, order, reason: if is_page { FreeReason::Wrong(reason) } else { FreeReason::NotAPage } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls of the pool check sizes first. If one does not, its error names the size.
+    #[test]
+    fn an_error_of_the_allocator_keeps_its_fault() {
+        let pool = PagePool::builder(8 << 20).nodes(&[NodeId(0)]).build().expect("memory");
+        for (error, message) in [
+            (
+                CoreAllocError::Pages(0),
+                "a contiguous run of 0 bytes: the size is out of range; try 1 to 8388608, the size of a node",
+            ),
+            (
+                CoreAllocError::Run { pages: 3, align_pages: 3 },
+                "a contiguous run of 12288 bytes: the size is out of range; try 1 to 8388608, the size of a node",
+            ),
+            (
+                CoreAllocError::NoRun { pages: 4096, align_pages: 1 },
+                "a contiguous run of 16777216 bytes: no free range is that large, and 8388608 bytes are free in all; try a smaller run",
+            ),
+        ] {
+            assert_eq!(pool.failed_alloc(error).to_string(), format!("cannot allocate {message}"));
+        }
+    }
 }

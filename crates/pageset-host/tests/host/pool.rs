@@ -192,7 +192,7 @@ fn nodes_can_be_pretended() {
         expected[node as usize] += 1;
         assert_eq!(in_use(), expected);
     }
-    assert!(matches!(PagePool::builder(48 << 20).pretended_nodes(0).build(), Err(PoolError::Nodes { .. })));
+    assert!(matches!(PagePool::builder(48 << 20).pretended_nodes(0).build(), Err(PoolError::Setting { .. })));
 }
 
 /// A free takes no other CPU's lock: the blocks of another CPU's pageblocks are left for it, and none is lost.
