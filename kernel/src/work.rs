@@ -101,7 +101,7 @@ fn free(block: OwnedBlock, random: &Random) {
     let freed = match random.below(16) {
         0 => frames().free_direct(pfn, order),
         1 => frames().free_undrained(pfn, order),
-        2 => frames().split(pfn, order, Order::ZERO).and_then(|()| {
+        2 => frames().split(pfn, order, Order::ZERO).map_err(FreeError::from).and_then(|()| {
             let mut pages = (0..order.pages()).map(|page| Block { pfn: pfn.offset(page), order: Order::ZERO });
             // In pieces: a stack is small.
             (0..order.pages()).step_by(FREE_TOGETHER).try_for_each(|_| {

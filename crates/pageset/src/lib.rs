@@ -147,7 +147,7 @@ pub use admin::range::{Obstacle, RangeError};
 pub use alloc::config::{
     Config, FreeCheck, MapError, Metadata, MetadataSize, ZoneMetadata, ZoneMetadataSize, ZoneSpec,
 };
-pub use alloc::error::{AllocError, FreeError, HotplugError, WrongFree};
+pub use alloc::error::{AllocError, FreeError, HotplugError, SplitError, WrongFree};
 pub use alloc::request::{Block, PageHandle, Request, Urgency, Wait};
 pub use alloc::shortage::OutOfMemory;
 pub use alloc::{Allocator, NonBlocking};

@@ -109,28 +109,62 @@ pub enum WrongFree {
     },
 }
 
-impl fmt::Display for FreeError {
+impl fmt::Display for WrongFree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pfn, order, reason } = self;
-        write!(f, "cannot free page {pfn} as a block of order {order}: ")?;
-        match reason {
-            WrongFree::NotOurs => f.write_str("it is in no zone"),
-            WrongFree::Misaligned => f.write_str("no block of that order starts there"),
-            WrongFree::NotAllocated(PageState::Inside) => f.write_str("it was never brought online"),
-            WrongFree::NotAllocated(PageState::Free) => f.write_str("it is free"),
-            WrongFree::NotAllocated(_) => f.write_str("it is free, in a pageset"),
-            WrongFree::WrongOrder(actual) => write!(f, "the block there has order {actual}"),
-            WrongFree::NotPart { head, order, pages } => {
+        match self {
+            Self::NotOurs => f.write_str("it is in no zone"),
+            Self::Misaligned => f.write_str("no block of that order starts there"),
+            Self::NotAllocated(PageState::Inside) => f.write_str("it was never brought online"),
+            Self::NotAllocated(PageState::Free) => f.write_str("it is free"),
+            Self::NotAllocated(_) => f.write_str("it is free, in a pageset"),
+            Self::WrongOrder(actual) => write!(f, "the block there has order {actual}"),
+            Self::NotPart { head, order, pages } => {
                 write!(f, "{pages} pages from there are no part of the block of order {order} at {head}")
             }
-            WrongFree::Inside { head, order, state } => {
+            Self::Inside { head, order, state } => {
                 write!(f, "it is inside the block of order {order} at {head}, which is {state:?}")
             }
         }
     }
 }
 
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pfn, order, reason } = self;
+        write!(f, "cannot free page {pfn} as a block of order {order}: {reason}")
+    }
+}
+
 impl core::error::Error for FreeError {}
+
+/// A wrong split: the block, the order of its parts, and the reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SplitError {
+    /// The first page of the block.
+    pub pfn: Pfn,
+    /// The order of the block that was given.
+    pub order: Order,
+    /// The order of the parts that was given.
+    pub to: Order,
+    /// The reason: that of a free of the block, or [`WrongFree::WrongOrder`] for parts that are larger than the block.
+    pub reason: WrongFree,
+}
+
+impl fmt::Display for SplitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pfn, order, to, reason } = self;
+        write!(f, "cannot split page {pfn}, a block of order {order}, into blocks of order {to}: {reason}")
+    }
+}
+
+impl core::error::Error for SplitError {}
+
+/// For callers that split a block to free its parts.
+impl From<SplitError> for FreeError {
+    fn from(error: SplitError) -> Self {
+        FreeError { pfn: error.pfn, order: error.order, reason: error.reason }
+    }
+}
 
 /// An invalid change of the online CPUs or of a zone's pagesets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -43,7 +43,7 @@ use crate::sync::atomic::AtomicBool;
 
 pub use non_blocking::NonBlocking;
 
-use error::{AllocError, FreeError, WrongFree};
+use error::{AllocError, FreeError, SplitError, WrongFree};
 use fast::LIST_TABLE;
 use general::Attempt;
 use request::Request;
@@ -362,12 +362,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ///
     /// # Errors
     /// As for freeing it, and when `to` is larger than `order`.
-    pub fn split(&self, pfn: Pfn, order: Order, to: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.claim_free(pfn, order)?;
+    pub fn split(&self, pfn: Pfn, order: Order, to: Order) -> Result<(), SplitError> {
+        let wrong = |reason| SplitError { pfn, order, to, reason };
+        let (zone, page) = self.claim_free(pfn, order).map_err(|error| wrong(error.reason))?;
         let claimed = zone.frames().tag(page);
         if to > order {
             zone.frames().set_tag(page, claimed.with_state(PageState::Allocated));
-            return Err(FreeError { pfn, order: to, reason: WrongFree::WrongOrder(order) });
+            return Err(wrong(WrongFree::WrongOrder(order)));
         }
         let kind = claimed.kind().unwrap_or(MigrateType::Movable);
         // From the end, so that a concurrent reader finds each page in a block.

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::alloc::Allocator;
-use crate::alloc::error::{AllocError, FreeError};
+use crate::alloc::error::{AllocError, FreeError, SplitError};
 use crate::alloc::request::{Block, Request, Wait};
 use crate::frame::{Order, PageState, Pfn};
 use crate::machine::Machine;
@@ -51,7 +51,7 @@ impl<M: Machine> NonBlocking<'_, '_, M> {
     ///
     /// # Errors
     /// As [`Allocator::split`].
-    pub fn split(self, pfn: Pfn, order: Order, to: Order) -> Result<(), FreeError> {
+    pub fn split(self, pfn: Pfn, order: Order, to: Order) -> Result<(), SplitError> {
         self.0.split(pfn, order, to)
     }
 

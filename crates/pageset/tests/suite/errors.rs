@@ -8,7 +8,7 @@ use pageset::alloc::shortage::{Nearest, Reason};
 use pageset::pcp::Pageset;
 use pageset::policy::{Bounds, Tuning, TuningError};
 use pageset::{
-    AllocError, Allocator, Block, CachedZone, Config, CpuId, MapError, Metadata, MigrateType, NodeId, Order,
+    AllocError, Allocator, Block, CachedZone, Config, CpuId, FreeError, MapError, Metadata, MigrateType, NodeId, Order,
     OutOfMemory, PageRange, PageState, Pfn, Region, Request, SpinLock, WrongFree, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
@@ -275,12 +275,20 @@ fn wrong_frees() {
             assert_eq!((error.pfn, error.order, error.reason), (pfn, order(of), reason));
             assert_eq!(error.to_string(), message);
             assert_eq!(world.free_undrained(pfn, order(of)), Err(error));
-            assert_eq!(world.split(pfn, order(of), Order::ZERO), Err(error));
+            let wrong = world.split(pfn, order(of), Order::ZERO).expect_err("wrong");
+            let why = message.split_once(": ").expect("a reason").1;
+            let no_split = format!("cannot split page {pfn}, a block of order {of}, into blocks of order 0: {why}");
+            assert_eq!((wrong.to_string(), FreeError::from(wrong)), (no_split, error));
             let blocks = [Block { pfn: other, order: Order::ZERO }, Block { pfn, order: order(of) }];
             assert_eq!(world.free_bulk(&blocks), Err(error), "the valid block is not freed either");
             assert_eq!((world.zone_stats(0), world.pageset_state(0, CpuId(0))), before);
         }
-        assert_eq!(world.split(big, order(5), order(6)).expect_err("larger").reason, WrongFree::WrongOrder(order(5)));
+        let larger = world.split(big, order(5), order(6)).expect_err("larger");
+        assert_eq!((larger.to, larger.reason), (order(6), WrongFree::WrongOrder(order(5))));
+        assert_eq!(
+            larger.to_string(),
+            "cannot split page 0x100000, a block of order 5, into blocks of order 6: the block there has order 5"
+        );
         let error = world.set_pageblock_type(Pfn(5), MigrateType::Cma).expect_err("the page is in no zone");
         assert_eq!(error.reason, WrongFree::NotOurs);
         world.free(big, order(5)).expect("still in use");
