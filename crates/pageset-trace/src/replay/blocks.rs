@@ -13,7 +13,7 @@ pub(super) struct PageMap<T> {
 }
 
 impl<T: Copy + Default> PageMap<T> {
-    pub(super) fn new() -> Self {
+    pub(super) const fn new() -> Self {
         PageMap { chunks: Vec::new() }
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use pageset::{MigrateType, Pfn};
+use pageset::{MigrateType, Order, Pfn};
 use rustc_hash::FxBuildHasher;
 
 use super::blocks::{BlockMap, Freed, PageMap};
@@ -91,8 +91,8 @@ pub(super) struct FreePass {
     /// CPUs with a refill whose allocation event has not come yet, and the refill's context.
     refilling: HashMap<u32, Context, FxBuildHasher>,
     /// The last known migratetype of each pageblock, and the last one that an allocation from the pageblock requested.
-    pageblocks: HashMap<u64, u8, FxBuildHasher>,
-    requested: HashMap<u64, u8, FxBuildHasher>,
+    pageblocks: PageMap<Option<u8>>,
+    requested: PageMap<Option<u8>>,
     /// Blocks in use, by the input alone; and pages that the replayed window freed.
     live: BlockMap<u32>,
     freed: PageMap<bool>,
@@ -113,8 +113,8 @@ impl FreePass {
             interrupt: HashMap::default(),
             interrupts: Vec::new(),
             refilling: HashMap::default(),
-            pageblocks: HashMap::default(),
-            requested: HashMap::default(),
+            pageblocks: PageMap::new(),
+            requested: PageMap::new(),
             live: BlockMap::new(),
             freed: PageMap::new(),
             earlier: Vec::new(),
@@ -169,20 +169,20 @@ impl FreePass {
                 }
             }
             Kind::Drain { pfn, migratetype, .. } => {
-                self.pageblocks.insert(pageblock(pfn), migratetype);
+                self.pageblocks.set(pageblock(pfn), Some(migratetype));
                 self.settle(pfn, migratetype);
             }
             Kind::ZoneLocked { pfn, migratetype, .. } => {
-                self.pageblocks.insert(pageblock(pfn), migratetype);
+                self.pageblocks.set(pageblock(pfn), Some(migratetype));
                 self.settle_direct(pfn, migratetype);
             }
             Kind::ExtFrag { pfn, fallback_migratetype, change_ownership, alloc_migratetype, .. } => {
                 let now = if change_ownership { alloc_migratetype } else { fallback_migratetype };
-                self.pageblocks.insert(pageblock(pfn), now);
+                self.pageblocks.set(pageblock(pfn), Some(now));
                 self.settle_direct(pfn, fallback_migratetype);
             }
             Kind::Alloc { pfn: Some(pfn), migratetype, .. } => {
-                self.requested.insert(pageblock(pfn), migratetype);
+                self.requested.set(pageblock(pfn), Some(migratetype));
                 self.settle(pfn, migratetype);
             }
             _ => {}
@@ -231,9 +231,11 @@ impl FreePass {
 
     /// Sets the list of a free from its pageblock's last known or requested type, the best information left.
     fn settle_by_pageblock(&mut self, pfn: Pfn, free: u32) {
+        if free == 0 {
+            return;
+        }
         let pageblock = pageblock(pfn);
-        let seen = self.pageblocks.get(&pageblock).or_else(|| self.requested.get(&pageblock));
-        if let Some(&seen) = seen.filter(|_| free > 0) {
+        if let Some(seen) = self.pageblocks.get(pageblock).or_else(|| self.requested.get(pageblock)) {
             self.notes[free as usize - 1].set_type(seen);
         }
     }
@@ -280,14 +282,14 @@ impl FreePass {
         // No event shows the type of a page that was in use before. Allocations from its pageblock usually have the
         // same type.
         for page in &mut self.earlier {
-            page.migratetype =
-                self.requested.get(&pageblock(page.pfn)).map_or(MigrateType::Movable, |requested| ordinary(*requested));
+            page.migratetype = self.requested.get(pageblock(page.pfn)).map_or(MigrateType::Movable, ordinary);
         }
         let Self { notes, before_window, places_before_window, .. } = self;
         (FreeNotes { notes, before_window, places_before_window }, self.earlier)
     }
 }
 
-fn pageblock(pfn: Pfn) -> u64 {
-    pfn.align_down(pageset::Order::PAGEBLOCK).0
+/// The number of a page's pageblock, as the index of a [`PageMap`].
+fn pageblock(pfn: Pfn) -> Pfn {
+    Pfn(pfn.0 / Order::PAGEBLOCK.pages())
 }

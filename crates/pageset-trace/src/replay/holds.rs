@@ -9,6 +9,8 @@ use std::cell::{Cell, RefCell};
 use pageset::{Access, Line, RawLock};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
+use super::blocks::PageMap;
+
 /// Lines of one batch in a depot, see [`Line::Depot`].
 const BATCH_LINES: u64 = 4;
 
@@ -32,7 +34,12 @@ struct Count {
     locks: Cell<u32>,
     /// Lines of the present hold.
     lines: Cell<u64>,
-    seen: RefCell<FxHashSet<u64>>,
+    /// The last hold that touched each page of the replayed machine, by number.
+    pages: RefCell<PageMap<u32>>,
+    /// The number of the present or next hold; above 0.
+    hold: Cell<u32>,
+    /// The lines of the present hold other than pages, which are few.
+    others: RefCell<FxHashSet<u64>>,
     holds: Cell<Holds>,
 }
 
@@ -44,7 +51,9 @@ thread_local! {
             announced: Cell::new(false),
             locks: Cell::new(0),
             lines: Cell::new(0),
-            seen: RefCell::new(FxHashSet::with_hasher(FxBuildHasher)),
+            pages: RefCell::new(PageMap::new()),
+            hold: Cell::new(1),
+            others: RefCell::new(FxHashSet::with_hasher(FxBuildHasher)),
             holds: Cell::new(Holds { acquisitions: 0, lines: 0, longest_lines: 0 }),
         }
     };
@@ -62,6 +71,7 @@ pub(super) fn start() {
 pub(super) fn stop() -> Holds {
     COUNT.with(|count| {
         count.runs.set(false);
+        *count.pages.borrow_mut() = PageMap::new();
         count.holds.get()
     })
 }
@@ -142,7 +152,10 @@ impl Count {
     #[inline]
     fn touch(&self, line: Line) {
         if self.runs.get() && self.locks.get() > 0 {
-            let is_new = self.seen.borrow_mut().insert(key(line));
+            let is_new = match line {
+                Line::Page(pfn) => self.pages.borrow_mut().replace(pfn, self.hold.get()) != self.hold.get(),
+                _ => self.others.borrow_mut().insert(key(line)),
+            };
             let batch = if matches!(line, Line::Depot { .. }) { BATCH_LINES } else { 0 };
             self.lines.set(self.lines.get() + u64::from(is_new) + batch);
         }
@@ -163,7 +176,13 @@ impl Count {
             return;
         }
         self.lines.set(0);
-        self.seen.borrow_mut().clear();
+        self.others.borrow_mut().clear();
+        self.hold.set(self.hold.get().wrapping_add(1));
+        if self.hold.get() == 0 {
+            // The numbers of earlier holds come again.
+            *self.pages.borrow_mut() = PageMap::new();
+            self.hold.set(1);
+        }
         let holds = self.holds.get();
         let longest_lines = holds.longest_lines.max(lines);
         self.holds.set(Holds { lines: holds.lines + lines, longest_lines, ..holds });
@@ -207,6 +226,19 @@ mod tests {
         assert_eq!(stop().lines, 4, "after the end");
         start();
         assert_eq!(stop(), Holds::default());
+    }
+
+    /// The numbers of holds repeat after 2^32 - 1 holds.
+    #[test]
+    fn a_page_counts_again_when_numbers_of_holds_repeat() {
+        let lock = HoldLock::default();
+        start();
+        COUNT.with(|count| count.hold.set(1));
+        hold(&lock, [7]);
+        COUNT.with(|count| count.hold.set(u32::MAX));
+        hold(&lock, [8]);
+        hold(&lock, [7, 9]);
+        assert_eq!(stop().lines, 4);
     }
 
     /// A pageset's lock is no zone's, also if the zone's lock was not free.

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use pageset::policy::lists::order_of;
 use pageset::policy::{FallbackRule, Tuning};
 use pageset::{CpuId, MigrateType, Order, Pfn};
+use rustc_hash::FxHashMap;
 
 use super::balance::Balance;
 use super::blocks::{BlockMap, Freed, PageMap};
@@ -98,7 +99,7 @@ pub(super) struct Found {
     pub(super) kernel: Moves,
     pub(super) earlier: Vec<Earlier>,
     pub(super) taken: Vec<Taken>,
-    pub(super) factors: HashMap<(usize, CpuId), (u64, u8)>,
+    pub(super) factors: FxHashMap<(usize, CpuId), (u64, u8)>,
     pub(super) histories: Histories,
     pub(super) drain_requests: Vec<DrainRequest>,
     /// The events of drains of at most three batches. Under reclaim a pageset keeps four batches and drains three.
@@ -116,7 +117,7 @@ pub(super) struct ListPass<'s> {
     /// Input events so far.
     place: u64,
     /// Frees that a later batch event commits: order and list type, by page.
-    pending: HashMap<Pfn, (Order, MigrateType)>,
+    pending: FxHashMap<Pfn, (Order, MigrateType)>,
     cpus: Vec<CpuRuns>,
     live: BlockMap<u32>,
     /// Pages freed since the replay began.
@@ -125,7 +126,7 @@ pub(super) struct ListPass<'s> {
     hotplug: Hotplug,
     /// Refills by processes without a later event of the process: the process was preempted, or the recording ended. By
     /// process.
-    unfinished: HashMap<u32, Unfinished>,
+    unfinished: FxHashMap<u32, Unfinished>,
     began: bool,
     ended: bool,
     found: Found,
@@ -139,13 +140,13 @@ impl<'s> ListPass<'s> {
             frees,
             free: 0,
             place: 0,
-            pending: HashMap::new(),
+            pending: FxHashMap::default(),
             cpus: (0..setting.cpus.len()).map(|_| CpuRuns::default()).collect(),
             live: BlockMap::new(),
             freed: PageMap::new(),
             balance: Balance::new(setting.zones.len(), setting.cpus.len()),
             hotplug: Hotplug::new(setting),
-            unfinished: HashMap::new(),
+            unfinished: FxHashMap::default(),
             began: false,
             ended: false,
             found: Found {
@@ -153,8 +154,8 @@ impl<'s> ListPass<'s> {
                 kernel: Moves::default(),
                 earlier: Vec::new(),
                 taken: Vec::new(),
-                factors: HashMap::new(),
-                histories: Histories::default(),
+                factors: FxHashMap::default(),
+                histories: Histories::new(setting.zones.len(), setting.cpus.len()),
                 drain_requests: Vec::new(),
                 small_drains: Vec::new(),
             },

@@ -249,8 +249,9 @@ pub enum Step<'a> {
     },
 }
 
-/// Metadata of a page of the replayed machine: at most 12 bytes, see `Config::zone_metadata_size`. Unit: bytes.
-const WORLD_BYTES: u64 = 12;
+/// A page of the replayed machine: its metadata, at most 12 bytes, see `Config::zone_metadata_size`, and its last hold, 4 bytes.
+/// Unit: bytes.
+const WORLD_BYTES: u64 = 16;
 /// The entry of a recorded page in the table of blocks in use. Unit: bytes.
 const BLOCK_BYTES: u64 = 8;
 

@@ -1,6 +1,6 @@
 //! One replay: runs the recording's allocations and frees through the allocator under one set of rules.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::slice;
 
@@ -10,6 +10,7 @@ use pageset::policy::{Bounds, OwnerRule, PcpState};
 use pageset::{
     AllocError, Allocator, CpuId, Machine as _, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneSpec,
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::{BlockMap, Freed};
 use super::corrections::{Corrections, FreeScanner};
@@ -118,14 +119,14 @@ struct Run<'r, 'a> {
     /// The scanner that takes blocks off the free lists, by zone.
     scanners: Vec<FreeScanner>,
     /// Events whose allocations have been replayed early.
-    done: HashSet<u64>,
+    done: FxHashSet<u64>,
     /// The number of frees and of input events so far, including those before the window.
     free: usize,
     place: u64,
     /// Freed blocks that a later batch event commits.
-    pending: HashMap<Pfn, Order>,
+    pending: FxHashMap<Pfn, Order>,
     /// The CPU that allocated each recorded block, if the blocks are freed there.
-    origins: Option<HashMap<Pfn, CpuId>>,
+    origins: Option<FxHashMap<Pfn, CpuId>>,
     corrections: Corrections,
     /// Pages in all pagesets.
     held: u64,
@@ -165,11 +166,11 @@ impl<'r, 'a> Run<'r, 'a> {
             states: plan.setting.zones.iter().map(|zone| &zone.start).collect(),
             bulk: vec![VecDeque::new(); plan.setting.zones.len()],
             scanners: online.map(FreeScanner::new).collect(),
-            done: HashSet::new(),
+            done: FxHashSet::default(),
             free: plan.survey.frees.before_window(),
             place: plan.survey.frees.places_before_window(),
-            pending: HashMap::new(),
-            origins: (plan.what_if == WhatIf::LocalFrees).then(HashMap::new),
+            pending: FxHashMap::default(),
+            origins: (plan.what_if == WhatIf::LocalFrees).then(FxHashMap::default),
             corrections: Corrections::new(spare),
             held: 0,
             in_depots: 0,

@@ -4,8 +4,6 @@
 //! alone over each pageset's first operations, from every plausible start. The start that explains the kernel's first
 //! refills and drains best is chosen. Specification: `trace-replay.md` 3g, `kernels-2026.md` 3.3.
 
-use std::collections::HashMap;
-
 use pageset::policy::{Bounds, PcpState, Pressure, Tuning};
 use pageset::{CpuId, Order};
 
@@ -39,15 +37,25 @@ struct History {
 }
 
 /// The first operations of every pageset.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Histories {
-    of: HashMap<(usize, CpuId), History>,
+    cpus: usize,
+    /// By zone, then CPU.
+    of: Vec<History>,
 }
 
 impl Histories {
+    pub(super) fn new(zones: usize, cpus: usize) -> Self {
+        Histories { cpus, of: vec![History::default(); zones * cpus] }
+    }
+
+    fn of(&mut self, zone: usize, cpu: CpuId) -> &mut History {
+        &mut self.of[zone * self.cpus + cpu.0 as usize]
+    }
+
     /// Adds an operation, unless the history is closed or full.
     pub(super) fn step(&mut self, zone: usize, cpu: CpuId, step: Step) {
-        let history = self.of.entry((zone, cpu)).or_default();
+        let history = self.of(zone, cpu);
         if history.closed || history.steps.len() == STEPS_MAX || history.moves == MOVES_MAX {
             history.closed = true;
             return;
@@ -62,7 +70,10 @@ impl Histories {
 
     /// Adds pages of a drain that the last free or tick caused.
     pub(super) fn drained(&mut self, zone: usize, cpu: CpuId, pages: u32) {
-        let Some(history) = self.of.get_mut(&(zone, cpu)).filter(|history| !history.closed) else { return };
+        let history = self.of(zone, cpu);
+        if history.closed {
+            return;
+        }
         if let Some(Step::Free { drained, .. } | Step::Tick { drained }) = history.steps.last_mut() {
             history.moves += u32::from(*drained == 0);
             *drained += pages;
@@ -71,13 +82,12 @@ impl Histories {
 
     /// Closes the history: an event outside the state machine changes the pageset.
     pub(super) fn close(&mut self, zone: usize, cpu: CpuId) {
-        self.of.entry((zone, cpu)).or_default().closed = true;
+        self.of(zone, cpu).closed = true;
     }
 
     /// The counters of a pageset at the start under these rules, and whether a refill or drain shows them.
     pub(super) fn start(&self, zone: usize, cpu: CpuId, tuning: &Tuning, shown: Shown) -> (PcpState, bool) {
-        let history = self.of.get(&(zone, cpu));
-        let steps = history.map_or(&[][..], |history| &history.steps);
+        let History { steps, moves, .. } = &self.of[zone * self.cpus + cpu.0 as usize];
         // Without allocations the free factor never decays, so the last free before the start has left its factor.
         let allocates = steps.iter().any(|step| matches!(step, Step::Alloc { .. }));
         let at_rest =
@@ -85,7 +95,7 @@ impl Histories {
         // A free of orders 1 to 3 restricts the factors even without a drain.
         let costly =
             |step: &Step| matches!(step, Step::Free { order, .. } if (1..=Order::COSTLY.get()).contains(&order.get()));
-        let is_shown = history.is_some_and(|history| history.moves > 0) || steps.iter().any(costly);
+        let is_shown = *moves > 0 || steps.iter().any(costly);
         if !is_shown {
             return (at_rest.state(tuning, shown), false);
         }
@@ -214,7 +224,7 @@ mod tests {
     };
 
     fn start(rules: &str, shown: Shown, steps: &[Step]) -> (PcpState, bool) {
-        let mut histories = Histories::default();
+        let mut histories = Histories::new(1, 4);
         for &step in steps {
             histories.step(0, CpuId(3), step);
         }
@@ -232,6 +242,23 @@ mod tests {
         let freed = [Step::Free { order: Order::ZERO, drained: 0 }, Step::Alloc { order: Order::ZERO, refill: 126 }];
         assert!((2..=3).contains(&start("linux-6.18", SHOWN, &freed).0.alloc_factor));
         assert!(!start("linux-6.18", SHOWN, &freed[..1]).1);
+    }
+
+    #[test]
+    fn each_pageset_has_its_own_history() {
+        let mut histories = Histories::new(2, 3);
+        let refill = |factor: u8| Step::Alloc { order: Order::ZERO, refill: 63 << factor };
+        histories.step(0, CpuId(2), refill(2));
+        histories.step(1, CpuId(0), refill(4));
+        histories.close(1, CpuId(1));
+        histories.step(1, CpuId(1), refill(1));
+        let tuning = &Preset::find("linux-6.18").unwrap().tuning;
+        let start = |zone, cpu| {
+            let (state, is_shown) = histories.start(zone, CpuId(cpu), tuning, SHOWN);
+            is_shown.then_some(state.alloc_factor)
+        };
+        let starts = [0, 1].map(|zone| [0, 1, 2].map(|cpu| start(zone, cpu)));
+        assert_eq!(starts, [[None, None, Some(2)], [Some(4), None, None]]);
     }
 
     /// `kernels-2026.md` 3.3: a drain of all pages follows the first free of order 3.

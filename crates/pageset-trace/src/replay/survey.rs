@@ -4,10 +4,9 @@
 //! committed it, and which list it went to. It uses the next event of the page. `ListPass` follows the kernel's lists
 //! page by page.
 
-use std::collections::HashMap;
-
 use pageset::CpuId;
 use pageset::policy::lists::KERNEL_LISTS;
+use rustc_hash::FxHashMap;
 
 use super::Recorded;
 use super::findings::{DrainRequest, Earlier, Notes, Taken};
@@ -35,7 +34,7 @@ pub(super) struct Survey {
     /// The blocks of each pageset list at the start: by zone, then CPU, then list.
     pub(super) initial: Vec<Vec<[u64; KERNEL_LISTS]>>,
     /// The first refill of single pages on each pageset: its event and the factor that its size shows.
-    pub(super) factors: HashMap<(usize, CpuId), (u64, u8)>,
+    pub(super) factors: FxHashMap<(usize, CpuId), (u64, u8)>,
     /// For each zone, the smallest number of CPUs that shared its `high`. `None` if no CPU came or went.
     pub(super) fewest_sharers: Vec<Option<u32>>,
     /// Sorted by event.
