@@ -173,7 +173,9 @@ impl<M: Machine> Zone<'_, M> {
             return Order::COUNT as u8;
         }
         let usable = self.buddy.listed().saturating_sub(self.unusable(&MarkTest::SINGLE));
-        Order::all().take_while(|order| usable.saturating_sub(order.pages() - 1) > floor).count() as u8
+        // The test of an order keeps one page less than its block above the floor: so its block fits between them.
+        let largest = usable.saturating_sub(floor).checked_ilog2();
+        largest.map_or(0, |order| (order + 1).min(Order::COUNT as u32) as u8)
     }
 
     /// Whether a zone of several regions certainly has more than `floor` pages for every request, by its sums alone.
