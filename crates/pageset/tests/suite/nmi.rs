@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use crate::support::movable;
 use pageset::alloc::owned::OwnedMetadata;
-use pageset::policy::presets::{PAGESET, PAGESET_LISTS};
+use pageset::policy::presets::{CLUSTERS_FREE, LINUX_6_19, PAGESET, PAGESET_LISTS};
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, Watermarks};
 use pageset::{
@@ -182,8 +182,10 @@ fn work(world: &World) {
 
 #[test]
 fn calls_that_wait_for_nothing() {
-    for rules in [PAGESET, PAGESET_LISTS] {
-        for regions in [RegionRule::One, RegionRule::Fixed(2), RegionRule::Fixed(5)] {
+    for rules in [PAGESET, PAGESET_LISTS, LINUX_6_19, CLUSTERS_FREE] {
+        // The rules of history have one region.
+        let several = [RegionRule::Fixed(2), RegionRule::Fixed(5)].into_iter().filter(|_| !rules.clusters);
+        for regions in [RegionRule::One].into_iter().chain(several) {
             let world = world(Tuning { regions, ..rules }, PAGES);
             EVERY.set(7);
             HANDLER.set(Some(all_calls));
