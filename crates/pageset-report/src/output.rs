@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use pageset_trace::printable;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -54,6 +55,16 @@ pub struct WideOption {
 /// program appends to, and a result replaces a file as a whole.
 pub fn is_standard(path: &Path) -> bool {
     ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path.as_os_str() == *name)
+}
+
+/// Writes a result as text to standard output. Lines stay; other characters that act on a terminal are escaped, because names in a
+/// recording are not ours.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    text.split_inclusive('\n').try_for_each(|line| match line.strip_suffix('\n') {
+        Some(line) => out.write_all(printable(line).as_bytes()).and_then(|()| out.write_all(b"\n")),
+        None => out.write_all(printable(line).as_bytes()),
+    })
 }
 
 /// Writes a result as indented JSON with a final line break.

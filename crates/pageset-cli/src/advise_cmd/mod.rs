@@ -14,7 +14,7 @@ use pageset_trace::advise::{Advice, AdviceSet};
 use crate::columns::Fit;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{JsonOption, WideOption, is_standard, write_json};
+use crate::output::{self, JsonOption, WideOption, is_standard, write_json};
 use crate::recordings;
 use crate::replay_cmd::progress::{Progress, style};
 
@@ -78,7 +78,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         progress.clear();
         if text {
             let apart = if recordings.is_empty() { "" } else { "\n" };
-            io::stdout().write_all(format!("{apart}{}", table::text(&advice, fit)).as_bytes())?;
+            output::print(&format!("{apart}{}", table::text(&advice, fit)))?;
         }
         recordings.push(advice);
     }
@@ -87,7 +87,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     }
     let set = AdviceSet::of(recordings);
     if text {
-        io::stdout().write_all(table::joint(&set).as_bytes())?;
+        output::print(&table::joint(&set))?;
     }
     json.map_or(Ok(Exit::Done), |path| write_json(path, &[set], &interrupt))
 }

@@ -206,7 +206,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         }
         if forms.text() {
             let apart = if i > 0 { "\n" } else { "" };
-            match io::stdout().write_all(format!("{apart}{}", table::text(&result, parts, fit)).as_bytes()) {
+            match output::print(&format!("{apart}{}", table::text(&result, parts, fit))) {
                 // The reader of standard output has gone; the JSON file and the exit code may still be wanted.
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe && (args.check || forms.any()) => {}
                 written => written?,

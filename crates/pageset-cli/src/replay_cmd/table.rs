@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use comfy_table::{Table, presets};
 use pageset_trace::measure::warnings::Counted;
 use pageset_trace::measure::{Differences, Limit, Nearness, Pageset, ReplayResult, Replayed, Verdict, Zone};
+use pageset_trace::printable;
 use pageset_trace::replay::agreement::LIMITS;
 use pageset_trace::replay::{Borrowed, Level, Totals};
 
@@ -87,7 +88,7 @@ fn header(result: &ReplayResult) -> Table {
     };
     line("recording", format!("{} ({})", trace.name, trace.form));
     if !facts.command.is_empty() {
-        line("command", facts.command.join(" "));
+        line("command", printable(&facts.command.join(" ")).into_owned());
     }
     let rules = &kernel.rules;
     line(

@@ -1,16 +1,14 @@
 //! `pageset trace info`: what a recording contains.
 
-use std::io::Write as _;
-
 use comfy_table::{Table, presets};
-use pageset_trace::Facts;
 use pageset_trace::info::{Info, KINDS};
+use pageset_trace::{Facts, printable};
 
 use super::Input;
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{JsonOption, is_standard, write_json};
+use crate::output::{self, JsonOption, is_standard, write_json};
 
 /// Show what a recording contains: the machine, the duration, events by kind and CPU, lost events, and the zones
 ///
@@ -29,7 +27,7 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     let trace = args.input.open(true)?;
     let info = Info::gather(&trace)?;
     if !json.is_some_and(is_standard) {
-        std::io::stdout().write_all(text(&info).as_bytes())?;
+        output::print(&text(&info))?;
     }
     match json {
         Some(path) => write_json(path, &[info], &Interrupt::at_once()?),
@@ -56,7 +54,7 @@ fn text(info: &Info) -> String {
     };
     line("recording", format!("{} ({})", info.trace, info.form));
     if !facts.command.is_empty() {
-        line("command", facts.command.join(" "));
+        line("command", printable(&facts.command.join(" ")).into_owned());
     }
     if let Some(status) = facts.command_status {
         line("exit status", status.to_string());

@@ -143,3 +143,16 @@ fn damage_ends_with_exit_code_4_and_leaves_the_old_result() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("alone.snap.zst"));
     assert_eq!(pageset(&[&"trace", &"info"], b"").status.code(), Some(2));
 }
+
+/// A recording cannot send escape sequences to the terminal of its reader, nor add lines to a table.
+#[test]
+fn names_of_a_recording_are_printable() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.pstrace");
+    let command = vec!["\u{1b}]0;title\u{7}".to_owned(), "two\nlines".to_owned()];
+    let facts = pageset_trace::Facts { command, ..pageset_trace::Facts::default() };
+    let writer = pageset_trace::file::Writer::create(Vec::new(), &facts).unwrap();
+    fs::write(&file, writer.finish().unwrap()).unwrap();
+    let text = done(&pageset(&[&"trace", &"info", &file], b""));
+    assert!(text.lines().any(|line| line.ends_with(r"\u{1b}]0;title\u{7} two\nlines")), "{text:?}");
+}

@@ -24,7 +24,7 @@ use crate::columns::Fit;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::kinds::Inputs;
-use crate::output::{CsvOption, Forms, JsonOption, WideOption};
+use crate::output::{self, CsvOption, Forms, JsonOption, WideOption};
 use crate::progress::Files;
 
 /// The arguments of `diff`.
@@ -83,7 +83,7 @@ pub fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
     keep(&mut a, &mut b, &args.metric)?;
     let diff = Diff::of(&a, &b, args.fail_above)?;
     if forms.text() {
-        io::stdout().write_all(table::text(&diff, &Fit::new(&args.wide)).as_bytes())?;
+        output::print(&table::text(&diff, &Fit::new(&args.wide)))?;
     }
     let written = forms.write(&[&diff], diff.rows.iter().map(|row| (Vec::new(), row)), &interrupt)?;
     if let (true, Some(limit)) = (diff.failed, diff.fail_above) {
