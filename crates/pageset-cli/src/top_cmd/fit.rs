@@ -34,9 +34,30 @@ impl Column {
     }
 }
 
+/// Marks from nothing to a full character, in eighths.
+pub(super) const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+#[cfg(test)]
+thread_local! {
+    /// Every text that was fitted, before anything was cut.
+    pub(super) static SEEN: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// A text that is drawn whole.
+pub(super) fn whole(text: String) -> String {
+    #[cfg(test)]
+    SEEN.with_borrow_mut(|seen| seen.push(text.clone()));
+    text
+}
+
 /// The columns that fit into `room`, in their order, each with its width: the most important ones, up to the first that
 /// does not fit. Every cell of a returned column fits.
 pub(super) fn columns(columns: &[Column], room: usize, usual: bool) -> Vec<(usize, usize)> {
+    #[cfg(test)]
+    columns
+        .iter()
+        .flat_map(|column| column.cells.iter().chain([&column.head]))
+        .for_each(|text| _ = whole(text.clone()));
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|place| columns[*place].rank);
     let (mut taken, mut fitted) = (0, Vec::new());
@@ -84,6 +105,8 @@ pub(super) fn short(number: u64) -> String {
 /// The parts that fit into `width`, from the first on. A part is shown whole or not at all, except that a first part
 /// that is too long loses words at its end. An ellipsis replaces what is left out, if there is room for it.
 pub(super) fn line(parts: &[String], width: usize) -> String {
+    #[cfg(test)]
+    whole(parts.concat());
     let length = |text: &str| text.chars().count();
     let mut text = String::new();
     for (place, part) in parts.iter().enumerate() {

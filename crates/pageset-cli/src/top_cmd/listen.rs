@@ -36,7 +36,7 @@ pub(super) fn serve(address: SocketAddr, machine: &mut Machine, ended: &dyn Fn()
         let _ = match (request.method(), path) {
             (Method::Get | Method::Head, "/metrics" | "/") => {
                 let view = View::new(&machine.look()?, None);
-                let text = metrics::text(&view).map_err(std::io::Error::other)?;
+                let text = metrics::text(&view);
                 let header = Header::from_bytes("Content-Type", CONTENT_TYPE);
                 let response = Response::from_string(text);
                 request.respond(match header {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pageset_record::live::{Counters, Processes, Sites, Traffic, WaitTimes, Way, cpu_nodes};
-use pageset_trace::procfs::Zoneinfo;
+use pageset_trace::procfs::{BuddyInfo, ZoneSection, Zoneinfo};
 
 use crate::error::{Exit, Failure};
 
@@ -17,6 +17,8 @@ pub(super) struct Look {
     /// The time of the look, if known.
     pub(super) when: Option<When>,
     pub(super) zoneinfo: Zoneinfo,
+    /// Free blocks by order, if they are known.
+    pub(super) buddyinfo: Option<BuddyInfo>,
     /// The counters of `/proc/vmstat` by name; empty if it is not readable.
     pub(super) vmstat: BTreeMap<String, u64>,
     /// `uname -r`.
@@ -41,6 +43,15 @@ pub(super) struct Look {
     pub(super) missing: Vec<String>,
 }
 
+impl Look {
+    /// The free blocks of a zone by order, if they are known.
+    pub(super) fn free_blocks(&self, of: &ZoneSection) -> Option<Vec<u64>> {
+        let zones = &self.buddyinfo.as_ref()?.zones;
+        let zone = zones.iter().find(|zone| (zone.node, &zone.zone) == (of.node, &of.name))?;
+        Some(zone.free_blocks.clone())
+    }
+}
+
 /// A moment by both clocks: the wall clock for output, the monotonic clock for rates.
 #[derive(Clone, Copy)]
 pub(super) struct When {
@@ -52,6 +63,7 @@ pub(super) struct When {
 
 /// Paths of the kernel's texts.
 const ZONEINFO: &str = "/proc/zoneinfo";
+const BUDDYINFO: &str = "/proc/buddyinfo";
 const VMSTAT: &str = "/proc/vmstat";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 const VERSION: &str = "/proc/sys/kernel/version";
@@ -141,6 +153,7 @@ impl Machine {
             source: "live".to_owned(),
             when: Some(when),
             zoneinfo,
+            buddyinfo: fs::read_to_string(BUDDYINFO).ok().and_then(|text| BuddyInfo::parse(&text).ok()),
             vmstat,
             release: fs::read_to_string(RELEASE).ok().map(|text| text.trim().to_owned()),
             version: fs::read_to_string(VERSION).ok().map(|text| text.trim().to_owned()),
@@ -171,6 +184,7 @@ pub(super) fn saved(path: &Path) -> Result<Look, Failure> {
         source: name.to_string(),
         when: None,
         zoneinfo,
+        buddyinfo: None,
         vmstat: BTreeMap::new(),
         release: None,
         version: None,

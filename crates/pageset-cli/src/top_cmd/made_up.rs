@@ -9,7 +9,7 @@ use std::time::Duration;
 use pageset_record::live::sites::PAGES_APART;
 use pageset_record::live::times::bucket;
 use pageset_record::live::{Process, Processes, Site, Sites, Traffic, Wait, WaitTimes, Waits, Way};
-use pageset_trace::procfs::Zoneinfo;
+use pageset_trace::procfs::{BuddyInfo, Zoneinfo};
 
 use super::look::{Look, When};
 use crate::error::{Exit, Failure};
@@ -89,6 +89,7 @@ impl MadeUp {
         let look = Look {
             source: format!("made up, {} CPUs", self.size.cpus),
             when: Some(When { unix_ns: u64::try_from((Duration::from_secs(BEGIN_S) + since).as_nanos()).ok(), since }),
+            buddyinfo: BuddyInfo::parse(&free_blocks(&zoneinfo)).ok(),
             zoneinfo,
             vmstat: vmstat.map(|(name, value)| (name.to_owned(), value)).into_iter().collect::<BTreeMap<_, _>>(),
             release: Some("6.18.0".to_owned()),
@@ -267,6 +268,25 @@ impl MadeUp {
         let start = if zone == "DMA" { 1 } else { u64::from(node) * NODE_PAGES + managed };
         let _ = write!(text, "  node_unreclaimable:  0\n  start_pfn:           {start}\n");
     }
+}
+
+/// Free blocks that add up to each zone's free pages, most of them in the largest, as the kernel prints them.
+fn free_blocks(zoneinfo: &Zoneinfo) -> String {
+    let mut text = String::new();
+    for zone in &zoneinfo.zones {
+        let mut left = zone.free;
+        let mut blocks: Vec<String> = Vec::new();
+        for order in (0..=10_u32).rev() {
+            let share =
+                [left, left * 4 / 5, left / 3][if order == 0 { 0 } else { 1 + usize::from(order < 10) }] >> order;
+            left -= share << order;
+            blocks.push(share.to_string());
+        }
+        blocks.reverse();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "Node {}, zone {} {}", zone.node, zone.name, blocks.join(" "));
+    }
+    text
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! | `made_up` | looks at a machine that does not exist |
 //! | `playback` | saved looks, recordings and copies of zoneinfo |
 //! | `history` | the recent looks: sparklines, medians, percentiles |
+//! | `verdict` | the verdict on a machine, from numbers alone |
 //! | `unusual` | what is unusual now |
 //! | `filter` | which CPUs to show |
 //! | `source` | one look after the other, of a machine or saved |
@@ -40,6 +41,7 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 mod unusual;
+mod verdict;
 mod view;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -77,7 +79,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "SECONDS", value_parser = interval)]
     interval: Option<Duration>,
 
-    /// Print one result and exit; if the output shows changes, this takes two looks, one interval apart
+    /// Print one result and exit; if the output shows changes, this takes two looks, one interval apart. With --from, the
+    /// last look
     #[arg(long, conflicts_with = "count")]
     once: bool,
 
@@ -117,7 +120,7 @@ pub(crate) struct Args {
     /// Name the oldest file first. On a terminal, space pauses, n and p step, and + and - change the speed. With
     /// --interval, a look at a recording is at least so many seconds after the previous one; without it, each snapshot of
     /// the recording is a look.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "once", "count", "no_count", "count_by", "made_up"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "count", "no_count", "count_by", "made_up"])]
     from: Vec<PathBuf>,
 
     /// Read the screen's settings from this TOML file [default: ~/.config/pageset/top.toml, if it exists]
@@ -167,6 +170,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub(crate) fn names() -> impl Iterator<Item = String> {
     let columns = plain::ZONES
         .into_iter()
+        .chain(plain::BLOCKS)
         .chain(plain::CPUS)
         .chain(plain::WAITS)
         .chain(plain::PROCESSES)
@@ -225,7 +229,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if !args.from.is_empty() {
         let views = playback::views(&args.from, args.interval)?;
         if !on_screen {
-            views.iter().try_for_each(|view| print(view, &args))?;
+            let first = if args.once { views.len().saturating_sub(1) } else { 0 };
+            views[first..].iter().try_for_each(|view| print(view, &args))?;
             return Ok(Exit::Done);
         }
         let mut begin = begin(&args)?;
@@ -325,7 +330,7 @@ fn lines(
 
 fn print(view: &View, args: &Args) -> Result<(), Failure> {
     if let Some(path) = &args.openmetrics {
-        let text = metrics::text(view).map_err(io::Error::other)?;
+        let text = metrics::text(view);
         let mut out = Output::create(Path::new(path))?;
         out.write_all(text.as_bytes())?;
         return Ok(out.commit()?);

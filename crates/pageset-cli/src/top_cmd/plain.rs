@@ -4,7 +4,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use pageset_record::live::sites::PAGES_APART;
 
-use super::view::{Mover, View, Zone};
+use super::unusual::{Limits, findings};
+use super::verdict::Finding;
+use super::view::{HUGE, Mover, ProcessTraffic, SiteTraffic, View, Zone};
 use crate::columns::{grouped, numbers, trimmed};
 
 /// The column headings of the zones.
@@ -12,6 +14,9 @@ pub(super) const ZONES: [&str; 13] = [
     "zone", "mark", "managed", "free", "free +-", "min", "low", "high", "held", "held +-", "held %", "high_min",
     "high_max",
 ];
+
+/// The column headings of free blocks.
+pub(super) const BLOCKS: [&str; 3] = ["zone", "free blocks", "fragmentation index"];
 
 /// The column headings of the CPUs.
 pub(super) const CPUS: [&str; 10] =
@@ -60,24 +65,36 @@ pub(super) fn percent(percent: Option<f64>) -> String {
     percent.map_or(NONE.to_owned(), |percent| format!("{percent:.2}"))
 }
 
-/// The kernel and its rules, in one line.
-pub(super) fn kernel_line(view: &View) -> String {
+/// A fragmentation index; `ok` if there is a block.
+pub(super) fn index(index: Option<f64>) -> String {
+    index.map_or("ok".to_owned(), |index| format!("{index:.2}"))
+}
+
+/// Whether lists tune themselves, and the kernel and its rules.
+pub(super) fn kernel_parts(view: &View) -> Vec<String> {
     let kernel = &view.kernel;
     let release = kernel.release.as_deref().unwrap_or("unknown kernel");
     let guess = if kernel.known { "rules" } else { "assumed rules" };
     let fraction = kernel.high_fraction.filter(|fraction| *fraction > 0);
     let fraction = fraction.map(|fraction| format!(" = {fraction}")).unwrap_or_default();
-    let another = if kernel.is_another {
-        "; but this kernel tunes high, as kernels from 6.7 on do; try `pageset replay FILE --identify` on a recording"
-    } else {
-        ""
-    };
-    format!("{release}, {guess} {}, {}{fraction}{another}", kernel.rules, kernel.auto_tuning.text())
+    let mut parts = vec![
+        format!("{}{fraction}", kernel.auto_tuning.text()),
+        format!("; {guess} {}", kernel.rules),
+        format!("; {release}"),
+    ];
+    if kernel.is_another {
+        parts.push(
+            ", which tunes high as kernels from 6.7 on do; try `pageset replay FILE --identify` on a recording"
+                .to_owned(),
+        );
+    }
+    parts
 }
 
 /// The whole view.
 pub(super) fn text(view: &View) -> String {
-    let mut text = format!("{}: {}\n", view.source, kernel_line(view));
+    let verdict = findings(view, &Limits::DEFAULT).first().map(Finding::sentence).unwrap_or_default();
+    let mut text = format!("{verdict}\n{}: {}\n", view.source, kernel_parts(view).concat());
     let at = view.time_ns.map(|ns| httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_nanos(ns)));
     let changes = view.elapsed_ns.map(|elapsed| format!("changes of {:.3} s", elapsed as f64 / 1e9));
     let line: Vec<String> = at.into_iter().chain(changes).collect();
@@ -104,11 +121,16 @@ pub(super) fn text(view: &View) -> String {
         ]);
     }
     text += &trimmed(&table);
+    text += &blocks(view);
     text += "\n";
     text += &cpus(view);
     text += &waits(view);
-    text += &processes(view);
-    text += &sites(view);
+    let process = |process: &ProcessTraffic| vec![process.name.clone(), process.pid.to_string()];
+    text += &movers(view, view.processes.as_ref(), PROCESSES, process, ["process", "processes"], "");
+    let sites = view.call_sites.iter().flatten();
+    let samples = sampled(sites.fold(0, |sum: u64, site| sum.saturating_add(site.page_samples)));
+    let site = |site: &SiteTraffic| vec![function(&site.function), function(&site.caller), grouped(site.page_samples)];
+    text += &movers(view, view.call_sites.as_ref(), SITES, site, ["call site", "call sites"], &samples);
     let rates: Vec<String> = view
         .vmstat
         .iter()
@@ -127,6 +149,17 @@ pub(super) fn text(view: &View) -> String {
         text += &format!("missing: {missing}\n");
     }
     text
+}
+
+/// A row for each zone whose free blocks are known.
+fn blocks(view: &View) -> String {
+    let mut table = numbers(BLOCKS.into_iter(), 0..2);
+    for zone in &view.zones {
+        let Some(blocks) = &zone.free_blocks else { continue };
+        let by_order: Vec<String> = blocks.iter().map(u64::to_string).collect();
+        table.add_row([zone.name(), by_order.join(" "), index(zone.fragmentation_index(HUGE))]);
+    }
+    if table.row_count() == 0 { String::new() } else { format!("\n{}", trimmed(&table)) }
 }
 
 /// A row for each pageset that holds or has moved pages. A CPU's traffic is shown in the CPU's last row.
@@ -180,46 +213,46 @@ fn waits(view: &View) -> String {
     }
 }
 
-/// A number since the previous look as a rate.
-pub(super) fn per_second(number: u64, view: &View) -> Option<f64> {
-    view.elapsed_ns.filter(|elapsed| *elapsed > 0).map(|elapsed| number as f64 * 1e9 / elapsed as f64)
+/// A number of some time as a rate.
+pub(super) fn per_second(number: u64, seconds: Option<f64>) -> Option<f64> {
+    seconds.map(|seconds| number as f64 / seconds)
 }
 
 /// The waits of a process or call site in milliseconds per second.
-pub(super) fn wait_ms(mover: &impl Mover, view: &View) -> Option<f64> {
-    per_second(mover.wait_ns()?, view).map(|ns| ns / 1e6)
+pub(super) fn wait_ms(mover: &impl Mover, seconds: Option<f64>) -> Option<f64> {
+    per_second(mover.wait_ns()?, seconds).map(|ns| ns / 1e6)
 }
 
-/// A row for each of the processes that moved most pages. Empty if processes are not counted, and without a previous
-/// look.
-fn processes(view: &View) -> String {
-    let Some(all) = view.processes.as_ref().filter(|_| view.elapsed_ns.is_some()) else { return String::new() };
+/// A row for each of the processes or call sites that moved most pages, with a note below. Empty if they are not counted,
+/// and without a previous look. `of` makes the first cells; `kind` is their name, one and several.
+fn movers<T: Mover, const N: usize>(
+    view: &View,
+    all: Option<&Vec<T>>,
+    heads: [&'static str; N],
+    of: fn(&T) -> Vec<String>,
+    kind: [&str; 2],
+    note: &str,
+) -> String {
+    let (Some(all), Some(seconds)) = (all, view.seconds()) else { return String::new() };
+    if all.is_empty() {
+        return format!("\nno {} moved pages\n", kind[0]);
+    }
     // Without a measured wait, the last column does not exist.
-    let shown = PROCESSES.len() - usize::from(all.iter().all(|process| process.zone_lock_wait_ns.is_none()));
-    let mut table = numbers(PROCESSES.into_iter().take(shown), 0..1);
-    for process in all.iter().take(TOP) {
-        let cells = [
-            process.name.clone(),
-            process.pid.to_string(),
-            rate(per_second(process.pages_in, view)),
-            rate(per_second(process.pages_out, view)),
-            percent(wait_ms(process, view)),
-        ];
+    let shown = N - usize::from(all.iter().all(|mover| mover.wait_ns().is_none()));
+    let mut table = numbers(heads.into_iter().take(shown), 0..if note.is_empty() { 1 } else { 2 });
+    for mover in all.iter().take(TOP) {
+        let mut cells = of(mover);
+        cells.extend([mover.pages_in(), mover.pages_out()].map(|pages| rate(per_second(pages, Some(seconds)))));
+        cells.push(percent(wait_ms(mover, Some(seconds))));
         table.add_row(cells.into_iter().take(shown));
     }
-    match all.len() {
-        0 => "\nno process moved pages\n".to_owned(),
-        1..=TOP => format!("\n{}", trimmed(&table)),
-        all => {
-            let more = counted(all - TOP, "process", "processes");
-            format!("\n{}and {more} with fewer pages\n", trimmed(&table))
-        }
-    }
-}
-
-/// A number with its noun.
-fn counted(number: usize, one: &str, several: &str) -> String {
-    format!("{} {}", grouped(number as u64), if number == 1 { one } else { several })
+    let more = match all.len().saturating_sub(TOP) {
+        0 => String::new(),
+        more => format!("and {} {} with fewer pages", grouped(more as u64), kind[usize::from(more > 1)]),
+    };
+    let notes: Vec<&str> = [more.as_str(), note].into_iter().filter(|note| !note.is_empty()).collect();
+    let end = if notes.is_empty() { "" } else { "\n" };
+    format!("\n{}{}{end}", trimmed(&table), notes.join("; "))
 }
 
 /// What the call sites' pages are estimated from.
@@ -230,35 +263,6 @@ pub(super) fn sampled(samples: u64) -> String {
 /// A function's name, or that it is not known.
 pub(super) fn function(name: &str) -> String {
     if name.is_empty() { UNKNOWN.to_owned() } else { name.to_owned() }
-}
-
-/// A row for each of the call sites that moved most pages. Empty if call sites are not counted, and without a previous
-/// look.
-fn sites(view: &View) -> String {
-    let Some(all) = view.call_sites.as_ref().filter(|_| view.elapsed_ns.is_some()) else { return String::new() };
-    // Without a measured wait, the last column does not exist.
-    let shown = SITES.len() - usize::from(all.iter().all(|site| site.zone_lock_wait_ns.is_none()));
-    let mut table = numbers(SITES.into_iter().take(shown), 0..2);
-    for site in all.iter().take(TOP) {
-        let cells = [
-            function(&site.function),
-            function(&site.caller),
-            grouped(site.page_samples),
-            rate(per_second(site.pages_in, view)),
-            rate(per_second(site.pages_out, view)),
-            percent(wait_ms(site, view)),
-        ];
-        table.add_row(cells.into_iter().take(shown));
-    }
-    let samples = sampled(all.iter().fold(0, |sum: u64, site| sum.saturating_add(site.page_samples)));
-    match all.len() {
-        0 => "\nno call site was seen moving pages\n".to_owned(),
-        1..=TOP => format!("\n{}{samples}\n", trimmed(&table)),
-        all => {
-            let more = counted(all - TOP, "call site", "call sites");
-            format!("\n{}and {more} with fewer pages; {samples}\n", trimmed(&table))
-        }
-    }
 }
 
 /// Whether `zone` is the last zone in which the CPU has a pageset. The CPU's traffic of all zones is shown there.

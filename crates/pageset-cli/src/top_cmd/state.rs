@@ -7,11 +7,11 @@ use std::time::Duration;
 use ratatui::crossterm::event::KeyCode;
 
 use super::filter::Filter;
-use super::history::{History, Measure};
+use super::history::{History, Measure, Smooth};
 use super::order::{List, Sort};
 use super::source::Position;
 use super::unusual::Unusual;
-use super::view::{By, CpuWaits, Pageset, ProcessTraffic, SiteTraffic, View, Zone, sort};
+use super::view::{By, CpuWaits, Mover, Pageset, View, Zone, sort};
 
 /// All that the screen shows, except for the user's choices.
 #[derive(Clone, Copy)]
@@ -166,16 +166,9 @@ impl State {
         sets
     }
 
-    /// The processes, sorted; `None` if they are not counted.
-    pub(super) fn processes<'a>(&self, view: &'a View) -> Option<Vec<&'a ProcessTraffic>> {
-        let mut all: Vec<&ProcessTraffic> = view.processes.as_ref()?.iter().collect();
-        sort(&mut all, self.by);
-        Some(all)
-    }
-
-    /// The call sites, sorted; `None` if they are not counted.
-    pub(super) fn call_sites<'a>(&self, view: &'a View) -> Option<Vec<&'a SiteTraffic>> {
-        let mut all: Vec<&SiteTraffic> = view.call_sites.as_ref()?.iter().collect();
+    /// Processes or call sites, sorted; `None` if they are not counted.
+    pub(super) fn movers<'a, T: Mover>(&self, of: &'a Smooth<T>) -> Option<Vec<&'a T>> {
+        let mut all: Vec<&T> = of.all.as_ref()?.iter().collect();
         sort(&mut all, self.by);
         Some(all)
     }
@@ -189,8 +182,8 @@ impl State {
     pub(super) fn scroll(&mut self, scene: &Scene<'_>, by: isize) {
         let rows = match self.list {
             List::Cpus => None,
-            List::Processes => Some(scene.view.processes.as_ref().map_or(0, Vec::len)),
-            List::CallSites => Some(scene.view.call_sites.as_ref().map_or(0, Vec::len)),
+            List::Processes => Some(scene.history.processes.all.as_ref().map_or(0, Vec::len)),
+            List::CallSites => Some(scene.history.sites.all.as_ref().map_or(0, Vec::len)),
         };
         if let Some(all) = rows {
             let last = all.saturating_sub(self.row_lines.get());

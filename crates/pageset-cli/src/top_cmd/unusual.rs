@@ -1,11 +1,11 @@
-//! What is unusual now. Pure: a view and its history in, sentences and marks out.
+//! What is unusual now. Pure: a view and its history in, findings, sentences and marks out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::{History, Measure};
-use super::plain::{percent, rate};
+use super::plain::rate;
+use super::verdict::{Bounds, Finding, Level, Numbers, Short, Wait, judge, others};
 use super::view::{CpuTraffic, CpuWaits, PathWait, View};
-use crate::columns::grouped;
 
 /// From which values on something is unusual.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,95 +26,87 @@ impl Limits {
 
 /// The looks before which no rate is unusual, because its median is not known. A guess.
 const LEAST_LOOKS: usize = 10;
-/// How many times the limit is severe. A guess.
-const SEVERE: f64 = 4.0;
-
 /// How many CPUs that only refill or drain are compared: those with the largest rates.
 const PAIRS: usize = 16;
 /// The largest ratio of two rates that belong together. A guess: pages wait in pagesets between the two.
 const NEAR: f64 = 1.25;
 
-/// A sentence without a full stop.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sentence {
-    pub(super) severe: bool,
-    pub(super) text: String,
-}
-
 /// What is unusual, the most important first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Unusual {
-    pub(super) sentences: Vec<Sentence>,
+    /// The verdict comes first.
+    pub(super) findings: Vec<Finding>,
+    /// What differs from before: sentences without a full stop.
+    pub(super) sentences: Vec<String>,
     /// The zones below their low watermark, by place in the view, and whether they are below min.
     pub(super) zones: BTreeMap<usize, bool>,
     /// The measures of CPUs.
     pub(super) cpus: BTreeSet<(u32, Measure)>,
 }
 
+/// The numbers of a view that a verdict needs.
+pub(super) fn numbers(view: &View) -> Numbers {
+    let short = view.zones.iter().filter(|zone| zone.free < zone.low).map(|zone| {
+        let is_min = zone.free < zone.min;
+        Short { zone: zone.name(), free: zone.free, is_min, mark: if is_min { zone.min } else { zone.low } }
+    });
+    let stalls = view.vmstat.iter().find(|counter| counter.name == "allocstall");
+    let wait = |traffic: &CpuTraffic| {
+        let waits = traffic.zone_lock_waits.as_ref()?;
+        let purposes = ["to refill", "to drain", "to allocate directly", "to free directly"];
+        let pct = |path: &PathWait| path.pct.unwrap_or(0.0);
+        let most = purposes.into_iter().zip(waits.paths()).max_by(|a, b| pct(&a.1).total_cmp(&pct(&b.1)));
+        Some(Wait { cpu: traffic.cpu, percent: waits.pct()?, mostly: most.map_or("", |(purpose, _)| purpose) })
+    };
+    let traffic = || view.traffic.iter().flatten();
+    let waits: Vec<Wait> = traffic().filter_map(wait).collect();
+    let batch = view.zones.iter().map(|zone| zone.batch).max().unwrap_or(0).max(1);
+    let moves = |traffic: &CpuTraffic| {
+        Some((traffic.cpu, (traffic.refill_pages_per_s? + traffic.drain_pages_per_s?) / batch as f64))
+    };
+    Numbers {
+        short: short.collect(),
+        stalls_per_s: stalls.and_then(|counter| counter.per_s),
+        waits: (!waits.is_empty()).then_some(waits),
+        moves: traffic().filter_map(moves).max_by(|a, b| a.1.total_cmp(&b.1)),
+        counted: view.traffic.is_some(),
+        two_looks: view.elapsed_ns.is_some(),
+    }
+}
+
+/// The verdict on a view, and what else was found.
+pub(super) fn findings(view: &View, limits: &Limits) -> Vec<Finding> {
+    judge(&numbers(view), &Bounds { wait_percent: limits.wait_percent, ..Bounds::DEFAULT })
+}
+
 impl Unusual {
     /// What is unusual in the last look of `history`, which is `view`.
     pub(super) fn of(view: &View, history: &History, limits: &Limits) -> Unusual {
-        let mut unusual = Unusual::default();
-        unusual.zones(view);
-        unusual.stalls(view);
-        unusual.waits(view, limits);
+        let mut unusual = Unusual { findings: findings(view, limits), ..Unusual::default() };
+        let zones = view.zones.iter().enumerate().filter(|(_, zone)| zone.free < zone.low);
+        unusual.zones = zones.map(|(place, zone)| (place, zone.free < zone.min)).collect();
+        let waits = |traffic: &&CpuTraffic| {
+            let pct = traffic.zone_lock_waits.as_ref().and_then(CpuWaits::pct);
+            pct.is_some_and(|pct| pct >= limits.wait_percent)
+        };
+        let waiting = view.traffic.iter().flatten().filter(waits);
+        unusual.cpus.extend(waiting.map(|traffic| (traffic.cpu, Measure::Waits)));
         unusual.rates(view, history, limits, Measure::Refills);
         unusual.rates(view, history, limits, Measure::Drains);
         unusual.pairs(view, limits);
-        unusual.sentences.extend(view.news.iter().map(|news| Sentence { severe: false, text: news.clone() }));
-        // Stable: sentences of one severity stay in the order above.
-        unusual.sentences.sort_by_key(|sentence| !sentence.severe);
+        unusual.sentences.extend(view.news.iter().cloned());
         unusual
+    }
+
+    /// All sentences, the verdict first, each in parts.
+    pub(super) fn lines(&self) -> Vec<(Level, Vec<String>)> {
+        let found = self.findings.iter().map(|finding| (finding.level(), finding.parts()));
+        found.chain(self.sentences.iter().map(|text| (Level::Unusual, vec![text.clone()]))).collect()
     }
 
     /// Whether this CPU has an unusual measure.
     pub(super) fn has(&self, cpu: u32) -> bool {
         self.cpus.range((cpu, Measure::Held)..=(cpu, Measure::Waits)).next().is_some()
-    }
-
-    fn say(&mut self, severe: bool, text: String) {
-        self.sentences.push(Sentence { severe, text });
-    }
-
-    fn zones(&mut self, view: &View) {
-        for (place, zone) in view.zones.iter().enumerate().filter(|(_, zone)| zone.free < zone.low) {
-            let severe = zone.free < zone.min;
-            self.zones.insert(place, severe);
-            let (name, mark) = if severe { ("min", zone.min) } else { ("low", zone.low) };
-            let (zone, free, mark) = (zone.name(), grouped(zone.free), grouped(mark));
-            self.say(severe, format!("zone {zone} is below {name}: {free} of {mark} pages are free"));
-        }
-    }
-
-    /// Tasks that wait for memory.
-    fn stalls(&mut self, view: &View) {
-        let stalls = view.vmstat.iter().find(|counter| counter.name == "allocstall").and_then(|counter| counter.per_s);
-        if let Some(stalls) = stalls.filter(|stalls| *stalls >= 0.5) {
-            self.say(true, format!("allocations wait for direct reclaim: {} per second", rate(Some(stalls))));
-        }
-    }
-
-    fn waits(&mut self, view: &View, limits: &Limits) {
-        let mut all: Vec<(u32, f64, &CpuWaits)> = Vec::new();
-        for traffic in view.traffic.iter().flatten() {
-            let waits = traffic.zone_lock_waits.as_ref();
-            all.extend(waits.and_then(|waits| Some((traffic.cpu, waits.pct()?, waits))));
-        }
-        all.retain(|(_, pct, _)| *pct >= limits.wait_percent);
-        self.cpus.extend(all.iter().map(|(cpu, ..)| (*cpu, Measure::Waits)));
-        let Some((cpu, pct, waits)) = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
-        let purposes = ["to refill", "to drain", "to allocate directly", "to free directly"];
-        let most = purposes.into_iter().zip(waits.paths()).max_by(|a, b| {
-            let pct = |path: &PathWait| path.pct.unwrap_or(0.0);
-            pct(&a.1).total_cmp(&pct(&b.1))
-        });
-        let purpose = most.map_or("", |(purpose, _)| purpose);
-        let text = format!(
-            "CPU {cpu} waits {} % of its time for zone locks, mostly {purpose}{}",
-            percent(Some(*pct)),
-            others(all.len())
-        );
-        self.say(*pct >= SEVERE * limits.wait_percent, text);
     }
 
     fn rates(&mut self, view: &View, history: &History, limits: &Limits, of: Measure) {
@@ -136,10 +128,8 @@ impl Unusual {
         let Some((cpu, now, times)) = all.iter().max_by(|a, b| a.2.total_cmp(&b.2)) else { return };
         let verb = if of == Measure::Refills { "refills" } else { "drains" };
         let (now, times) = (rate(Some(*now)), rate(Some(*times)));
-        self.say(
-            false,
-            format!("CPU {cpu} {verb} {now} pages per second, {times} times its usual rate{}", others(all.len())),
-        );
+        let others = others(all.len());
+        self.sentences.push(format!("CPU {cpu} {verb} {now} pages per second, {times} times its usual rate{others}"));
     }
 
     /// A CPU that only refills, and one that only drains as many pages: pages are freed on another CPU than the one
@@ -162,20 +152,10 @@ impl Unusual {
         let mut near = pairs.filter(|(from, to)| (1.0 / NEAR..=NEAR).contains(&(from.1 / to.1)));
         if let Some(((from, refills), (to, drains))) = near.next() {
             let (refills, drains) = (rate(Some(refills)), rate(Some(drains)));
-            self.say(
-                false,
-                format!("CPU {from} only refills ({refills} pages per second), and CPU {to} only drains ({drains})"),
-            );
+            self.sentences.push(format!(
+                "CPU {from} only refills ({refills} pages per second), and CPU {to} only drains ({drains})"
+            ));
         }
-    }
-}
-
-/// The number of other CPUs, as the end of a sentence.
-fn others(all: usize) -> String {
-    match all {
-        0 | 1 => String::new(),
-        2 => "; another CPU too".to_owned(),
-        _ => format!("; {} other CPUs too", grouped(all as u64 - 1)),
     }
 }
 
@@ -202,8 +182,12 @@ mod tests {
         change(&mut now);
         history.push(&now);
         let unusual = Unusual::of(&now, &history, &Limits::DEFAULT);
-        let mark = |sentence: &Sentence| format!("{}{}", if sentence.severe { "!" } else { "" }, sentence.text);
-        (unusual.sentences.iter().map(mark).collect(), unusual)
+        let line = |(level, parts): (Level, Vec<String>)| {
+            let mark = if level == Level::Severe { "!" } else { "" };
+            format!("{mark}{}", parts[0])
+        };
+        let healthy = |(level, _): &(Level, Vec<String>)| *level != Level::Healthy;
+        (unusual.lines().into_iter().filter(healthy).map(line).collect(), unusual)
     }
 
     fn traffic(view: &mut View, cpu: usize, refills: f64, drains: f64) {
@@ -228,11 +212,11 @@ mod tests {
             (&["!zone 0 Normal is below min: 7 of 15,625 pages are free"], &|v| v.zones[1].free = 7),
             // At a watermark is not below it.
             (&[], &|v| v.zones[1].free = v.zones[1].low),
-            (&["!allocations wait for direct reclaim: 12 per second"], &|v| {
+            (&["!allocations wait for direct reclaim: 12 a second"], &|v| {
                 v.vmstat.push(Counter { name: "allocstall".to_owned(), value: 90, per_s: Some(12.0) });
             }),
-            (&["CPU 2 waits 6.50 % of its time for zone locks, mostly to drain"], &|v| waits(v, 2, 1.5, 5.0)),
-            (&["!CPU 3 waits 20.00 % of its time for zone locks, mostly to refill; another CPU too"], &|v| {
+            (&["CPU 2 waits 6 % of its time for zone locks"], &|v| waits(v, 2, 1.5, 5.0)),
+            (&["!CPU 3 waits 20 % of its time for zone locks"], &|v| {
                 waits(v, 1, 5.0, 0.0);
                 waits(v, 3, 19.0, 1.0);
             }),

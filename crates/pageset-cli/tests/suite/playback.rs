@@ -14,6 +14,8 @@ fn saved_looks_are_read_back() {
     fs::write(&file, &text).unwrap();
     assert_eq!(ends(0, &[&"top", &"--from", &file, &"--json"]).0, text);
     assert_eq!(text.lines().count(), 5);
+    let (once, _) = ends(0, &[&"top", &"--from", &file, &"--json", &"--once"]);
+    assert_eq!(once.lines().collect::<Vec<_>>(), text.lines().skip(4).collect::<Vec<_>>());
     let (plain, _) = ends(0, &[&"top", &"--from", &file, &file, &"--plain"]);
     assert_eq!(plain.lines().filter(|line| line.starts_with("made up, 12 CPUs: ")).count(), 10, "{plain}");
     // This machine's looks, too.

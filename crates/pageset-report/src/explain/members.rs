@@ -190,6 +190,7 @@ pub(super) const TERMS: &[Term] = &[
     column("zone_lock_wait_times", "How long waits for zone locks took: a member for each path, with the waits of all CPUs in classes of duration. Null if waits are not measured.",
         "As wait %.", "As wait %."),
     column("processes", "What processes moved since the previous look, the most pages first. Null if it is not counted: only programs in the kernel (bpf) count it.", "", ""),
+    column("free_blocks", "Free blocks of a zone of order 0, 1, 2 and so on; null if unknown.", "As free blocks.", "As free blocks."),
     column("processes_lost", "Pages and waits of processes beyond the 8,192 that the kernel counts between two looks. Null if processes are not counted.", "0 pages.", "Look more often."),
     column("pages", "Of `processes_lost` and `call_sites_lost`: the pages that refills and drains moved.", "0.", "As processes_lost."),
     column("call_sites", "What call sites in the kernel moved since the previous look, the most pages first; pages are estimated from samples. Null if it is not counted: only programs in the kernel (bpf) count it.", "", ""),

@@ -60,9 +60,9 @@ pub struct PagesetSection {
     pub high: u64,
     /// The unit of refills and drains.
     pub batch: u64,
-    /// The lower bound of `high`; from 6.7 on.
+    /// The lower bound of `high`; printed from 6.13 on.
     pub high_min: Option<u64>,
-    /// The upper bound of `high`; from 6.7 on.
+    /// The upper bound of `high`; printed from 6.13 on.
     pub high_max: Option<u64>,
 }
 
@@ -296,7 +296,7 @@ impl Section {
         }
         if (open.seen & 8 == 0) != (open.seen & 16 == 0) {
             let what = format!("the pageset of cpu {} has one of high_min and high_max", open.set.cpu);
-            return Err(ParseError::new(open.head, what, "both (6.7 and later) or none"));
+            return Err(ParseError::new(open.head, what, "both (6.13 and later) or none"));
         }
         self.zone.pagesets.push(open.set);
         Ok(())

@@ -259,12 +259,15 @@ pub fn kernel_of(release: Option<&str>, version: Option<&str>, info: &Zoneinfo) 
     let has_bounds = info.zones.iter().flat_map(|z| &z.pagesets).any(|p| p.high_max.is_some());
     let has_new_counters =
         info.zones.iter().flat_map(|z| &z.counters).any(|(name, _)| NEW_COUNTERS.contains(&name.as_str()));
-    // Without a release, guess the kernel that the specification was checked against, the last kernel without bounds,
-    // or the last one without the counters.
-    let guess = match (has_bounds, has_new_counters) {
-        (true, _) => Release::newest(6, 18),
-        (false, true) => Release::newest(6, 6),
-        (false, false) => Release::newest(5, 10),
+    // Kernels from 6.7 on tune `high`, and print its bounds from 6.13 on.
+    let tunes = info.zones.iter().any(|z| z.pagesets.windows(2).any(|pair| pair[0].high != pair[1].high));
+    // Without a release, guess the kernel that the specification was checked against, the last kernel without bounds
+    // that tunes or does not, or the last one without the counters.
+    let guess = match (has_bounds, tunes, has_new_counters) {
+        (true, ..) => Release::newest(6, 18),
+        (false, true, _) => Release::newest(6, 12),
+        (false, false, true) => Release::newest(6, 6),
+        (false, false, false) => Release::newest(5, 10),
     };
     let named = release.and_then(|release| release_of(release, version.unwrap_or("")));
     (Preset::of_release(named.unwrap_or(guess)), named.is_some())

@@ -1,140 +1,259 @@
-//! The chosen CPU over time, and the machine's counters.
+//! Filled charts over time: a measure as an area, another as a line, and an axis of time.
 
 use ratatui::Frame;
+use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::symbols::Marker;
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
 
 use super::super::fit;
 use super::super::history::Measure;
-use super::super::plain::rate;
+use super::super::plain::{percent, rate, signed};
 use super::super::state::{Scene, State};
-use super::style;
+use super::super::view::{CpuWaits, Pageset};
+use super::{Hits, Target, style};
 use crate::columns::grouped;
 
-/// The smallest area of a chart. Unit: characters, lines.
-const SMALLEST: (u16, u16) = (40, 5);
-/// The looks that fill a chart at least.
+/// The smallest chart with its heading and its axis. Unit: characters, lines.
+pub(super) const SMALLEST: (u16, u16) = (36, 6);
+/// The lines from which a chart is easily read.
+const GOOD: u16 = 8;
+/// The looks that fill a chart at least; fewer leave its left side empty. More are drawn narrower, up to a character.
 const SHORTEST: usize = 30;
+/// The width of the labels of values, and the least distance between labels of time. Unit: characters.
+const LABEL: u16 = 6;
+const TICKS: usize = 12;
 
-/// What a chart shows of the chosen CPU.
-#[derive(Clone, Copy)]
-pub(super) enum Of {
-    /// Pages in its pageset, and the pageset's high.
-    Held,
-    /// Pages that it refills and drains.
-    Moved,
-    /// The share of its time in which it waits for zone locks.
-    Waited,
+/// A chart without its heading.
+struct Chart {
+    /// The last values, the newest last.
+    fill: Vec<Option<f32>>,
+    line: Vec<Option<f32>>,
+    /// The age of each look.
+    ages: Option<Vec<f64>>,
+    /// The least value at the top of the scale.
+    least: f32,
+    label: fn(f32) -> String,
 }
 
-/// The title and the measures of a chart, each with its name; the most important last.
-fn content(cpu: u32, zone: &str, of: Of) -> (String, Vec<(&'static str, Measure)>) {
-    match of {
-        Of::Held => (format!("CPU {cpu}, zone {zone}: pages"), vec![("high", Measure::High), ("held", Measure::Held)]),
-        Of::Moved => {
-            let measures = vec![("drained", Measure::Drains), ("refilled", Measure::Refills)];
-            (format!("CPU {cpu}: pages per second"), measures)
+/// An age in words of at most five characters.
+fn age(seconds: f64) -> String {
+    match seconds {
+        ..9.95 => format!("{}s", (seconds * 10.0).round() / 10.0),
+        ..120.0 => format!("{}s", seconds.round()),
+        ..7200.0 => format!("{}m", (seconds / 60.0).round()),
+        _ => format!("{}h", (seconds / 3600.0).round()),
+    }
+}
+
+impl Chart {
+    fn draw(&self, buffer: &mut Buffer, area: Rect, state: &State) {
+        let (rows, columns) = (usize::from(area.height - 1), usize::from(area.width - LABEL - 1));
+        let values = || self.fill.iter().chain(&self.line).flatten().copied();
+        let most = values().fold(self.least, f32::max);
+        let dim = style::dim(state);
+        for (row, text) in [(0, (self.label)(most)), (rows - 1, "0".to_owned())] {
+            let text = fit::whole(format!("{text:>width$}", width = usize::from(LABEL)));
+            buffer.set_string(area.x, area.y + row as u16, text, dim);
         }
-        Of::Waited => (format!("CPU {cpu}: waits, % of the time"), vec![("", Measure::Waits)]),
+        (0..area.height - 1).for_each(|row| buffer.set_string(area.x + LABEL, area.y + row, "│", dim));
+        // Looks in the whole width.
+        let looks = self.fill.len().max(SHORTEST).min(columns);
+        let (left, right) = (area.x + LABEL + 1, area.x + area.width);
+        for (back, place) in (0..columns).map(|back| (back, back * looks / columns)) {
+            let of = |all: &[Option<f32>]| *all.get(all.len().checked_sub(place + 1)?)?;
+            let x = right - 1 - back as u16;
+            // In eighths of a row, at least one for what is not 0.
+            let eighths =
+                |value: f32| ((value / most * 8.0 * rows as f32).round() as usize).max(usize::from(value > 0.0));
+            let filled = of(&self.fill).map_or(0, eighths);
+            for row in 0..filled.div_ceil(8).min(rows) {
+                let mark = fit::EIGHTHS[(filled - 8 * row).min(8)];
+                let y = area.y + (rows - 1 - row) as u16;
+                buffer[(x, y)].set_char(mark).set_style(style::line(state));
+            }
+            if let Some(value) = of(&self.line) {
+                let at = eighths(value).clamp(1, 8 * rows) - 1;
+                let y = area.y + (rows - 1 - at / 8) as u16;
+                let covered = filled >= 8 * (at / 8 + 1);
+                let mark = ['▁', '─', '─', '▔'][at % 8 / 2];
+                let cell = &mut buffer[(x, y)];
+                cell.set_char(mark).set_style(style::limit(covered, state));
+            }
+        }
+        self.axis(buffer, Rect { x: left, y: area.y + area.height - 1, width: columns as u16, height: 1 }, looks, dim);
+    }
+
+    /// The labels of time, each ending below the look that it belongs to.
+    fn axis(&self, buffer: &mut Buffer, area: Rect, looks: usize, dim: Style) {
+        let end = area.x + area.width;
+        buffer.set_string(end - 3, area.y, "now", dim);
+        let Some(ages) = &self.ages else { return };
+        for back in (TICKS..usize::from(area.width)).step_by(TICKS) {
+            let place = back * looks / usize::from(area.width);
+            let Some(seconds) = ages.len().checked_sub(place + 1).and_then(|place| ages.get(place)) else { return };
+            let text = fit::whole(age(*seconds));
+            if back + text.len() <= usize::from(area.width) {
+                buffer.set_string(end - (back + text.len()) as u16, area.y, text, dim);
+            }
+        }
     }
 }
 
-/// The label of the largest value.
-fn top(largest: f64, of: Of) -> String {
-    match of {
-        Of::Waited => format!("{largest:.2}"),
-        _ => fit::short(largest.ceil() as u64),
+/// The columns of a grid of `number` charts in an area, and the lines of each; `None` if there is no room.
+pub(super) fn grid(area: Rect, number: usize) -> Option<(usize, u16)> {
+    let most = usize::from(area.width / SMALLEST.0).min(number);
+    let lines = |columns: usize| area.height.checked_div(number.div_ceil(columns) as u16).unwrap_or(0);
+    let with = |least: u16| (1..=most).find(|columns| lines(*columns) >= least);
+    let columns = with(GOOD).or_else(|| with(SMALLEST.1))?;
+    Some((columns, lines(columns)))
+}
+
+/// Draws a chart for each CPU: the pages that it holds, with high as a line.
+pub(super) fn cpus(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    scene: &Scene<'_>,
+    state: &State,
+    sets: &[Pageset],
+    hits: &mut Hits,
+) {
+    let Some((columns, lines)) = grid(area, sets.len()) else { return };
+    let width = area.width / columns as u16;
+    let rows = sets.len().div_ceil(columns) as u16;
+    for (place, set) in sets.iter().enumerate() {
+        let (column, row) = ((place % columns) as u16, (place / columns) as u16);
+        // The last row and column take what is left.
+        let last = |at: u16, all: u16, size: u16, whole: u16| if at + 1 == all { whole - size * at } else { size };
+        let cell = Rect {
+            x: area.x + column * width,
+            y: area.y + row * lines,
+            width: last(column, columns as u16, width, area.width) - u16::from(usize::from(column) + 1 < columns),
+            height: last(row, rows, lines, area.height),
+        };
+        held(frame, cell, scene, state, set, sets.len() > 1);
+        hits.add(cell, Target::Cpu(set.cpu));
     }
 }
 
-/// The largest of some values, and at least what makes a readable scale.
-fn largest(values: impl Iterator<Item = f64>, of: Of) -> f64 {
-    values.fold(if matches!(of, Of::Waited) { 0.01 } else { 1.0 }, f64::max)
+/// Draws a CPU's chart.
+pub(super) fn held(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State, set: &Pageset, mark: bool) {
+    let (view, cpu) = (scene.view, set.cpu);
+    let zone = state.zones(view).name(view, cpu);
+    let mut head = vec![format!("CPU {cpu}: {} of {}", grouped(set.count), grouped(set.high))];
+    head.extend(set.change.map(|change| format!(", {}", signed(Some(change)))));
+    if let Some(traffic) = view.traffic_of(cpu) {
+        let rates = [("refill/s", traffic.refill_pages_per_s), ("drain/s", traffic.drain_pages_per_s)];
+        head.extend(
+            rates.into_iter().filter(|(_, rate)| rate.is_some()).map(|(name, of)| format!(", {name} {}", rate(of))),
+        );
+    }
+    let wait = view.waits_of(cpu).and_then(CpuWaits::pct);
+    head.extend(wait.map(|wait| format!(", wait {} %", percent(Some(wait)))));
+    let ordered = state.ordered(scene);
+    let chosen = mark && ordered.get(state.chosen(&ordered)).is_some_and(|chosen| chosen.cpu == cpu);
+    let mut of_head = if scene.unusual.has(cpu) { style::alarm(false, state) } else { style::HEAD };
+    if chosen {
+        of_head = of_head.patch(style::CHOSEN);
+    }
+    let values = |of| scene.history.values(&zone, cpu, of, area.width.into());
+    draw(
+        frame,
+        area,
+        scene,
+        state,
+        Span::styled(fit::line(&head, area.width.into()), of_head),
+        Chart {
+            fill: values(Measure::Held),
+            line: values(Measure::High),
+            ages: None,
+            least: 1.0,
+            label: |value| fit::short(value.ceil() as u64),
+        },
+    );
 }
 
-/// Every text of the charts with a number.
+/// The last `most` means of all CPUs' waits. Unit: percent of their time.
+fn mean_waits(scene: &Scene<'_>, most: usize) -> Vec<Option<f32>> {
+    let cpus = scene.view.traffic.as_ref().map_or(0, Vec::len).max(1) as f32;
+    scene.history.sums(Measure::Waits, most).into_iter().map(|sum| sum.map(|sum| sum / cpus)).collect()
+}
+
+/// Whether the CPUs have waited long enough for a chart: a tenth of a percent of their time. A guess.
+pub(super) fn have_waited(scene: &Scene<'_>) -> bool {
+    mean_waits(scene, usize::MAX).into_iter().flatten().any(|mean| mean >= 0.1)
+}
+
+/// Draws what all CPUs move, or how long they wait.
+pub(super) fn machine(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State, waits: bool) {
+    let sums = |of| scene.history.sums(of, area.width.into());
+    let (head, chart) = if waits {
+        let fill = mean_waits(scene, area.width.into());
+        // The label has six characters.
+        let label = |value: f32| if value < 999.0 { format!("{value:.2}") } else { fit::short(value as u64) };
+        (
+            vec!["all CPUs: zone-lock waits, % of the time".to_owned()],
+            Chart { fill, line: Vec::new(), ages: None, least: 0.01, label },
+        )
+    } else {
+        let label = |value: f32| fit::short(value.ceil() as u64);
+        let (fill, line) = (sums(Measure::Refills), sums(Measure::Drains));
+        let head = ["all CPUs: pages refilled a second".to_owned(), "; ─ drained".to_owned()];
+        (head.into(), Chart { fill, line, ages: None, least: 1.0, label })
+    };
+    draw(frame, area, scene, state, Span::styled(fit::line(&head, area.width.into()), style::HEAD), chart);
+}
+
+/// Draws a chart with its heading, if there is room.
+fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State, head: Span<'_>, mut chart: Chart) {
+    if area.width < SMALLEST.0 || area.height < SMALLEST.1 - 1 {
+        return;
+    }
+    chart.ages = scene.history.ages(area.width.into());
+    frame.render_widget(Line::from(head), Rect { height: 1, ..area });
+    chart.draw(frame.buffer_mut(), Rect { y: area.y + 1, height: area.height - 1, ..area }, state);
+}
+
 #[cfg(test)]
-pub(super) fn texts(scene: &Scene<'_>, state: &State) -> Vec<String> {
-    let ordered = state.ordered(scene);
-    let Some(set) = ordered.get(state.chosen(&ordered)) else { return Vec::new() };
-    let zone = state.zones(scene.view).name(scene.view, set.cpu);
-    let of = |of| {
-        let (title, measures) = content(set.cpu, &zone, of);
-        let values = measures.iter().flat_map(|(_, of)| scene.history.values(&zone, set.cpu, *of, usize::MAX));
-        [title, top(largest(values.flatten().map(f64::from), of), of)]
-    };
-    [of(Of::Held), of(Of::Moved), of(Of::Waited)].concat()
-}
+mod tests {
+    use super::*;
 
-/// Draws a chart of the chosen CPU.
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State, of: Of) {
-    let ordered = state.ordered(scene);
-    let Some(set) = ordered.get(state.chosen(&ordered)) else { return };
-    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
-        return;
+    /// Thirty looks in as many characters: a quarter of the line's height, and at last half of it.
+    #[test]
+    fn an_area_with_a_line_and_an_axis_of_time() {
+        let fill = (0..30).map(|look| Some(if look < 29 { 50.0 } else { 100.0 })).collect();
+        let line = vec![Some(200.0); 30];
+        let ages = Some((0..30).rev().map(f64::from).collect());
+        let chart = Chart { fill, line, ages, least: 1.0, label: |value| fit::short(value as u64) };
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 37, 5));
+        let area = buffer.area;
+        chart.draw(&mut buffer, area, &State::new());
+        let text: Vec<String> = (0..5).map(|y| (0..37).map(|x| buffer[(x, y)].symbol().to_owned()).collect()).collect();
+        assert_eq!(
+            text,
+            [
+                format!("   200│{}", "▔".repeat(30)),
+                format!("      │{}", " ".repeat(30)),
+                format!("      │{}█", " ".repeat(29)),
+                format!("     0│{}", "█".repeat(30)),
+                "          24s         12s         now".to_owned(),
+            ]
+        );
     }
-    let zone = state.zones(scene.view).name(scene.view, set.cpu);
-    let (title, measures) = content(set.cpu, &zone, of);
-    // Two dots in a character of Braille; the axis takes some of the width. A short history is stretched.
-    let most = scene.history.len().clamp(SHORTEST, 2 * usize::from(area.width - 8));
-    let points = |measure| -> Vec<(f64, f64)> {
-        let values = scene.history.values(&zone, set.cpu, measure, most);
-        let first = most - values.len();
-        let point = |(place, value): (usize, Option<f32>)| Some(((first + place) as f64, f64::from(value?)));
-        values.into_iter().enumerate().filter_map(point).collect()
-    };
-    let all: Vec<Vec<(f64, f64)>> = measures.iter().map(|(_, measure)| points(*measure)).collect();
-    let largest = largest(all.iter().flatten().map(|(_, value)| *value), of);
-    let dataset = |(place, points): (usize, &'_ Vec<(f64, f64)>)| {
-        let style = if place + 1 == all.len() { style::line(state) } else { style::dim(state) };
-        (points.clone(), style)
-    };
-    let styled: Vec<_> = all.iter().enumerate().map(dataset).collect();
-    let sets = styled.iter().map(|(points, style)| {
-        Dataset::default().marker(Marker::Braille).graph_type(GraphType::Line).style(*style).data(points)
-    });
-    // Labels of one width, so that the charts' axes are one below the other.
-    let labels = ["0".to_owned(), top(largest, of)].map(|label| format!("{label:>6}"));
-    let chart = Chart::new(sets.collect())
-        .x_axis(Axis::default().style(style::dim(state)).bounds([0.0, most as f64 - 1.0]))
-        .y_axis(Axis::default().style(style::dim(state)).bounds([0.0, largest * 1.02]).labels(labels));
-    let width = usize::from(area.width);
-    let mut head = vec![title];
-    if let [(dim, _), (bright, _)] = measures[..] {
-        head.extend([format!(" {bright}"), format!("; dim: {dim}")]);
-    }
-    let head = fit::line(&head, width);
-    frame.render_widget(Line::styled(format!("{head:<width$}"), style::columns(state)), Rect { height: 1, ..area });
-    frame.render_widget(chart, Rect { y: area.y + 1, height: area.height - 1, ..area });
-}
 
-/// The lines of the counters.
-pub(super) fn counter_lines(scene: &Scene<'_>) -> u16 {
-    match scene.view.vmstat.len() as u16 {
-        0 => 0,
-        lines => lines + 1,
+    #[test]
+    fn charts_share_the_area() {
+        for ((width, height), number, expected) in [
+            ((80, 16), 1, Some((1, 16))),
+            ((80, 16), 2, Some((1, 8))),
+            ((80, 16), 4, Some((2, 8))),
+            ((80, 12), 4, Some((2, 6))),
+            ((80, 16), 8, None),
+            ((122, 50), 16, Some((3, 8))),
+            ((30, 50), 1, None),
+            ((80, 16), 0, None),
+        ] {
+            assert_eq!(grid(Rect::new(0, 0, width, height), number), expected, "{number} in {width} x {height}");
+        }
     }
-}
-
-/// Draws the machine's counters.
-pub(super) fn counters(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State) {
-    let width = usize::from(area.width);
-    let head = fit::line(&["whole machine".to_owned(), "  per second".to_owned(), ", since boot".to_owned()], width);
-    let mut lines = vec![Line::styled(format!("{head:<width$}"), style::columns(state))];
-    for counter in &scene.view.vmstat {
-        let texts = [
-            format!("{:<20}", counter.name),
-            format!("{:>14}", rate(counter.per_s)),
-            format!("  {:>26}", grouped(counter.value)),
-        ];
-        let fits = texts.concat().chars().count() <= width;
-        let text = if fits { texts.concat() } else { fit::line(&texts, width) };
-        lines.push(Line::from(Span::raw(text)));
-    }
-    if scene.view.vmstat.is_empty() {
-        return;
-    }
-    frame.render_widget(Paragraph::new(lines), area);
 }

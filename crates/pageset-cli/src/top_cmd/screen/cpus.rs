@@ -69,8 +69,24 @@ fn elsewhere(view: &View, zone: usize, cpu: u32) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// The chosen zone, the sort key, the filter, and the chosen CPU's numbers.
-fn heading(scene: &Scene<'_>, state: &State, ordered: &[Pageset]) -> Vec<String> {
+/// The looks without any page after which a CPU is idle.
+const IDLE_LOOKS: usize = 10;
+
+/// The CPUs that have a line of the list: the chosen one, and those that held or moved pages lately.
+pub(super) fn busy(scene: &Scene<'_>, state: &State, ordered: &[Pageset]) -> Vec<Pageset> {
+    let (zones, chosen) = (state.zones(scene.view), state.chosen(ordered));
+    let is_busy = |set: &Pageset| {
+        let zone = zones.name(scene.view, set.cpu);
+        let of = |measure| scene.history.values(&zone, set.cpu, measure, IDLE_LOOKS);
+        let mut all = [Measure::Held, Measure::Refills, Measure::Drains].into_iter().flat_map(of);
+        all.any(|value| value.is_some_and(|value| value > 0.0))
+    };
+    let lines = ordered.iter().enumerate().filter(|(place, set)| *place == chosen || is_busy(set));
+    lines.map(|(_, set)| *set).collect()
+}
+
+/// The shown zones, the sort key, the filter and the hidden CPUs.
+pub(super) fn title(scene: &Scene<'_>, state: &State, ordered: &[Pageset], hidden: usize) -> Vec<String> {
     let (view, zones) = (scene.view, state.zones(scene.view));
     let of = match zones.all().len() {
         0 | 1 => format!("zone {}", view.zones.get(state.zone(view)).map(Zone::name).unwrap_or_default()),
@@ -80,6 +96,15 @@ fn heading(scene: &Scene<'_>, state: &State, ordered: &[Pageset]) -> Vec<String>
     if !state.filter.is_empty() {
         parts.push(format!(", filter {}: {} CPUs", state.filter_text, grouped(ordered.len() as u64)));
     }
+    if hidden > 0 {
+        parts.push(format!(", {} idle CPUs hidden", grouped(hidden as u64)));
+    }
+    parts
+}
+
+/// The title and the chosen CPU's numbers.
+fn heading(scene: &Scene<'_>, state: &State, ordered: &[Pageset], hidden: usize) -> Vec<String> {
+    let mut parts = title(scene, state, ordered, hidden);
     if let Some(set) = ordered.get(state.chosen(ordered)) {
         let refills = scene.view.traffic_of(set.cpu).and_then(|traffic| traffic.refill_pages_per_s);
         parts.push(format!(" | CPU {}: {} of {}", set.cpu, grouped(set.count), grouped(set.high)));
@@ -96,6 +121,7 @@ pub(super) fn draw(
     scene: &Scene<'_>,
     state: &State,
     ordered: &[Pageset],
+    hidden: usize,
     hits: &mut Hits,
 ) {
     let width = usize::from(area.width);
@@ -103,7 +129,10 @@ pub(super) fn draw(
     if area.height == 0 {
         return;
     }
-    frame.render_widget(Line::styled(fit::line(&heading(scene, state, ordered), width), style::HEAD), line_at(0));
+    frame.render_widget(
+        Line::styled(fit::line(&heading(scene, state, ordered, hidden), width), style::HEAD),
+        line_at(0),
+    );
     let lines = usize::from(area.height).saturating_sub(2);
     if lines == 0 {
         return;
@@ -195,13 +224,4 @@ impl Sparks {
         let form = if measure == Measure::High { Form::Line } else { Form::Filled };
         spark(&values, most, self.width, form)
     }
-}
-
-/// Every text of the panel.
-#[cfg(test)]
-pub(super) fn texts(scene: &Scene<'_>, state: &State) -> Vec<String> {
-    let ordered = state.ordered(scene);
-    let zones = state.zones(scene.view);
-    let columns = [false, true].into_iter().flat_map(|short| columns(scene.view, &ordered, &zones, short));
-    columns.flat_map(|column| column.cells).chain(heading(scene, state, &ordered)).collect()
 }

@@ -87,18 +87,13 @@ elsewhere   pages that the CPU holds of other zones
 
 `pageset explain NAME` describes each name. Press any key.";
 
-/// Every text with a number.
-#[cfg(test)]
-pub(super) fn texts() -> [String; 2] {
-    [HELP.to_owned(), ALLOWED.to_owned()]
-}
-
 /// Draws the help over the screen.
 pub(super) fn help(frame: &mut Frame<'_>, area: Rect) {
     let (width, height) = (70.min(area.width), (HELP.lines().count() as u16 + 2).min(area.height));
     let place = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
     // Whole lines: the help must not cover a part of a number.
     frame.render_widget(Clear, Rect { x: 0, width: area.width, ..place });
+    let help = fit::whole(HELP.to_owned());
     frame
-        .render_widget(Paragraph::new(HELP).wrap(Wrap { trim: false }).block(Block::bordered().title(" help ")), place);
+        .render_widget(Paragraph::new(help).wrap(Wrap { trim: false }).block(Block::bordered().title(" help ")), place);
 }

@@ -1,19 +1,21 @@
-//! The kernel, the clock, the interval or the position of a playback, and what is unusual now.
+//! The verdict, the kernel with the clock or the position of a playback, and what else is unusual now.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::super::fit;
-use super::super::plain::kernel_line;
+use super::super::plain::kernel_parts;
 use super::super::state::{Scene, State};
+use super::super::view::AutoTuning;
 use super::style;
 use crate::columns::grouped;
 
 /// The parts on the right of the first line, the most important last.
 pub(super) fn clock(scene: &Scene<'_>, state: &State) -> Vec<String> {
-    let mut parts = Vec::new();
+    let mut parts = vec![scene.view.source.clone()];
     match scene.position {
         Some(at) => {
             let (looks, place) = (grouped(at.looks as u64), grouped(at.place as u64 + 1));
@@ -49,46 +51,57 @@ fn seconds(seconds: f64) -> String {
 /// The time that the history covers, in words.
 pub(super) fn covered(scene: &Scene<'_>) -> String {
     let seconds = scene.history.seconds().round();
-    match seconds {
+    fit::whole(match seconds {
         _ if scene.history.len() < 2 => "so far".to_owned(),
         ..60.0 => format!("in the last {} s", seconds.max(1.0)),
         _ => format!("in the last {} min", (seconds / 60.0).round()),
-    }
+    })
 }
 
-/// Draws the title and the sentences.
-pub(super) fn draw(frame: &mut Frame<'_>, title: Rect, said: Rect, scene: &Scene<'_>, state: &State) {
-    let width = usize::from(title.width);
-    // The title keeps at least a third of the line.
+/// The lines of the header on a screen of this height.
+pub(super) fn lines(scene: &Scene<'_>, height: u16) -> u16 {
+    let others = scene.unusual.findings.len() + scene.unusual.sentences.len();
+    2 + (others.saturating_sub(1) as u16).min(if height < 30 { 1 } else { 3 })
+}
+
+/// Draws the header: the verdict first.
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State) {
+    let width = usize::from(area.width);
+    let mut sentences = scene.unusual.lines().into_iter();
+    let mut lines = Vec::new();
+    if let Some((level, parts)) = sentences.next() {
+        lines.push(Line::styled(fit::line(&parts, width), style::verdict(level, state)));
+    }
+    let kernel = kernel_parts(scene.view);
+    // The clock cuts neither the rules nor whether lists tune themselves.
+    let least = fit::line(&kernel[..2], width).chars().count();
     let mut right = String::new();
     for part in clock(scene, state).iter().rev() {
-        if right.chars().count() + part.chars().count() + 2 <= width * 2 / 3 {
-            right = format!("  {part}{right}");
+        if least + right.chars().count() + part.chars().count() + 2 <= width {
+            right = fit::whole(format!("  {part}{right}"));
         }
     }
-    let left = format!("pageset {}: {}", scene.view.source, kernel_line(scene.view));
-    let room = width.saturating_sub(right.chars().count());
-    let left = fit::line(&[left], room);
-    let line = Line::from(vec![Span::styled(format!("{left:<room$}"), style::HEAD), Span::styled(right, style::HEAD)]);
-    frame.render_widget(line, title);
-    frame.render_widget(Paragraph::new(sentences(scene, state, said)), said);
-}
-
-fn sentences(scene: &Scene<'_>, state: &State, area: Rect) -> Vec<Line<'static>> {
-    let width = usize::from(area.width);
-    let all = &scene.unusual.sentences;
-    if all.is_empty() {
-        let text = format!("nothing unusual {}", covered(scene));
-        return vec![Line::styled(fit::line(&[text], width), style::dim(state))];
-    }
-    let shown = usize::from(area.height).min(all.len());
-    let line = |(place, sentence): (usize, &super::super::unusual::Sentence)| {
-        let left = all.len() - shown;
-        let more = if place + 1 == shown && left > 0 { format!("  (and {left} more)") } else { String::new() };
-        let more = if width < 60 { String::new() } else { more };
-        let text = fit::line(&[format!("! {}", sentence.text)], width - more.len());
-        let style = style::alarm(sentence.severe, state);
-        Line::from(vec![Span::styled(text, style), Span::styled(more, style::dim(state))])
+    let room = width - right.chars().count();
+    let left = fit::line(&kernel, room);
+    let tuning = match scene.view.kernel.auto_tuning {
+        AutoTuning::OffByFraction => style::alarm(false, state),
+        _ => Style::new(),
     };
-    all.iter().take(shown).enumerate().map(line).collect()
+    lines
+        .push(Line::from(vec![Span::styled(format!("{left:<room$}"), tuning), Span::styled(right, style::dim(state))]));
+    let all: Vec<_> = sentences.collect();
+    let shown = usize::from(area.height).saturating_sub(2);
+    for (place, (level, mut parts)) in all.iter().take(shown).cloned().enumerate() {
+        parts[0] = format!("! {}", parts[0]);
+        let left = all.len() - shown.min(all.len());
+        let more =
+            if place + 1 == shown && left > 0 { fit::whole(format!("  (and {left} more)")) } else { String::new() };
+        let more = if width < 60 { String::new() } else { more };
+        let text = fit::line(&parts, width - more.len());
+        lines.push(Line::from(vec![
+            Span::styled(text, style::verdict(level, state)),
+            Span::styled(more, style::dim(state)),
+        ]));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
 }

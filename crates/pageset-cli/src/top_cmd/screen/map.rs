@@ -102,9 +102,12 @@ fn most(scene: &Scene<'_>, plan: &Plan) -> f64 {
 }
 
 /// What the map shows, and the scale of its marks.
-pub(super) fn legend(scene: &Scene<'_>, plan: &Plan) -> [String; 3] {
+fn legend(scene: &Scene<'_>, plan: &Plan) -> [String; 3] {
     let most = most(scene, plan);
-    let rate = || format!("{} pages/s", fit::short(most.round() as u64));
+    let rate = || match scene.view.seconds().filter(|_| scene.view.traffic.is_some()) {
+        Some(_) => format!("{} pages/s", fit::short(most.round() as u64)),
+        None => "what is not counted".to_owned(),
+    };
     let (name, top) = match plan.of {
         Measure::Held | Measure::High => ("held", "high".to_owned()),
         Measure::Refills => ("refills", rate()),

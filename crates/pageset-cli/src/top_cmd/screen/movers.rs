@@ -1,4 +1,4 @@
-//! What the lists of processes and of call sites have in common.
+//! The lists of processes and of call sites, summed over the last seconds.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -6,11 +6,12 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::super::fit::{self, Column};
-use super::super::plain::{per_second, percent, wait_ms};
-use super::super::state::State;
-use super::super::view::{By, Mover, View};
+use super::super::order::List;
+use super::super::plain::{PROCESSES, SITES, function, per_second, percent, sampled, wait_ms};
+use super::super::state::{Scene, State};
+use super::super::view::{By, Mover, ProcessTraffic, SiteTraffic};
 use super::style;
-use super::table::{Fitted, per_s};
+use super::table::{Fitted, pages, per_s};
 use crate::columns::grouped;
 
 /// A list of processes or of call sites.
@@ -19,18 +20,27 @@ pub(super) struct Movers<'a, T> {
     pub(super) name: &'static str,
     /// The line of an empty list.
     pub(super) none: &'static str,
+    /// Whether the arrows scroll it.
+    pub(super) is_main: bool,
     /// Sorted, or why there are none.
     pub(super) all: Result<Vec<&'a T>, &'static str>,
     /// What weakens the numbers.
     pub(super) note: Option<String>,
+    /// The time that the numbers are of. Unit: seconds.
+    pub(super) seconds: Option<f64>,
     /// The columns, with whole or with short numbers.
-    pub(super) columns: fn(&View, &[&T], bool) -> Vec<Column>,
+    pub(super) columns: fn(Option<f64>, &[&T], bool) -> Vec<Column>,
     /// The columns of a rank below this are shown even if that needs short numbers.
     pub(super) essential: usize,
 }
 
 /// The columns of pages and waits, with these headings and ranks. Without a measured wait, the last one does not exist.
-pub(super) fn columns<T: Mover>(view: &View, shown: &[&T], short: bool, heads: [(&str, usize); 3]) -> Vec<Column> {
+fn traffic_columns<T: Mover>(
+    seconds: Option<f64>,
+    shown: &[&T],
+    short: bool,
+    heads: [(&str, usize); 3],
+) -> Vec<Column> {
     let column = |place: usize, usual: usize, cell: &dyn Fn(&T) -> String| Column {
         head: heads[place].0.to_owned(),
         cells: shown.iter().map(|mover| cell(mover)).collect(),
@@ -38,11 +48,11 @@ pub(super) fn columns<T: Mover>(view: &View, shown: &[&T], short: bool, heads: [
         rank: heads[place].1,
         words: false,
     };
-    let pages = |pages: u64| per_s(per_second(pages, view), short);
+    let pages = |pages: u64| per_s(per_second(pages, seconds), short);
     let mut columns =
         vec![column(0, 12, &|mover| pages(mover.pages_in())), column(1, 12, &|mover| pages(mover.pages_out()))];
     if shown.iter().any(|mover| mover.wait_ns().is_some()) {
-        columns.push(column(2, 20, &|mover| percent(wait_ms(mover, view))));
+        columns.push(column(2, 20, &|mover| percent(wait_ms(mover, seconds))));
     }
     columns
 }
@@ -56,11 +66,18 @@ fn heading<T>(list: &Movers<'_, T>, state: &State, first: usize, shown: usize, a
         parts.push(format!(", {} to {} of {}", number(first + 1), number(first + shown), number(all)));
     }
     parts.extend(list.note.iter().map(|note| format!("; {note}")));
+    parts.extend(list.seconds.map(|seconds| format!(", mean of {} s", seconds.round().max(1.0))));
     parts
 }
 
+/// The lines of a list of at most `most` movers; none if they are not counted.
+pub(super) fn lines<T>(list: &Movers<'_, T>, most: usize) -> u16 {
+    let rows = list.all.as_ref().map(|all| all.len().clamp(1, most));
+    rows.map_or(0, |rows| u16::try_from(rows + 2).unwrap_or(u16::MAX))
+}
+
 /// Draws the list.
-pub(super) fn draw<T>(frame: &mut Frame<'_>, area: Rect, view: &View, state: &State, list: &Movers<'_, T>) {
+pub(super) fn draw<T>(frame: &mut Frame<'_>, area: Rect, state: &State, list: &Movers<'_, T>) {
     let width = usize::from(area.width);
     let all = match &list.all {
         Ok(all) => all,
@@ -71,15 +88,17 @@ pub(super) fn draw<T>(frame: &mut Frame<'_>, area: Rect, view: &View, state: &St
         }
     };
     let lines = usize::from(area.height).saturating_sub(2);
-    state.row_lines.set(lines);
-    let first = state.first_row.min(all.len().saturating_sub(lines));
+    let first = if list.is_main { state.first_row.min(all.len().saturating_sub(lines)) } else { 0 };
+    if list.is_main {
+        state.row_lines.set(lines);
+    }
     let shown = &all[first..(first + lines).min(all.len())];
     let head = heading(list, state, first, shown.len(), all.len());
     let mut text = vec![Line::styled(fit::line(&head, width), style::HEAD)];
     if all.is_empty() {
         text.push(Line::styled(fit::line(&[list.none.to_owned()], width), style::dim(state)));
     } else {
-        let fitted = Fitted::new(|short| (list.columns)(view, shown, short), width, list.essential);
+        let fitted = Fitted::new(|short| (list.columns)(list.seconds, shown, short), width, list.essential);
         let row = |line: Option<usize>| -> Vec<Span<'static>> {
             let cell = |place| line.map_or_else(|| fitted.heading(place), |line| fitted.cell(place, line));
             (0..fitted.widths.len()).map(cell).collect()
@@ -90,14 +109,91 @@ pub(super) fn draw<T>(frame: &mut Frame<'_>, area: Rect, view: &View, state: &St
     frame.render_widget(Paragraph::new(text), area);
 }
 
-/// Every text of the list.
-#[cfg(test)]
-pub(super) fn texts<T>(view: &View, list: &Movers<'_, T>) -> Vec<String> {
-    let Ok(all) = &list.all else {
-        return list.all.as_ref().err().map(|reason| (*reason).to_owned()).into_iter().collect();
+/// The headings of short columns.
+const SHORT_PROCESSES: [&str; 5] = ["process", "pid", "in/s", "out/s", "wait ms/s"];
+
+fn process_columns(seconds: Option<f64>, shown: &[&ProcessTraffic], short: bool) -> Vec<Column> {
+    let heads = if short { SHORT_PROCESSES } else { PROCESSES };
+    let column = |place: usize, usual: usize, rank: usize, words: bool, cell: &dyn Fn(&ProcessTraffic) -> String| {
+        let cells = shown.iter().map(|process| cell(process)).collect();
+        Column { head: heads[place].to_owned(), cells, usual, rank, words }
     };
-    let mut texts: Vec<String> = list.note.iter().cloned().collect();
-    texts.extend([false, true].into_iter().flat_map(|short| (list.columns)(view, all, short)).flat_map(|c| c.cells));
-    texts.extend((0..=all.len()).map(|number| grouped(number as u64)));
-    texts
+    let mut columns = vec![
+        column(0, 17, 0, true, &|process| process.name.clone()),
+        column(1, 9, 4, false, &|process| process.pid.to_string()),
+    ];
+    columns.extend(traffic_columns(seconds, shown, short, [(heads[2], 1), (heads[3], 2), (heads[4], 3)]));
+    columns
+}
+
+/// Why there are no processes, and what to do.
+fn no_processes(scene: &Scene<'_>) -> &'static str {
+    match (scene.position.is_some(), scene.view.counted_by.as_deref()) {
+        (true, _) => "no processes: these looks were saved without; save looks as root with `top --json`",
+        (false, Some("bpf")) => "no processes: this kernel cannot empty a table of processes; use Linux 5.6 or later",
+        (false, Some(_)) => "no processes: perf does not count them; run as root, without --count-by perf",
+        (false, None) => "no processes: nothing is counted; run as root, without --no-count",
+    }
+}
+
+/// The list of processes.
+pub(super) fn processes<'a>(scene: &Scene<'a>, state: &State) -> Movers<'a, ProcessTraffic> {
+    Movers {
+        name: "processes",
+        none: "no process moved pages",
+        all: state.movers(&scene.history.processes).ok_or_else(|| no_processes(scene)),
+        note: None,
+        seconds: scene.history.processes.seconds,
+        is_main: state.list == List::Processes,
+        columns: process_columns,
+        // The name and both rates.
+        essential: 3,
+    }
+}
+
+/// The headings of short columns.
+const SHORT_SITES: [&str; 6] = ["call site", "called by", "samples", "in/s", "out/s", "wait ms/s"];
+
+fn site_columns(seconds: Option<f64>, shown: &[&SiteTraffic], short: bool) -> Vec<Column> {
+    let heads = if short { SHORT_SITES } else { SITES };
+    let column = |place: usize, usual: usize, rank: usize, words: bool, cell: &dyn Fn(&SiteTraffic) -> String| {
+        let cells = shown.iter().map(|site| cell(site)).collect();
+        Column { head: heads[place].to_owned(), cells, usual, rank, words }
+    };
+    let mut columns = vec![
+        column(0, 20, 0, true, &|site| function(&site.function)),
+        column(1, 20, 5, true, &|site| function(&site.caller)),
+        column(2, 13, 1, false, &|site| pages(site.page_samples, short)),
+    ];
+    columns.extend(traffic_columns(seconds, shown, short, [(heads[3], 2), (heads[4], 3), (heads[5], 4)]));
+    columns
+}
+
+/// Why there are no call sites, and what to do.
+fn no_sites(scene: &Scene<'_>) -> &'static str {
+    match (scene.position.is_some(), scene.view.counted_by.as_deref()) {
+        (true, _) => "no call sites: these looks were saved without; save looks as root with `top --json`",
+        (false, Some("bpf")) => {
+            "no call sites: they need Linux 5.6 and addresses in /proc/kallsyms (kernel.kptr_restrict)"
+        }
+        (false, Some(_)) => "no call sites: perf does not count them; run as root, without --count-by perf",
+        (false, None) => "no call sites: nothing is counted; run as root, without --no-count",
+    }
+}
+
+/// The list of call sites.
+pub(super) fn sites<'a>(scene: &Scene<'a>, state: &State) -> Movers<'a, SiteTraffic> {
+    let all = state.movers(&scene.history.sites);
+    let samples = all.as_ref().map(|all| all.iter().fold(0, |sum: u64, site| sum.saturating_add(site.page_samples)));
+    Movers {
+        name: "call sites",
+        none: "no call site was seen moving pages",
+        all: all.ok_or_else(|| no_sites(scene)),
+        note: samples.map(sampled),
+        seconds: scene.history.sites.seconds,
+        is_main: state.list == List::CallSites,
+        columns: site_columns,
+        // All but the caller.
+        essential: 5,
+    }
 }

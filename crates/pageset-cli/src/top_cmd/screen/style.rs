@@ -3,6 +3,7 @@
 use ratatui::style::{Color, Modifier, Style};
 
 use super::super::state::State;
+use super::super::verdict::Level;
 
 /// Names, units and rules: less important than numbers.
 pub(super) fn dim(state: &State) -> Style {
@@ -12,6 +13,25 @@ pub(super) fn dim(state: &State) -> Style {
 /// Lines and bars.
 pub(super) fn line(state: &State) -> Style {
     if state.colour { Style::new().fg(Color::Cyan) } else { Style::new() }
+}
+
+/// The line of a limit over an area, or over nothing.
+pub(super) fn limit(covered: bool, state: &State) -> Style {
+    match (covered, state.colour) {
+        (false, _) => Style::new(),
+        (true, true) => Style::new().fg(Color::White).bg(Color::Cyan),
+        (true, false) => Style::new().add_modifier(Modifier::REVERSED),
+    }
+}
+
+/// A verdict.
+pub(super) fn verdict(level: Level, state: &State) -> Style {
+    match level {
+        Level::Severe | Level::Unusual => alarm(level == Level::Severe, state),
+        Level::Healthy if state.colour => HEAD.fg(Color::Green),
+        Level::Unknown if state.colour => HEAD.fg(Color::Cyan),
+        Level::Healthy | Level::Unknown => HEAD,
+    }
 }
 
 /// Something unusual.

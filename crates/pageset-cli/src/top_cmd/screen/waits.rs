@@ -7,12 +7,12 @@ use ratatui::widgets::Paragraph;
 
 use super::super::fit::{self, Column};
 use super::super::history::Measure;
-use super::super::plain::{percent, rate};
+use super::super::plain::percent;
 use super::super::state::{Scene, State};
-use super::super::view::{CpuWaits, PATHS, PathWait, View};
+use super::super::view::{CpuTraffic, CpuWaits, PATHS, PathWait, View};
 use super::header::covered;
 use super::style;
-use super::table::Fitted;
+use super::table::{Fitted, per_s};
 
 /// The height from which each path has a line.
 const EACH: u16 = 20;
@@ -20,38 +20,43 @@ const EACH: u16 = 20;
 const SUMMARY: u16 = 10;
 
 /// A path's waits on all CPUs since the previous look.
-pub(super) struct Path {
-    pub(super) name: &'static str,
-    pub(super) per_s: f64,
-    /// The mean over the CPUs.
-    pub(super) pct: f64,
+struct Path {
+    name: &'static str,
+    /// `None` without a previous look.
+    per_s: Option<f64>,
+    /// The mean over the CPUs; `None` without a previous look.
+    pct: Option<f64>,
     /// The CPU that waits longest, and its percentage.
-    pub(super) most: Option<(u32, f64)>,
+    most: Option<(u32, f64)>,
+    /// During the kept looks.
+    percentiles: Option<[f64; 3]>,
 }
 
 /// The paths; `None` if waits are not measured.
-pub(super) fn paths(view: &View) -> Option<Vec<Path>> {
-    let cpus: Vec<(u32, &CpuWaits)> = view
-        .traffic
-        .iter()
-        .flatten()
-        .filter_map(|traffic| Some((traffic.cpu, traffic.zone_lock_waits.as_ref()?)))
-        .collect();
-    if cpus.is_empty() {
-        return None;
-    }
+fn paths(scene: &Scene<'_>) -> Option<Vec<Path>> {
+    let measured = |traffic: &CpuTraffic| Some((traffic.cpu, traffic.zone_lock_waits?));
+    let cpus: Vec<(u32, CpuWaits)> = scene.view.traffic.iter().flatten().filter_map(measured).collect();
     let names = ["refill", "drain", "direct alloc", "direct free"];
     let path = |(place, name): (usize, &'static str)| {
-        let of = |waits: &CpuWaits| -> PathWait { waits.paths()[place] };
-        let pcts = || cpus.iter().map(|(cpu, waits)| (*cpu, of(waits).pct.unwrap_or(0.0)));
+        let of = |(cpu, waits): &(u32, CpuWaits)| -> (u32, PathWait) { (*cpu, waits.paths()[place]) };
+        let pcts: Vec<(u32, f64)> = cpus.iter().map(of).filter_map(|(cpu, path)| Some((cpu, path.pct?))).collect();
+        let sum = |values: &mut dyn Iterator<Item = f64>| values.reduce(|sum, value| sum + value);
         Path {
             name,
-            per_s: cpus.iter().filter_map(|(_, waits)| of(waits).per_s).sum(),
-            pct: pcts().map(|(_, pct)| pct).sum::<f64>() / cpus.len() as f64,
-            most: pcts().filter(|(_, pct)| *pct > 0.0).max_by(|a, b| a.1.total_cmp(&b.1)),
+            per_s: sum(&mut cpus.iter().map(of).filter_map(|(_, path)| path.per_s)),
+            pct: sum(&mut pcts.iter().map(|(_, pct)| pct / cpus.len() as f64)),
+            most: pcts.iter().copied().filter(|(_, pct)| *pct > 0.0).max_by(|a, b| a.1.total_cmp(&b.1)),
+            percentiles: scene.history.wait_percentiles(PATHS[place]),
         }
     };
-    Some(names.into_iter().enumerate().map(path).collect())
+    (!cpus.is_empty()).then(|| names.into_iter().enumerate().map(path).collect())
+}
+
+impl Path {
+    /// Whether a CPU waited during the kept looks, so that rows do not come and go with each look.
+    fn has_waited(&self) -> bool {
+        self.most.is_some() || self.percentiles.is_some()
+    }
 }
 
 /// A duration in two or three digits and its unit: `950 ns`, `1.2 µs`, `31 ms`.
@@ -75,27 +80,29 @@ fn reason(view: &View) -> Option<&String> {
 
 /// The lines of the panel on a screen of this height.
 pub(super) fn lines(scene: &Scene<'_>, height: u16) -> u16 {
-    let measured = scene.view.traffic.iter().flatten().any(|traffic| traffic.zone_lock_waits.is_some());
-    match (measured, reason(scene.view)) {
-        (true, _) if height >= EACH => 1 + PATHS.len() as u16,
-        (true, _) if height >= SUMMARY => 1,
-        (false, Some(_)) if height >= EACH => 1,
+    match (paths(scene), reason(scene.view)) {
+        (Some(paths), _) if height >= EACH => 1 + paths.iter().filter(|path| path.has_waited()).count() as u16,
+        (Some(_), _) if height >= SUMMARY => 1,
+        (None, Some(_)) if height >= EACH => 1,
         _ => 0,
     }
 }
 
 /// The whole panel in one line.
-fn summary(paths: &[Path]) -> Vec<String> {
-    let all: f64 = paths.iter().map(|path| path.pct).sum();
-    let mut parts = vec![format!("zone-lock wait %: {}", percent(Some(all)))];
-    parts.extend(paths.iter().map(|path| format!(", {} {}", path.name, percent(Some(path.pct)))));
+fn summary(scene: &Scene<'_>, paths: &[Path]) -> Vec<String> {
+    if !paths.iter().any(Path::has_waited) {
+        return vec!["no waits for zone locks".to_owned(), format!(" {}", covered(scene))];
+    }
+    let all = paths.iter().filter_map(|path| path.pct).reduce(|sum, pct| sum + pct);
+    let mut parts = vec![format!("zone-lock wait %: {}", percent(all))];
+    parts.extend(paths.iter().map(|path| format!(", {} {}", path.name, percent(path.pct))));
     parts
 }
 
 /// Draws the panel.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State) {
     let width = usize::from(area.width);
-    let Some(paths) = paths(scene.view) else {
+    let Some(mut paths) = paths(scene) else {
         if let Some(reason) = reason(scene.view) {
             let text = fit::line(std::slice::from_ref(reason), width);
             frame.render_widget(Line::styled(text, style::dim(state)), area);
@@ -103,11 +110,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: 
         return;
     };
     if area.height < 2 {
-        frame.render_widget(Line::raw(fit::line(&summary(&paths), width)), area);
+        frame.render_widget(Line::raw(fit::line(&summary(scene, &paths), width)), area);
         return;
     }
-    let percentiles: Vec<Option<[f64; 3]>> = PATHS.iter().map(|path| scene.history.wait_percentiles(path)).collect();
-    let fitted = Fitted::new(|short| columns(&paths, &percentiles, short), width, 2);
+    paths.retain(Path::has_waited);
+    let fitted = Fitted::new(|short| columns(&paths, short), width, 2);
     let cells = |line: Option<usize>| -> Vec<Span<'static>> {
         let cell = |place| line.map_or_else(|| fitted.heading(place), |line| fitted.cell(place, line));
         (0..fitted.widths.len()).map(cell).collect()
@@ -137,7 +144,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: 
     frame.render_widget(Paragraph::new(all), area);
 }
 
-fn columns(paths: &[Path], percentiles: &[Option<[f64; 3]>], short: bool) -> Vec<Column> {
+fn columns(paths: &[Path], short: bool) -> Vec<Column> {
     let column = |head: &str, usual: usize, rank: usize, cell: &dyn Fn(usize) -> String| Column {
         head: head.to_owned(),
         cells: (0..paths.len()).map(cell).collect(),
@@ -145,27 +152,17 @@ fn columns(paths: &[Path], percentiles: &[Option<[f64; 3]>], short: bool) -> Vec
         rank,
         words: false,
     };
-    let per_s = |per_s: f64| if short { fit::short(per_s.round() as u64) } else { rate(Some(per_s)) };
-    let time = |path: usize, of: usize| duration(percentiles[path].map(|all| all[of]));
+    let time = |path: usize, of: usize| duration(paths[path].percentiles.map(|all| all[of]));
     vec![
         Column { words: true, ..column("zone-lock waits", 16, 0, &|path| paths[path].name.to_owned()) },
-        column("waits/s", 9, 2, &|path| per_s(paths[path].per_s)),
-        column("time %", 7, 1, &|path| percent(Some(paths[path].pct))),
+        column("waits/s", 9, 2, &|path| per_s(paths[path].per_s, short)),
+        column("time %", 7, 1, &|path| percent(paths[path].pct)),
         column("most %", 7, 5, &|path| percent(paths[path].most.map(|(_, pct)| pct))),
         column("on CPU", 7, 6, &|path| paths[path].most.map_or("-".to_owned(), |(cpu, _)| cpu.to_string())),
         column("p50", 8, 4, &|path| time(path, 0)),
         column("p90", 8, 7, &|path| time(path, 1)),
         column("p99", 8, 3, &|path| time(path, 2)),
     ]
-}
-
-/// Every text of the panel.
-#[cfg(test)]
-pub(super) fn texts(scene: &Scene<'_>) -> Vec<String> {
-    let Some(paths) = paths(scene.view) else { return Vec::new() };
-    let percentiles: Vec<_> = PATHS.iter().map(|path| scene.history.wait_percentiles(path)).collect();
-    let columns = [false, true].into_iter().flat_map(|short| columns(&paths, &percentiles, short));
-    columns.flat_map(|column| column.cells).chain(summary(&paths)).collect()
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::LineGauge;
+use ratatui::widgets::{LineGauge, Paragraph};
 
-use super::super::fit::Column;
-use super::super::plain::number;
+use super::super::fit::{self, Column};
+use super::super::plain::{self, number};
 use super::super::state::{Scene, State};
-use super::super::view::{View, Zone};
+use super::super::view::{HUGE, Zone};
 use super::table::{Fitted, change, pages};
 use super::{Hits, Target, style};
 
@@ -19,6 +19,9 @@ const ESSENTIAL: usize = 3;
 const WITH_GAUGE: u16 = 60;
 /// The widths of the gauge.
 const GAUGE: std::ops::RangeInclusive<u16> = 16..=48;
+
+/// The zones whose free blocks are shown at most.
+const BLOCK_ZONES: usize = 6;
 
 fn columns(zones: &[&Zone], short: bool) -> Vec<Column> {
     let column = |head: &str, usual: usize, rank: usize, cell: &dyn Fn(&Zone) -> String| Column {
@@ -55,16 +58,24 @@ fn place(zone: &Zone, pages: u64) -> f64 {
     ((pages as f64 / least).max(1.0).ln() / (most / least).ln()).clamp(0.0, 1.0)
 }
 
-/// The places of at most `lines` zones: the shown CPU's zone, unusual ones, and then the largest.
-fn shown_zones(view: &View, scene: &Scene<'_>, marked: usize, lines: usize) -> Vec<usize> {
+/// The places of the zones that are worth a line: the shown CPU's zone, unusual ones, and then the largest. A zone
+/// without pages in pagesets is left out.
+pub(super) fn shown(scene: &Scene<'_>, state: &State, most: usize) -> Vec<usize> {
+    let (view, marked) = (scene.view, marked(scene, state));
+    let is_unusual = |place: &usize| scene.unusual.zones.contains_key(place);
     let mut places: Vec<usize> = (0..view.zones.len()).collect();
-    places.sort_by_key(|place| {
-        let is_usual = !scene.unusual.zones.contains_key(place);
-        (*place != marked, is_usual, std::cmp::Reverse(view.zones[*place].managed))
-    });
-    places.truncate(lines);
+    places.retain(|place| *place == marked || is_unusual(place) || !view.zones[*place].is_idle());
+    places.sort_by_key(|place| (*place != marked, !is_unusual(place), std::cmp::Reverse(view.zones[*place].managed)));
+    places.truncate(most);
     places.sort_unstable();
     places
+}
+
+/// The zone of the chosen CPU.
+fn marked(scene: &Scene<'_>, state: &State) -> usize {
+    let ordered = state.ordered(scene);
+    let chosen = ordered.get(state.chosen(&ordered));
+    chosen.map_or_else(|| state.zone(scene.view), |set| state.zones(scene.view).of(scene.view, set.cpu))
 }
 
 /// Draws the zones.
@@ -72,12 +83,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: 
     if area.height == 0 {
         return;
     }
-    let (view, chosen) = (scene.view, state.zone(scene.view));
-    let ordered = state.ordered(scene);
-    let marked = ordered.get(state.chosen(&ordered)).map_or(chosen, |set| state.zones(view).of(view, set.cpu));
-    let lines = usize::from(area.height).saturating_sub(1).max(1);
-    let places = shown_zones(view, scene, marked, lines);
-    let shown: Vec<&Zone> = places.iter().filter_map(|place| view.zones.get(*place)).collect();
+    let marked = marked(scene, state);
+    let places = shown(scene, state, usize::from(area.height).saturating_sub(1).max(1));
+    let shown: Vec<&Zone> = places.iter().filter_map(|place| scene.view.zones.get(*place)).collect();
     let gauge = if area.width < WITH_GAUGE { 0 } else { (area.width * 3 / 10).clamp(*GAUGE.start(), *GAUGE.end()) };
     let room = usize::from(area.width.saturating_sub(if gauge > 0 { gauge + 2 } else { 0 }));
     let fitted = Fitted::new(|short| columns(&shown, short), room, ESSENTIAL);
@@ -141,4 +149,45 @@ fn draw_gauge(frame: &mut Frame<'_>, area: Rect, zone: &Zone, alarm: Option<Styl
             cell.set_style(alarm.unwrap_or_default());
         }
     }
+}
+
+/// Draws the free blocks of each zone by order, and how fragmented the zone is for huge pages.
+pub(super) fn blocks(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State) {
+    let places = shown(scene, state, usize::from(area.height).saturating_sub(1));
+    let zones = places.iter().filter_map(|place| scene.view.zones.get(*place));
+    let zones: Vec<(&Zone, &Vec<u64>)> = zones.filter_map(|zone| Some((zone, zone.free_blocks.as_ref()?))).collect();
+    let Some(orders) = zones.iter().map(|(_, blocks)| blocks.len()).max() else { return };
+    let column = |head: String, usual: usize, rank: usize, cells: Vec<String>| Column {
+        head,
+        cells,
+        usual,
+        rank,
+        words: rank == 0,
+    };
+    let columns = || {
+        let names = zones.iter().map(|(zone, _)| zone.name()).collect();
+        let index = zones.iter().map(|(zone, _)| plain::index(zone.fragmentation_index(HUGE))).collect();
+        let of =
+            |order: usize| zones.iter().map(move |(_, all)| all.get(order).map_or(String::new(), |n| fit::short(*n)));
+        let mut columns = vec![column("blocks".to_owned(), 9, 0, names)];
+        columns
+            .extend((0..orders).map(|order| column(format!("2^{order}"), 5, 2 + orders - order, of(order).collect())));
+        columns.push(column("frag".to_owned(), 5, 1, index));
+        columns
+    };
+    let fitted = Fitted::new(|_| columns(), area.width.into(), 2);
+    let row = |line: Option<usize>| -> Line<'static> {
+        let cell = |place| line.map_or_else(|| fitted.heading(place), |line| fitted.cell(place, line));
+        (0..fitted.widths.len()).map(cell).collect::<Vec<_>>().into()
+    };
+    let mut lines = vec![row(None).style(style::columns(state))];
+    lines.extend((0..zones.len()).map(|line| row(Some(line))));
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// The lines of [`blocks`].
+pub(super) fn block_lines(scene: &Scene<'_>, state: &State) -> u16 {
+    let places = shown(scene, state, BLOCK_ZONES);
+    let known = places.iter().filter(|place| scene.view.zones[**place].free_blocks.is_some()).count() as u16;
+    known + u16::from(known > 0)
 }

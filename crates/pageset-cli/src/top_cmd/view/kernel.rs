@@ -32,16 +32,19 @@ pub(in crate::top_cmd) enum AutoTuning {
     OffByBounds,
     /// The kernel has none: before 6.7.
     NotInKernel,
+    /// Neither the release nor bounds are known, and high is equal in each zone.
+    Unknown,
 }
 
 impl AutoTuning {
     /// For a line of text.
     pub(in crate::top_cmd) const fn text(self) -> &'static str {
         match self {
-            AutoTuning::On => "auto-tuning on",
-            AutoTuning::OffByFraction => "auto-tuning OFF by vm.percpu_pagelist_high_fraction",
-            AutoTuning::OffByBounds => "auto-tuning off: high_min is high_max",
-            AutoTuning::NotInKernel => "no auto-tuning (before 6.7)",
+            AutoTuning::On => "lists tune themselves",
+            AutoTuning::OffByFraction => "lists are FIXED by vm.percpu_pagelist_high_fraction",
+            AutoTuning::OffByBounds => "lists are fixed: high_min is high_max",
+            AutoTuning::NotInKernel => "lists are fixed: auto-tuning came with 6.7",
+            AutoTuning::Unknown => "auto-tuning unknown: no release",
         }
     }
 
@@ -52,6 +55,7 @@ impl AutoTuning {
             AutoTuning::OffByFraction => "off-by-fraction",
             AutoTuning::OffByBounds => "off-by-bounds",
             AutoTuning::NotInKernel => "not-in-kernel",
+            AutoTuning::Unknown => "unknown",
         }
     }
 }
@@ -60,17 +64,22 @@ impl Kernel {
     pub(super) fn new(look: &Look, zones: &[Zone]) -> Kernel {
         let (preset, known) = kernel_of(look.release.as_deref(), look.version.as_deref(), &look.zoneinfo);
         let mut bounds = zones.iter().filter_map(|zone| zone.high_min.zip(zone.high_max)).peekable();
-        let auto_tuning = if bounds.peek().is_none() {
-            AutoTuning::NotInKernel
+        let shows_bounds = bounds.peek().is_some();
+        // Kernels print the bounds since 6.13 only, and tune since 6.7. Without them a known release decides; a `high`
+        // that differs within a zone shows tuning under any release.
+        let differs = zones.iter().any(|zone| zone.pagesets.windows(2).any(|pair| pair[0].high != pair[1].high));
+        let tunes = shows_bounds || differs || known && preset.tuning.auto_high;
+        let auto_tuning = if !tunes {
+            if known { AutoTuning::NotInKernel } else { AutoTuning::Unknown }
         } else if look.high_fraction.is_some_and(|fraction| fraction > 0) {
             AutoTuning::OffByFraction
-        } else if bounds.all(|(min, max)| min == max) {
+        } else if shows_bounds && bounds.all(|(min, max)| min == max) {
             AutoTuning::OffByBounds
         } else {
             AutoTuning::On
         };
         let (release, high_fraction) = (look.release.clone(), look.high_fraction);
-        let is_another = known && auto_tuning != AutoTuning::NotInKernel && !preset.tuning.auto_high;
+        let is_another = known && tunes && !preset.tuning.auto_high;
         Kernel { release, rules: preset.name.to_owned(), known, is_another, auto_tuning, high_fraction }
     }
 }

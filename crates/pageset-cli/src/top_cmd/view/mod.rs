@@ -22,9 +22,7 @@ use pageset_trace::procfs::{PagesetSection, ZoneSection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(test)]
-pub(super) use self::kernel::AutoTuning;
-pub(super) use self::kernel::Kernel;
+pub(super) use self::kernel::{AutoTuning, Kernel};
 pub(super) use self::movers::{By, Lost, Mover, sort};
 pub(super) use self::processes::ProcessTraffic;
 pub(super) use self::sites::SiteTraffic;
@@ -97,9 +95,33 @@ pub(super) struct Zone {
     pub(super) high_min: Option<u64>,
     pub(super) high_max: Option<u64>,
     pub(super) pagesets: Vec<Pageset>,
+    /// Free blocks of order 0, 1, …; null if unknown.
+    #[serde(default)]
+    pub(super) free_blocks: Option<Vec<u64>>,
 }
 
+/// The order of a huge page.
+pub(super) const HUGE: usize = 9;
+
 impl Zone {
+    /// Why a block of this order cannot be had: near 0 for lack of memory, near 1 because free memory is in small
+    /// blocks. `None` if there is such a block, or if free blocks are not known.
+    pub(super) fn fragmentation_index(&self, order: usize) -> Option<f64> {
+        let all = self.free_blocks.as_ref()?;
+        let blocks = all.iter().fold(0, |sum: u64, blocks| sum.saturating_add(*blocks));
+        if blocks == 0 {
+            return Some(0.0);
+        }
+        let pages: f64 = all.iter().enumerate().map(|(order, blocks)| *blocks as f64 * 2_f64.powi(order as i32)).sum();
+        let index = 1.0 - (1.0 + pages / 2_f64.powi(order as i32)) / blocks as f64;
+        all.iter().skip(order).all(|blocks| *blocks == 0).then_some(index.max(0.0))
+    }
+
+    /// Whether no CPU holds pages of the zone.
+    pub(super) fn is_idle(&self) -> bool {
+        self.held == 0 && self.held_change.unwrap_or(0) == 0
+    }
+
     /// The lowest watermark that the free pages are below.
     pub(super) fn mark(&self) -> &'static str {
         match self.free {
@@ -162,11 +184,14 @@ impl View {
         let seconds = elapsed.map(|elapsed| elapsed.as_secs_f64()).filter(|seconds| *seconds > 0.0);
         let zones = look.zoneinfo.zones.iter().filter(|zone| zone.managed > 0);
         let zones: Vec<Zone> = zones
-            .map(|zone| Zone::new(zone, before.and_then(|before| before.zoneinfo.zone(zone.node, &zone.name))))
+            .map(|zone| Zone {
+                free_blocks: look.free_blocks(zone),
+                ..Zone::new(zone, before.and_then(|before| before.zoneinfo.zone(zone.node, &zone.name)))
+            })
             .collect();
         let mut missing = look.missing.clone();
         if zones.iter().flat_map(|zone| &zone.pagesets).any(|set| set.high_max.is_none()) {
-            missing.push("this kernel does not print high_min and high_max (kernels from 6.7 on do)".to_owned());
+            missing.push("this kernel does not print high_min and high_max (kernels from 6.13 on do)".to_owned());
         }
         let lost = |pages, wait_ns| Lost::new(pages, wait_ns, look.wait_times.is_some());
         View {
@@ -188,6 +213,11 @@ impl View {
             news: before.map(|before| news(look, before)).unwrap_or_default(),
             missing,
         }
+    }
+
+    /// The time since the previous look, if there was one.
+    pub(super) fn seconds(&self) -> Option<f64> {
+        self.elapsed_ns.filter(|elapsed| *elapsed > 0).map(|elapsed| elapsed as f64 / 1e9)
     }
 
     /// What a CPU has moved, if it is counted.
@@ -248,6 +278,7 @@ impl Zone {
             high_min: first.high_min,
             high_max: first.high_max,
             pagesets: now.pagesets.iter().map(set).collect(),
+            free_blocks: None,
         }
     }
 }

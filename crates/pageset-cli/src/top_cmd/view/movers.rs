@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::columns::grouped;
+
 /// Moves pages and waits for zone locks.
 pub(in crate::top_cmd) trait Mover {
     fn pages_in(&self) -> u64;
@@ -11,6 +13,13 @@ pub(in crate::top_cmd) trait Mover {
     fn wait_ns(&self) -> Option<u64>;
     /// Orders movers with equal pages and waits.
     fn name(&self) -> (u32, &str, &str);
+    /// Adds what the same mover moved at another time.
+    fn add(&mut self, other: &Self);
+}
+
+/// The sum of two numbers, if both are measured.
+pub(super) fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    Some(a?.saturating_add(b?))
 }
 
 /// What belongs to no listed process, or to no listed call site: the kernel keeps a limited number of them between two
@@ -24,6 +33,18 @@ pub(in crate::top_cmd) struct Lost {
 }
 
 impl Lost {
+    /// Says in `missing` what is lost, if anything is.
+    pub(super) fn note(pages: u64, wait_ns: u64, kind: &str, most: &str, missing: &mut Vec<String>) {
+        if pages > 0 || wait_ns > 0 {
+            missing.push(format!(
+                "{} pages and {:.3} ms of waits since the previous look belong to no shown {kind}: more than {most} moved \
+                 pages; look more often",
+                grouped(pages),
+                wait_ns as f64 / 1e6,
+            ));
+        }
+    }
+
     pub(super) fn new(pages: u64, wait_ns: u64, waits_measured: bool) -> Self {
         Lost { pages, zone_lock_wait_ns: waits_measured.then_some(wait_ns) }
     }

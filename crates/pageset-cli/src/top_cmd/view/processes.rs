@@ -5,7 +5,7 @@ use pageset_record::live::processes::PROCESSES_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::movers::{Mover, sorted};
+use super::movers::{Lost, Mover, sorted, sum};
 use crate::columns::grouped;
 
 /// What the threads of one name moved in one process since the previous look.
@@ -37,19 +37,18 @@ impl Mover for ProcessTraffic {
     fn name(&self) -> (u32, &str, &str) {
         (self.pid, &self.name, "")
     }
+
+    fn add(&mut self, other: &Self) {
+        self.pages_in = self.pages_in.saturating_add(other.pages_in);
+        self.pages_out = self.pages_out.saturating_add(other.pages_out);
+        self.zone_lock_wait_ns = sum(self.zone_lock_wait_ns, other.zone_lock_wait_ns);
+    }
 }
 
 /// The processes, the most pages first. Adds to `missing` what belongs to none of them.
 pub(super) fn processes(now: &Processes, missing: &mut Vec<String>) -> Vec<ProcessTraffic> {
-    if now.lost_pages > 0 || now.lost_wait_ns > 0 {
-        missing.push(format!(
-            "{} pages and {:.3} ms of waits since the previous look belong to no shown process: more than {} processes \
-             moved pages; look more often",
-            grouped(now.lost_pages),
-            now.lost_wait_ns as f64 / 1e6,
-            grouped(PROCESSES_MAX.into())
-        ));
-    }
+    let most = format!("{} processes", grouped(PROCESSES_MAX.into()));
+    Lost::note(now.lost_pages, now.lost_wait_ns, "process", &most, missing);
     let all: Vec<ProcessTraffic> = now
         .all
         .iter()

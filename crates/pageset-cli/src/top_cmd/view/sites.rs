@@ -5,7 +5,7 @@ use pageset_record::live::sites::SITES_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::movers::{Mover, sorted};
+use super::movers::{Lost, Mover, sorted, sum};
 use crate::columns::grouped;
 
 /// What a call site moved since the previous look. Pages are estimated from samples.
@@ -43,19 +43,20 @@ impl Mover for SiteTraffic {
     fn name(&self) -> (u32, &str, &str) {
         (0, &self.function, &self.caller)
     }
+
+    fn add(&mut self, other: &Self) {
+        self.pages_in = self.pages_in.saturating_add(other.pages_in);
+        self.pages_out = self.pages_out.saturating_add(other.pages_out);
+        self.page_samples = self.page_samples.saturating_add(other.page_samples);
+        self.zone_lock_wait_ns = sum(self.zone_lock_wait_ns, other.zone_lock_wait_ns);
+        self.zone_lock_wait_samples = sum(self.zone_lock_wait_samples, other.zone_lock_wait_samples);
+    }
 }
 
 /// The call sites, the most pages first. Adds to `missing` what belongs to none of them.
 pub(super) fn sites(now: &Sites, missing: &mut Vec<String>) -> Vec<SiteTraffic> {
-    if now.lost_pages > 0 || now.lost_wait_ns > 0 {
-        missing.push(format!(
-            "{} pages and {:.3} ms of waits since the previous look belong to no shown call site: more than {} call chains \
-             moved pages; look more often",
-            grouped(now.lost_pages),
-            now.lost_wait_ns as f64 / 1e6,
-            grouped(SITES_MAX.into())
-        ));
-    }
+    let most = format!("{} call chains", grouped(SITES_MAX.into()));
+    Lost::note(now.lost_pages, now.lost_wait_ns, "call site", &most, missing);
     let site = |site: &pageset_record::live::Site| SiteTraffic {
         function: site.function.clone(),
         caller: site.caller.clone(),
