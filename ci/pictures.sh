@@ -29,12 +29,8 @@ picture() {
     python3 ci/terminal_svg.py "$width" "$height" <"$saved/screen" >"$folder/$name.svg"
 }
 
-for size in 2 64x2 192x2 1024x8; do
-    for screen in 40x10 80x24 120x40 200x60; do
-        picture "top-${size%x*}-cpus-$screen" "${screen%x*}" "${screen#*x}" "$size"
-    done
-done
+picture top-80x24 80 24 2
+picture top-120x40 120 40 2
+picture top-200x60 200 60 192x2
 # The list of processes instead of CPUs.
-picture top-processes-80x24 80 24 2 w
-# The list of call sites.
-picture top-call-sites-120x40 120 40 2 'w w'
+picture top-processes 80 24 64x2 w

@@ -54,6 +54,8 @@ def shape(character, x, y):
     if 0x2581 <= code <= 0x2588:
         height = LINE * (code - 0x2580) / 8
         return box(0.5, LINE - height, CELL - 1, height), ""
+    if character == "▔":
+        return box(0, 0, CELL, 1.5), ""
     if character == "━":
         return box(0, middle - 1.5, CELL, 3), ""
     if character == "─":
