@@ -271,6 +271,7 @@ mod tests {
         (0..LEAST_LOOKS - 1).for_each(|_| history.push(&now));
         traffic(&mut now, 1, 900_000.0, 890_000.0);
         history.push(&now);
-        assert_eq!(Unusual::of(&now, &history, &Limits::DEFAULT), Unusual::default());
+        let unusual = Unusual::of(&now, &history, &Limits::DEFAULT);
+        assert!(unusual.sentences.is_empty() && unusual.cpus.is_empty(), "{unusual:?}");
     }
 }
