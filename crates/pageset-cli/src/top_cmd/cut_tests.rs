@@ -60,7 +60,7 @@ proptest! {
     ) {
         let mut next = numbers.iter().copied().cycle();
         let mut next = || next.next().unwrap_or(0);
-            let mut looks = [look(cpus, 2), look(cpus, 1)];
+        let mut looks = [look(cpus, 2), look(cpus, 1)];
         for look in &mut looks {
             look.missing.push(format!("cannot read {} of {} files", grouped(next()), next()));
             look.cpu_nodes = (0..(first_cpu + cpus).min(9)).map(|cpu| cpu % nodes).collect();
