@@ -20,7 +20,7 @@ use super::view::{AutoTuning, View};
 use super::{metrics, plain, screen};
 
 /// A zoneinfo of a small and a large zone; `scale` changes the counts. Without `bounds` it is that of a kernel before
-/// 6.7.
+/// 6.13.
 fn zoneinfo(cpus: u32, scale: u64, bounds: bool) -> Zoneinfo {
     let mut text = String::new();
     for (name, managed, start) in [("DMA", 3840, 1), ("Normal", 4_000_000, 1_048_576)] {
@@ -323,6 +323,7 @@ fn no_waits_differ_from_unmeasured_waits() {
             let waits = look.traffic.as_ref().unwrap()[0].waits;
             look.processes.as_mut().unwrap().all.iter_mut().for_each(|process| process.wait_ns = waits.map(|_| 0));
             look.sites.as_mut().unwrap().all.iter_mut().for_each(|site| site.wait = waits.map(|_| Wait::default()));
+            look.wait_times = waits.map(|_| WaitTimes::default());
         }
         let view = View::new(&looks[0], Some(&looks[1]));
         (plain::text(&view), drawn(120, 24, &view, &State::new()), metrics::text(&view))
@@ -356,13 +357,13 @@ fn the_kernel_determines_the_rules() {
         (tuned(&|look| old(look, "5.14.0-1.el9")), ("linux-5.14", true, AutoTuning::NotInKernel, 1)),
         (tuned(&|look| old(look, "6.6.87")), ("linux-6.6.37", true, AutoTuning::NotInKernel, 1)),
         // 6.7 to 6.12 tune without printing bounds: the release decides before the form of zoneinfo.
-        (tuned(&|look| old(look, "6.12.57+deb13-amd64")), ("linux-6.12", true, AutoTuning::On, 1)),
+        (tuned(&|look| old(look, "6.12.57+deb13-amd64")), ("linux-6.12.29", true, AutoTuning::On, 1)),
         (
             tuned(&|look| {
                 old(look, "6.12.57");
                 look.high_fraction = Some(8)
             }),
-            ("linux-6.12", true, AutoTuning::OffByFraction, 1),
+            ("linux-6.12.29", true, AutoTuning::OffByFraction, 1),
         ),
         // Without a release, a high that differs within a zone is evidence; equal ones are none.
         (
@@ -371,7 +372,7 @@ fn the_kernel_determines_the_rules() {
                 look.release = None;
                 look.zoneinfo.zones[1].pagesets[0].high += 1;
             }),
-            ("linux-6.12", false, AutoTuning::On, 1),
+            ("linux-6.12.29", false, AutoTuning::On, 1),
         ),
         (
             tuned(&|look| {
