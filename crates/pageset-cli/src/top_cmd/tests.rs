@@ -223,7 +223,7 @@ fn every_row_says_something() {
                 let blank =
                     lines.iter().skip(header).filter(|line| line[column.clone()].iter().all(|c| *c == ' ')).count();
                 assert!(
-                    blank <= if height < 30 { 1 } else { 6 },
+                    blank <= if height < 30 { 1 } else { 7 },
                     "{blank} of {machine} on {width} x {height}:\n{screen}"
                 );
             }
