@@ -5,6 +5,7 @@
 //! | `look` | one reading of the machine, or of a saved file |
 //! | `view` | the shown values and their changes; the JSON |
 //! | `plain`, `metrics` | the view as text and as OpenMetrics |
+//! | `figures` | numbers that may be missing, as text |
 //! | `listen` | metrics over HTTP on a loopback address |
 //! | `made_up` | looks at a machine that does not exist |
 //! | `playback` | saved looks, recordings and copies of zoneinfo |
@@ -22,6 +23,7 @@
 mod config;
 #[cfg(test)]
 mod cut_tests;
+mod figures;
 mod filter;
 mod fit;
 mod history;

@@ -4,6 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use pageset_record::live::sites::PAGES_APART;
 
+use super::figures::{NONE, index, number, percent, rate, signed};
 use super::unusual::{Limits, findings};
 use super::verdict::Finding;
 use super::view::{HUGE, Mover, ProcessTraffic, SiteTraffic, View, Zone};
@@ -38,37 +39,6 @@ pub(super) const UNKNOWN: &str = "unknown";
 
 /// The processes and call sites that the text shows. A guess; `--json` has all.
 const TOP: usize = 5;
-
-const NONE: &str = "-";
-
-/// A number, or `-` for none.
-pub(super) fn number(number: Option<u64>) -> String {
-    number.map_or(NONE.to_owned(), grouped)
-}
-
-/// A change with its sign.
-pub(super) fn signed(change: Option<i64>) -> String {
-    match change {
-        None => NONE.to_owned(),
-        Some(0) => "0".to_owned(),
-        Some(change) => format!("{}{}", if change < 0 { "-" } else { "+" }, grouped(change.unsigned_abs())),
-    }
-}
-
-/// A rate, in whole numbers.
-pub(super) fn rate(rate: Option<f64>) -> String {
-    rate.map_or(NONE.to_owned(), |rate| grouped(rate.round() as u64))
-}
-
-/// A percentage with two decimals.
-pub(super) fn percent(percent: Option<f64>) -> String {
-    percent.map_or(NONE.to_owned(), |percent| format!("{percent:.2}"))
-}
-
-/// A fragmentation index; `ok` if there is a block.
-pub(super) fn index(index: Option<f64>) -> String {
-    index.map_or("ok".to_owned(), |index| format!("{index:.2}"))
-}
 
 /// Whether lists tune themselves, and the kernel and its rules.
 pub(super) fn kernel_parts(view: &View) -> Vec<String> {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::figures::rate;
 use super::history::{History, Measure};
-use super::plain::rate;
 use super::verdict::{Bounds, Finding, Level, Numbers, Short, Wait, judge, others};
 use super::view::{CpuTraffic, CpuWaits, PathWait, View};
 

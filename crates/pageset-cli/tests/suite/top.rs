@@ -403,7 +403,7 @@ fn suspended_and_resumed() {
     assert!(!screen.contains("q quit"), "the screen is left behind:\n{screen}");
     enter("clear; fg; echo back with $?");
     let screen = tmux.shows("q quit");
-    assert!(screen.starts_with("pageset live: "), "{screen}");
+    assert!(screen.lines().nth(1).is_some_and(|line| line.contains("live  every 0.2 s")), "{screen}");
     keys("h");
     tmux.shows("freeze or continue");
     keys("q");
@@ -418,7 +418,7 @@ fn played_filtered_and_clicked() {
     }
     let folder = tempfile::tempdir().unwrap();
     let looks = folder.path().join("looks.json");
-    fs::write(&looks, ends(0, &[&"top", &"--made-up", &"8x2", &"--json", &"-n", &"30"]).0).unwrap();
+    fs::write(&looks, ends(0, &[&"top", &"--made-up", &"32x2", &"--json", &"-n", &"30"]).0).unwrap();
     let tmux = Tmux(format!("pageset-play-{}", std::process::id()));
     tmux.run(&["new-session", "-d", "-s", "top", "-x", "100", "-y", "30", "sh"]);
     let keys = |keys: &str| _ = tmux.run(&["send-keys", "-t", "top", keys]);
@@ -439,9 +439,9 @@ fn played_filtered_and_clicked() {
     tmux.shows("speed 2");
     keys("/");
     tmux.shows("try 0-15,32");
-    tmux.run(&["send-keys", "-t", "top", "-l", "1-6"]);
+    tmux.run(&["send-keys", "-t", "top", "-l", "1-12"]);
     keys("Enter");
-    tmux.shows("filter 1-6: 6 CPUs | CPU 1:");
+    tmux.shows("filter 1-12: 12 CPUs | CPU 1:");
     let screen = tmux.shows("CPU   count");
     let list = screen.lines().position(|line| line.contains("CPU   count")).unwrap();
     mouse(0, 10, list + 3);

@@ -6,9 +6,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::super::figures::{percent, rate, signed};
 use super::super::fit;
 use super::super::history::Measure;
-use super::super::plain::{percent, rate, signed};
 use super::super::state::{Scene, State};
 use super::super::view::{CpuWaits, Pageset};
 use super::{Hits, Target, style};

@@ -5,8 +5,8 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
+use super::super::figures::rate;
 use super::super::fit;
-use super::super::plain::rate;
 use super::super::state::{Scene, State};
 use super::style;
 use crate::columns::grouped;

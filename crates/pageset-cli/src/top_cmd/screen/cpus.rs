@@ -5,9 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::super::figures::{percent, rate, signed};
 use super::super::fit::{self, Column};
 use super::super::history::Measure;
-use super::super::plain::{percent, rate, signed};
 use super::super::state::{Scene, State, Zones};
 use super::super::view::{CpuTraffic, CpuWaits, Pageset, View, Zone};
 use super::spark::{Form, spark};

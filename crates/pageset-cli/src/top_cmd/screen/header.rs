@@ -61,7 +61,12 @@ pub(super) fn covered(scene: &Scene<'_>) -> String {
 /// The lines of the header on a screen of this height.
 pub(super) fn lines(scene: &Scene<'_>, height: u16) -> u16 {
     let others = scene.unusual.findings.len() + scene.unusual.sentences.len();
-    2 + (others.saturating_sub(1) as u16).min(if height < 30 { 1 } else { 3 })
+    let most = match height {
+        ..12 => 0,
+        12..30 => 1,
+        _ => 3,
+    };
+    2 + (others.saturating_sub(1) as u16).min(most)
 }
 
 /// Draws the header: the verdict first.

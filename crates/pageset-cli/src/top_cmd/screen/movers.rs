@@ -5,9 +5,10 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
+use super::super::figures::percent;
 use super::super::fit::{self, Column};
 use super::super::order::List;
-use super::super::plain::{PROCESSES, SITES, function, per_second, percent, sampled, wait_ms};
+use super::super::plain::{PROCESSES, SITES, function, per_second, sampled, wait_ms};
 use super::super::state::{Scene, State};
 use super::super::view::{By, Mover, ProcessTraffic, SiteTraffic};
 use super::style;

@@ -2,8 +2,8 @@
 
 use ratatui::text::Span;
 
+use super::super::figures::{rate, signed};
 use super::super::fit::{self, Column};
-use super::super::plain::{rate, signed};
 use crate::columns::grouped;
 
 /// Columns, and the place and width of those that fit.

@@ -5,9 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
+use super::super::figures::percent;
 use super::super::fit::{self, Column};
 use super::super::history::Measure;
-use super::super::plain::percent;
 use super::super::state::{Scene, State};
 use super::super::view::{CpuTraffic, CpuWaits, PATHS, PathWait, View};
 use super::header::covered;

@@ -6,8 +6,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{LineGauge, Paragraph};
 
+use super::super::figures::{index, number};
 use super::super::fit::{self, Column};
-use super::super::plain::{self, number};
 use super::super::state::{Scene, State};
 use super::super::view::{HUGE, Zone};
 use super::table::{Fitted, change, pages};
@@ -166,13 +166,13 @@ pub(super) fn blocks(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state
     };
     let columns = || {
         let names = zones.iter().map(|(zone, _)| zone.name()).collect();
-        let index = zones.iter().map(|(zone, _)| plain::index(zone.fragmentation_index(HUGE))).collect();
+        let indices = zones.iter().map(|(zone, _)| index(zone.fragmentation_index(HUGE))).collect();
         let of =
             |order: usize| zones.iter().map(move |(_, all)| all.get(order).map_or(String::new(), |n| fit::short(*n)));
         let mut columns = vec![column("blocks".to_owned(), 9, 0, names)];
         columns
             .extend((0..orders).map(|order| column(format!("2^{order}"), 5, 2 + orders - order, of(order).collect())));
-        columns.push(column("frag".to_owned(), 5, 1, index));
+        columns.push(column("frag".to_owned(), 5, 1, indices));
         columns
     };
     let fitted = Fitted::new(|_| columns(), area.width.into(), 2);
