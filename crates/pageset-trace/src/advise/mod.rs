@@ -30,8 +30,10 @@ pub use verdict::{Basis, Setting, Verdict, is_noticeable};
 
 use crate::facts::Facts;
 use crate::measure::disagreement;
-use crate::replay::parallel::{Progress, run_all};
-use crate::replay::{Level, Outcome, Replay, ReplayError, RuleSet, Step, Totals, WhatIf, identify};
+use crate::replay::agreement::agrees;
+use crate::replay::identify::identify_surveyed;
+use crate::replay::parallel::{Progress, both, run_all};
+use crate::replay::{Decoded, Level, Outcome, Replay, ReplayError, RuleSet, Step, Totals, WhatIf};
 use crate::trace::Trace;
 
 /// The fractions that are replayed: none, the smallest allowed one, and commonly used ones.
@@ -113,39 +115,27 @@ impl Advice {
     /// # Errors
     /// If the recording cannot be replayed.
     pub fn of(trace: &Trace, progress: &mut dyn FnMut(Step<'_>)) -> Result<Self, ReplayError> {
-        let (replay, identified) = identify::prepare(trace, progress)?;
-        let patterns = Patterns::find(trace)?;
+        progress(Step::LookOver);
+        let mut events = |events| progress(Step::Events(events));
+        let decoded = Decoded::new(trace, &mut events)?;
+        let patterns = || Patterns::find(trace, decoded.recorded());
+        let (replay, patterns) = both(decoded.threads(0), || decoded.replay(&mut events), patterns);
+        let (mut replay, patterns) = (replay?, patterns?);
         let facts = trace.facts();
         let in_force = facts.high_fraction.unwrap_or(0);
-        let kernel = replay.kernel_rules();
-        let has_fraction = has_high_fraction(facts);
-        let offered = match has_fraction {
-            true => settings(&kernel, in_force),
-            false => vec![(in_force, RuleSet { name: "as recorded".to_owned(), ..kernel.clone() })],
-        };
-        let other_rules = other_rules(&kernel);
-        let plans = knobs::plan(&replay, &patterns);
-        let notes = *replay.notes();
-        let of_knob = |(name, what_if): (&str, WhatIf)| (RuleSet { name: name.to_owned(), ..kernel.clone() }, what_if);
-        let jobs: Vec<(RuleSet, WhatIf)> = offered
-            .iter()
-            .map(|(_, rules)| (rules.clone(), WhatIf::AsRecorded))
-            .chain(plans.iter().flat_map(knobs::Plan::replays).map(of_knob))
-            .chain(other_rules.into_iter().map(|rules| (rules, WhatIf::AsRecorded)))
-            .collect();
-        let mut measured = measured_all(&replay, &jobs, progress)?.into_iter();
-        let (mut settings, mut in_force_outcome) = (Vec::new(), None);
-        for ((fraction, _), (measured, outcome)) in offered.iter().zip(&mut measured) {
-            let now = *fraction == in_force;
-            if now {
-                in_force_outcome = Some(outcome);
+        let mut replays = Replays::of(&replay, &patterns, facts, progress)?;
+        let mut identified = None;
+        let own = replays.in_force.as_ref();
+        if own.is_some_and(|own| !agrees(&replay.kernel().totals(|_| true), &totals(own))) {
+            let found = identify_surveyed(&replay, &mut |done, of| progress(Step::Presets { done, of }))?;
+            if found.choice().tuning != replay.setting().kernel.tuning {
+                replay = replay.under(found.choice(), &mut |events| progress(Step::Events(events)))?;
+                replays = Replays::of(&replay, &patterns, facts, progress)?;
             }
-            settings.push(Setting { high_fraction: has_fraction.then_some(*fraction), in_force: now, ..measured });
+            identified = Some(found);
         }
-        let now = settings.iter().find(|setting| setting.in_force).cloned().unwrap_or_default();
-        let mut measured = measured.map(|(measured, _)| measured);
-        let knobs: Vec<Knob> = plans.into_iter().map(|plan| plan.knob(&replay, &now, &mut measured)).collect();
-        let other_kernels = measured.collect();
+        let notes = *replay.notes();
+        let Replays { settings, knobs, other_kernels, in_force: in_force_outcome } = replays;
         let setting = replay.setting();
         let cpus = setting.cpus.len();
         let managed_pages = setting.zones.iter().map(|zone| zone.start.managed).sum();
@@ -203,6 +193,54 @@ impl Advice {
     #[must_use]
     pub fn scales(&self) -> &[Setting] {
         knobs::scales(&self.knobs)
+    }
+}
+
+/// The replays of one recording.
+struct Replays {
+    settings: Vec<Setting>,
+    knobs: Vec<Knob>,
+    other_kernels: Vec<Setting>,
+    /// The outcome of the setting in force.
+    in_force: Option<Outcome>,
+}
+
+impl Replays {
+    fn of(
+        replay: &Replay<'_>,
+        patterns: &Patterns,
+        facts: &Facts,
+        progress: &mut dyn FnMut(Step<'_>),
+    ) -> Result<Self, ReplayError> {
+        let in_force = facts.high_fraction.unwrap_or(0);
+        let kernel = replay.kernel_rules();
+        let has_fraction = has_high_fraction(facts);
+        let offered = match has_fraction {
+            true => settings(&kernel, in_force),
+            false => vec![(in_force, RuleSet { name: "as recorded".to_owned(), ..kernel.clone() })],
+        };
+        let other_rules = other_rules(&kernel);
+        let plans = knobs::plan(replay, patterns);
+        let of_knob = |(name, what_if): (&str, WhatIf)| (RuleSet { name: name.to_owned(), ..kernel.clone() }, what_if);
+        let jobs: Vec<(RuleSet, WhatIf)> = offered
+            .iter()
+            .map(|(_, rules)| (rules.clone(), WhatIf::AsRecorded))
+            .chain(plans.iter().flat_map(knobs::Plan::replays).map(of_knob))
+            .chain(other_rules.into_iter().map(|rules| (rules, WhatIf::AsRecorded)))
+            .collect();
+        let mut measured = measured_all(replay, &jobs, progress)?.into_iter();
+        let (mut settings, mut in_force_outcome) = (Vec::new(), None);
+        for ((fraction, _), (measured, outcome)) in offered.iter().zip(&mut measured) {
+            let now = *fraction == in_force;
+            if now {
+                in_force_outcome = Some(outcome);
+            }
+            settings.push(Setting { high_fraction: has_fraction.then_some(*fraction), in_force: now, ..measured });
+        }
+        let now = settings.iter().find(|setting| setting.in_force).cloned().unwrap_or_default();
+        let mut measured = measured.map(|(measured, _)| measured);
+        let knobs = plans.into_iter().map(|plan| plan.knob(replay, &now, &mut measured)).collect();
+        Ok(Replays { settings, knobs, other_kernels: measured.collect(), in_force: in_force_outcome })
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use pageset::Pfn;
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
 use crate::event::{Context, Event, Kind};
+use crate::replay::Recorded;
+use crate::replay::blocks::PageMap;
 use crate::trace::Trace;
 
 /// The smallest number of consecutive freed pages that are a burst: more than the largest single drain, 63 << 5. Unit:
@@ -81,10 +82,10 @@ struct Pass {
     /// Events so far.
     events: u64,
     /// The CPU and the event of each page's allocation.
-    allocated: FxHashMap<Pfn, (u32, u64)>,
-    rows: HashMap<u32, Row>,
+    allocated: PageMap<Option<(u32, u64)>>,
+    rows: FxHashMap<u32, Row>,
     /// Pages allocated and freed, by CPU.
-    traffic: HashMap<u32, u64>,
+    traffic: FxHashMap<u32, u64>,
     freed: u64,
     travelled: u64,
     in_bursts: u64,
@@ -101,7 +102,7 @@ impl Pass {
         match event.kind {
             Kind::Alloc { pfn: Some(pfn), order, .. } => {
                 self.moved(cpu, order.pages(), order.get());
-                self.allocated.insert(pfn, (cpu, self.events));
+                self.allocated.set(pfn, Some((cpu, self.events)));
                 self.found.huge_page_allocs += u64::from(order.get() >= self.huge_order);
                 self.end_row(cpu);
             }
@@ -109,7 +110,7 @@ impl Pass {
                 let pages = order.pages();
                 self.moved(cpu, pages, order.get());
                 self.freed += pages;
-                let allocated = self.allocated.remove(&pfn);
+                let allocated = self.allocated.take(pfn);
                 if let Some((from, _)) = allocated {
                     self.found.followed_pages += pages;
                     self.travelled += if from == cpu { 0 } else { pages };
@@ -173,9 +174,9 @@ impl Patterns {
     ///
     /// # Errors
     /// If the recording is damaged.
-    pub(super) fn find(trace: &Trace) -> Result<Patterns, TraceError> {
+    pub(super) fn find(trace: &Trace, recorded: Recorded<'_>) -> Result<Patterns, TraceError> {
         let mut pass = Pass { huge_order: trace.facts().pageblock_order, ..Pass::default() };
-        for event in trace.compact(&mut |_| {})?.events(trace)? {
+        for event in recorded.events()? {
             pass.event(&event?);
         }
         let mut held = HashMap::<u32, u64>::new();

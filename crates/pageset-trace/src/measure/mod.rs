@@ -28,7 +28,7 @@ pub use weaknesses::{disagreement, lost_on, of_recording};
 
 use crate::facts::Facts;
 use crate::replay::agreement::{agrees, explained_pct};
-use crate::replay::identify::{Identified, identify};
+use crate::replay::identify::{Identified, identify_surveyed};
 use crate::replay::parallel::{Progress, run_all};
 use crate::replay::selection::{Only, Selection};
 use crate::replay::{Level, Move, Moves, Outcome, Replay, ReplayError, Setting, Step, Totals, near};
@@ -92,9 +92,9 @@ impl<'t> Measured<'t> {
         let own = runs.iter().find(|run| run.is_kernel && run.level == how.level);
         let mut identified = None;
         if own.is_some_and(|own| !agrees(&replay.kernel().totals(|_| true), &own.whole)) {
-            let found = identify(trace, &mut |done, of| progress(Step::Presets { done, of }))?;
+            let found = identify_surveyed(&replay, &mut |done, of| progress(Step::Presets { done, of }))?;
             if found.choice().tuning != replay.setting().kernel.tuning {
-                replay = Replay::prepare_as(trace, found.choice(), &mut |events| progress(Step::Events(events)))?;
+                replay = replay.under(found.choice(), &mut |events| progress(Step::Events(events)))?;
                 runs = self::runs(&replay, chosen, how.level, selection.as_ref(), progress)?;
             }
             identified = Some(found);

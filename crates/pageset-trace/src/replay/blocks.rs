@@ -8,12 +8,18 @@ const CHUNK: u64 = Order::PAGEBLOCK.pages();
 /// A value for each page with a dense number, stored in chunks. Its memory is proportional to the number of pageblocks
 /// used.
 #[derive(Debug)]
-pub(super) struct PageMap<T> {
+pub(crate) struct PageMap<T> {
     chunks: Vec<Option<Box<[T; CHUNK as usize]>>>,
 }
 
+impl<T: Copy + Default> Default for PageMap<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Copy + Default> PageMap<T> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         PageMap { chunks: Vec::new() }
     }
 
@@ -24,7 +30,7 @@ impl<T: Copy + Default> PageMap<T> {
     }
 
     #[inline]
-    pub(super) fn set(&mut self, pfn: Pfn, value: T) {
+    pub(crate) fn set(&mut self, pfn: Pfn, value: T) {
         *self.entry(pfn) = value;
     }
 
@@ -36,7 +42,7 @@ impl<T: Copy + Default> PageMap<T> {
 
     /// Removes and returns the value of a page.
     #[inline]
-    pub(super) fn take(&mut self, pfn: Pfn) -> T {
+    pub(crate) fn take(&mut self, pfn: Pfn) -> T {
         match self.chunks.get_mut((pfn.0 / CHUNK) as usize) {
             Some(Some(chunk)) => std::mem::take(&mut chunk[(pfn.0 % CHUNK) as usize]),
             _ => T::default(),

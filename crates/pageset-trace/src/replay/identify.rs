@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::agreement::{Deviation, agrees, deviations, explained_pct};
 use super::parallel::{Progress, run_all};
-use super::{Level, Moves, Replay, ReplayError, RuleSet, Step};
+use super::survey;
+use super::{Decoded, Level, Moves, Replay, ReplayError, RuleSet};
+use crate::error::TraceError;
 use crate::trace::Trace;
 
 /// Presets whose shares differ by less cannot be distinguished. A guess: one of fifty refills at another place. Unit:
@@ -94,38 +96,28 @@ impl Identified {
     }
 }
 
-/// Prepares a replay under the rules that the release names, or under others if the traffic contradicts them. If the
-/// traffic disagrees with the release, returns the identification as well. Reports the events read and the presets
-/// compared to `progress`.
-///
-/// # Errors
-/// If the recording cannot be replayed.
-pub fn prepare<'t>(
-    trace: &'t Trace,
-    progress: &mut dyn FnMut(Step<'_>),
-) -> Result<(Replay<'t>, Option<Identified>), ReplayError> {
-    progress(Step::LookOver);
-    let replay = Replay::prepare(trace, &mut |events| progress(Step::Events(events)))?;
-    let events = &mut |events| progress(Step::Events(events));
-    let outcome = replay.run(&replay.kernel_rules(), Level::Reconstructed, events)?;
-    if agrees(&replay.kernel().totals(|_| true), &outcome.moves.totals(|_| true)) {
-        return Ok((replay, None));
-    }
-    let identified = identify(trace, &mut |done, of| progress(Step::Presets { done, of }))?;
-    let choice = identified.choice();
-    if choice.tuning == replay.setting().kernel.tuning {
-        return Ok((replay, Some(identified)));
-    }
-    let replay = Replay::prepare_as(trace, choice, &mut |events| progress(Step::Events(events)))?;
-    Ok((replay, Some(identified)))
-}
-
 /// Ranks the presets of all kernels by how well each explains the kernel's refills and drains. After each preset,
 /// reports the presets done and their total to `progress`.
 ///
 /// # Errors
 /// If the recording cannot be replayed.
 pub fn identify(trace: &Trace, progress: &mut dyn FnMut(u64, u64)) -> Result<Identified, ReplayError> {
+    compare(&Decoded::new(trace, &mut |_| {})?, None, progress)
+}
+
+/// Like [`identify`], of a recording that is surveyed as recorded already.
+pub(crate) fn identify_surveyed(
+    replay: &Replay<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Identified, ReplayError> {
+    compare(&replay.decoded, Some(replay), progress)
+}
+
+fn compare(
+    decoded: &Decoded<'_>,
+    as_recorded: Option<&Replay<'_>>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Identified, ReplayError> {
     let mut kernels: Vec<(&'static Preset, Vec<&'static str>)> = Vec::new();
     for preset in PRESETS.iter().filter(|preset| preset.name.starts_with("linux-")) {
         match kernels.iter_mut().find(|(first, _)| first.tuning == preset.tuning) {
@@ -133,31 +125,27 @@ pub fn identify(trace: &Trace, progress: &mut dyn FnMut(u64, u64)) -> Result<Ide
             None => kernels.push((preset, vec![])),
         }
     }
-    let as_recorded = Replay::prepare(trace, &mut |_| {})?;
-    let moves = as_recorded.kernel().refills.len() + as_recorded.kernel().drains.len();
-    let by_release = as_recorded.setting().kernel_known.then_some(as_recorded.setting().kernel);
     // The survey's result depends on the lists, on whether claims show as refills, and on the refill factor.
     let same_survey = |a: &Preset, b: &Preset| {
         let claims = |preset: &Preset| preset.tuning.fallback == FallbackRule::ClaimThenSteal;
         a.tuning.lists == b.tuning.lists && claims(a) == claims(b) && a.tuning.alloc_factor == b.tuning.alloc_factor
     };
-    let mut surveys = vec![as_recorded.setting().kernel];
+    let mut surveys = vec![decoded.setting.kernel];
     for (preset, _) in &kernels {
         if !surveys.iter().any(|surveyed| same_survey(surveyed, preset)) {
             surveys.push(preset);
         }
     }
-    let threads = as_recorded.threads();
-    let prepare = |preset: &&'static Preset, count: &mut dyn FnMut(u64)| Replay::prepare_as(trace, preset, count);
-    let prepared = run_all(&surveys[1..], threads, prepare, &mut |_| {})?;
-    let prepared: Vec<Replay<'_>> = std::iter::once(as_recorded).chain(prepared).collect();
+    let prepared = surveyed(decoded, as_recorded, &surveys)?;
+    let moves = prepared[0].kernel().refills.len() + prepared[0].kernel().drains.len();
+    let by_release = decoded.setting.kernel_known.then_some(decoded.setting.kernel);
     let run = |(preset, _): &(&'static Preset, Vec<&'static str>), count: &mut dyn FnMut(u64)| {
         let at = surveys.iter().position(|surveyed| same_survey(surveyed, preset)).expect("each preset has a survey");
         let rules = RuleSet::new(preset.name, prepared[at].tuning_of(preset));
         Ok::<_, ReplayError>(prepared[at].run(&rules, Level::Reconstructed, count)?.moves)
     };
     let of = kernels.len() as u64;
-    let all_moves = run_all(&kernels, threads, run, &mut |step| {
+    let all_moves = run_all(&kernels, prepared[0].threads(), run, &mut |step| {
         if let Progress::Begin(done @ 1..) = step {
             progress(done as u64, of);
         }
@@ -177,6 +165,32 @@ pub fn identify(trace: &Trace, progress: &mut dyn FnMut(u64, u64)) -> Result<Ide
     };
     let candidates = outcomes.map(candidate).collect();
     Ok(rank(candidates, moves as u64, by_release))
+}
+
+/// Surveys a recording under the rules of each kernel. The first kernel is the recorded one, of which there may be a
+/// survey already. The surveys that need a first pass of their own come first; the others share it.
+fn surveyed<'t>(
+    decoded: &Decoded<'t>,
+    as_recorded: Option<&Replay<'t>>,
+    kernels: &[&'static Preset],
+) -> Result<Vec<Replay<'t>>, TraceError> {
+    let mut prepared: Vec<Option<Replay<'t>>> = kernels.iter().map(|_| None).collect();
+    prepared[0] = as_recorded.cloned();
+    let first = |kernel: &&'static Preset| survey::preemptible(&decoded.setting.tuning_of(kernel));
+    let firsts = [false, true].into_iter().filter_map(|kind| kernels.iter().position(|kernel| first(kernel) == kind));
+    for at in [firsts.collect::<Vec<_>>(), (0..kernels.len()).collect()] {
+        let at: Vec<usize> = at.into_iter().filter(|&at| prepared[at].is_none()).collect();
+        let survey = |&at: &usize, count: &mut dyn FnMut(u64)| {
+            let known = kernels.iter().zip(&prepared).filter(|(kernel, _)| first(kernel) == first(&kernels[at]));
+            match known.filter_map(|(_, replay)| replay.as_ref()).next() {
+                Some(replay) => replay.under(kernels[at], count),
+                None => decoded.survey(kernels[at], None, count),
+            }
+        };
+        let found = run_all(&at, decoded.threads(0), survey, &mut |_| {})?;
+        at.into_iter().zip(found).for_each(|(at, replay)| prepared[at] = Some(replay));
+    }
+    Ok(prepared.into_iter().flatten().collect())
 }
 
 fn rank(mut candidates: Vec<Candidate>, moves: u64, by_release: Option<&'static Preset>) -> Identified {

@@ -30,7 +30,7 @@
 
 pub mod agreement;
 mod balance;
-mod blocks;
+pub(crate) mod blocks;
 mod corrections;
 mod findings;
 mod free_pass;
@@ -71,7 +71,7 @@ pub use setting::Setting;
 use crate::error::TraceError;
 use crate::trace::Trace;
 use crate::trace::compact::{Compact, Events};
-use survey::Survey;
+use survey::{First, Survey};
 pub use what_if::WhatIf;
 
 /// The events and snapshots that a replay may use. One result never mixes levels. Specification: `trace-replay.md` 1.
@@ -257,13 +257,13 @@ const BLOCK_BYTES: u64 = 8;
 
 /// A recording's events, with dense page numbers.
 #[derive(Clone, Copy, Debug)]
-struct Recorded<'r> {
+pub(crate) struct Recorded<'r> {
     trace: &'r Trace,
     compact: &'r Compact,
 }
 
 impl<'r> Recorded<'r> {
-    fn events(self) -> Result<Events<'r>, TraceError> {
+    pub(crate) fn events(self) -> Result<Events<'r>, TraceError> {
         self.compact.events(self.trace)
     }
 }
@@ -271,13 +271,84 @@ impl<'r> Recorded<'r> {
 /// The number of times that [`Replay::prepare`] reads each event at most.
 pub const PASSES: u64 = 3;
 
-/// A recording, ready to be replayed.
-#[derive(Debug)]
-pub struct Replay<'t> {
+/// A decoded recording, before it is surveyed.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoded<'t> {
     trace: &'t Trace,
     compact: Arc<Compact>,
     setting: Setting,
-    survey: Survey,
+    /// The events that were read to decode the recording: none if another replay of it has done so.
+    read: u64,
+}
+
+impl<'t> Decoded<'t> {
+    pub(crate) fn new(trace: &'t Trace, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
+        let mut setting = Setting::new(trace)?;
+        let mut read = 0;
+        let compact = trace.compact(&mut |index| {
+            read = index + 1;
+            progress(index);
+        })?;
+        setting.number_pages(compact.units());
+        Ok(Decoded { trace, compact, setting, read })
+    }
+
+    /// Surveys the recording with `kernel`'s rules as those of the recorded kernel. `first` is the first pass if it is
+    /// known already.
+    fn survey(
+        &self,
+        kernel: &'static Preset,
+        first: Option<Arc<First>>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Replay<'t>, TraceError> {
+        let mut decoded = Decoded { setting: Setting { kernel, ..self.setting.clone() }, ..self.clone() };
+        let first = match first {
+            Some(first) => first,
+            None => {
+                let mut first = First::new(decoded.recorded(), &decoded.setting, progress)?;
+                if first.notes.replayed == 0 && first.notes.events > 0 && first.notes.found.markers == 0 {
+                    // A recording without markers, such as a `perf.data`, has no window: the replay starts at its
+                    // first event.
+                    decoded.setting.replay_whole();
+                    first = First::new(decoded.recorded(), &decoded.setting, progress)?;
+                }
+                Arc::new(first)
+            }
+        };
+        let survey = Arc::new(Survey::new(decoded.recorded(), &decoded.setting, first, progress)?);
+        Ok(Replay { decoded, survey })
+    }
+
+    /// Surveys the recording as recorded.
+    pub(crate) fn replay(&self, progress: &mut dyn FnMut(u64)) -> Result<Replay<'t>, TraceError> {
+        self.survey(self.setting.kernel, None, &mut |events| progress(self.read + events))
+    }
+
+    pub(crate) fn recorded(&self) -> Recorded<'_> {
+        Recorded { trace: self.trace, compact: &self.compact }
+    }
+
+    /// The number of passes that may run at the same time, within the recording's limits. `in_use` pages are in use
+    /// before the first event.
+    pub(crate) fn threads(&self, in_use: u64) -> usize {
+        let resources = self.trace.resources();
+        let free = resources.memory_bytes.saturating_sub(self.compact.bytes());
+        let fitting = free / self.replay_bytes(in_use).max(1);
+        resources.threads.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
+    }
+
+    /// An estimate of the memory of one replay.
+    fn replay_bytes(&self, in_use: u64) -> u64 {
+        let pages: u64 = self.setting.zones.iter().map(|zone| zone.start.unused()).fold(0, u64::saturating_add);
+        pages.saturating_add(in_use).saturating_mul(WORLD_BYTES) + self.compact.table_bytes(BLOCK_BYTES)
+    }
+}
+
+/// A recording, ready to be replayed.
+#[derive(Clone, Debug)]
+pub struct Replay<'t> {
+    decoded: Decoded<'t>,
+    survey: Arc<Survey>,
 }
 
 impl<'t> Replay<'t> {
@@ -287,62 +358,29 @@ impl<'t> Replay<'t> {
     /// # Errors
     /// If the recording is damaged or has no snapshot to begin the replay from.
     pub fn prepare(trace: &'t Trace, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
-        Self::survey(trace, Setting::new(trace)?, progress)
+        Decoded::new(trace, progress)?.replay(progress)
     }
 
-    /// Like [`Self::prepare`], but takes `kernel` as the recorded kernel's rules, whatever its release says.
+    /// The same recording, with `kernel`'s rules as those of the recorded kernel, whatever its release says. Reports the
+    /// number of events read to `progress`.
     ///
     /// # Errors
-    /// The errors of [`Self::prepare`].
-    pub fn prepare_as(
-        trace: &'t Trace,
-        kernel: &'static Preset,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Self, TraceError> {
-        Self::survey(trace, Setting { kernel, ..Setting::new(trace)? }, progress)
-    }
-
-    fn survey(trace: &'t Trace, mut setting: Setting, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
-        let mut decoded = 0;
-        let compact = trace.compact(&mut |index| {
-            decoded = index + 1;
-            progress(index);
-        })?;
-        setting.number_pages(compact.units());
-        let recorded = Recorded { trace, compact: &compact };
-        let progress = &mut |events| progress(decoded + events);
-        let mut survey = Survey::new(recorded, &setting, progress)?;
-        if survey.notes.replayed == 0 && survey.notes.events > 0 && survey.notes.found.markers == 0 {
-            // A recording without markers, such as a `perf.data`, has no window: the replay starts at its first event.
-            setting.replay_whole();
-            survey = Survey::new(recorded, &setting, progress)?;
-        }
-        Ok(Replay { trace, compact, setting, survey })
-    }
-
-    fn recorded(&self) -> Recorded<'_> {
-        Recorded { trace: self.trace, compact: &self.compact }
+    /// If the recording's file has changed since it was opened.
+    pub fn under(&self, kernel: &'static Preset, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
+        let shared = self.survey.first.is_under(&self.tuning_of(kernel));
+        let first = shared.then(|| Arc::clone(&self.survey.first));
+        self.decoded.survey(kernel, first, progress)
     }
 
     /// The number of replays that may run at the same time, within the recording's limits.
     pub(crate) fn threads(&self) -> usize {
-        let resources = self.trace.resources();
-        let free = resources.memory_bytes.saturating_sub(self.compact.bytes());
-        let fitting = free / self.replay_bytes().max(1);
-        resources.threads.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
-    }
-
-    /// An estimate of the memory of one replay.
-    fn replay_bytes(&self) -> u64 {
-        let pages: u64 = self.setting.zones.iter().map(|zone| zone.start.unused()).fold(0, u64::saturating_add);
-        let in_use = self.survey.earlier.len() as u64;
-        (pages + in_use).saturating_mul(WORLD_BYTES) + self.compact.table_bytes(BLOCK_BYTES)
+        self.decoded.threads(self.survey.earlier.len() as u64)
     }
 
     /// The recorded machine.
     #[must_use]
     pub fn setting(&self) -> &Setting {
-        &self.setting
+        &self.decoded.setting
     }
 
     /// Counts of the recording's events, and of the events that make a replay less reliable.
@@ -361,20 +399,20 @@ impl<'t> Replay<'t> {
     /// `None` if the recording has fewer than two.
     #[must_use]
     pub fn kernel_high_orders_end(&self) -> Option<u64> {
-        let infos = &self.trace.snapshots().buddyinfo;
+        let infos = &self.decoded.trace.snapshots().buddyinfo;
         infos.get(1..)?.last().map(|(_, info)| high_orders::of_kernel(info))
     }
 
     /// The recorded kernel's rules.
     #[must_use]
     pub fn kernel_rules(&self) -> RuleSet {
-        RuleSet::new(self.setting.kernel.name, self.setting.kernel_tuning())
+        RuleSet::new(self.decoded.setting.kernel.name, self.decoded.setting.kernel_tuning())
     }
 
     /// A preset's rules with the values of the recorded kernel's configuration.
     #[must_use]
     pub fn tuning_of(&self, preset: &Preset) -> Tuning {
-        self.setting.tuning_of(preset)
+        self.decoded.setting.tuning_of(preset)
     }
 
     /// Replays the recording once and reports the number of events read to `progress`.
@@ -397,10 +435,11 @@ impl<'t> Replay<'t> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Outcome, ReplayError> {
         let rescaled = match what_if {
-            WhatIf::WatermarkScale(scale) => Some(self.setting.with_watermark_scale(scale)),
+            WhatIf::WatermarkScale(scale) => Some(self.decoded.setting.with_watermark_scale(scale)),
             _ => None,
         };
-        let setting = rescaled.as_ref().unwrap_or(&self.setting);
-        plan::Plan { recorded: self.recorded(), setting, survey: &self.survey, level, rules, what_if }.run(progress)
+        let setting = rescaled.as_ref().unwrap_or(&self.decoded.setting);
+        plan::Plan { recorded: self.decoded.recorded(), setting, survey: &self.survey, level, rules, what_if }
+            .run(progress)
     }
 }

@@ -100,6 +100,17 @@ pub(crate) fn run_all<J: Sync, R: Send, E: Send>(
     results.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
 }
 
+/// Does two jobs at the same time if there are two threads. `first` runs on this thread.
+pub(crate) fn both<A, B: Send>(threads: usize, first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
+    if threads <= 1 {
+        return (first(), second());
+    }
+    thread::scope(|scope| {
+        let second = scope.spawn(second);
+        (first(), second.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

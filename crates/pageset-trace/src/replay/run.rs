@@ -34,7 +34,7 @@ impl Plan<'_> {
     pub(super) fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
         let setting = self.setting;
         let reconstructed = self.level == Level::Reconstructed;
-        let earlier = if reconstructed { &self.survey.earlier } else { &self.survey.earlier_by_input };
+        let earlier = if reconstructed { &self.survey.earlier } else { &self.survey.first.earlier_by_input };
         let initial = &self.survey.initial;
         let plans = Plans::new(setting, earlier, initial);
         let states = || {
@@ -43,7 +43,7 @@ impl Plan<'_> {
         };
         let limits: Vec<u32> = (0..setting.zones.len())
             .map(|zone| {
-                let fewest = self.survey.fewest_sharers[zone];
+                let fewest = self.survey.first.fewest_sharers[zone];
                 let cases = states().flat_map(|s| [(s[zone], None), (s[zone], fewest)]);
                 let bounds = cases.map(|(state, sharers)| self.bounds(zone, state, sharers));
                 bounds.map(|b| b.high_max.max(4 * b.batch)).max().unwrap_or(0)
@@ -153,7 +153,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         let reconstructed = plan.level == Level::Reconstructed;
         let taken = if reconstructed { plan.survey.taken.as_slice() } else { &[] };
-        let reclaim = if reconstructed { &plan.survey.reclaim } else { &plan.survey.reclaim_by_input };
+        let reclaim = if reconstructed { &plan.survey.reclaim } else { &plan.survey.first.reclaim_by_input };
         Run {
             plan,
             world,
@@ -167,8 +167,8 @@ impl<'r, 'a> Run<'r, 'a> {
             bulk: vec![VecDeque::new(); plan.setting.zones.len()],
             scanners: online.map(FreeScanner::new).collect(),
             done: FxHashSet::default(),
-            free: plan.survey.frees.before_window(),
-            place: plan.survey.frees.places_before_window(),
+            free: plan.survey.first.frees.before_window(),
+            place: plan.survey.first.frees.places_before_window(),
             pending: FxHashMap::default(),
             origins: (plan.what_if == WhatIf::LocalFrees).then(FxHashMap::default),
             corrections: Corrections::new(spare),
@@ -273,7 +273,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 self.alloc(event.cpu, *pfn, *order, ordinary(*migratetype), *gfp);
             }
             Kind::Free { pfn, order } => {
-                let notes = &self.plan.survey.frees;
+                let notes = &self.plan.survey.first.frees;
                 let direct = notes.is_direct(self.free) && self.plan.level == Level::Reconstructed;
                 self.outcome.borrowed.direct_frees += u64::from(direct);
                 let zone = self.plan.setting.zone_of(*pfn);

@@ -4,8 +4,10 @@
 //! committed it, and which list it went to. It uses the next event of the page. `ListPass` follows the kernel's lists
 //! page by page.
 
-use pageset::CpuId;
+use std::sync::Arc;
+
 use pageset::policy::lists::KERNEL_LISTS;
+use pageset::{CpuId, Tuning};
 use rustc_hash::FxHashMap;
 
 use super::Recorded;
@@ -20,41 +22,35 @@ use super::start_state::Histories;
 use crate::error::TraceError;
 use crate::event::Kind;
 
-/// The result of both passes.
+/// The result of the first pass. Of the recorded kernel's rules it depends on [`preemptible`] only.
 #[derive(Debug)]
-pub(super) struct Survey {
+pub(super) struct First {
+    preemptible: bool,
     pub(super) notes: Notes,
-    pub(super) kernel: Moves,
     pub(super) frees: FreeNotes,
-    /// Freed pages that were in use before the replay: by the reconstruction, and by the input alone.
-    pub(super) earlier: Vec<Earlier>,
+    /// Freed pages that were in use before the replay, by the input alone.
     pub(super) earlier_by_input: Vec<Earlier>,
-    /// Sorted by event.
-    pub(super) taken: Vec<Taken>,
-    /// The blocks of each pageset list at the start: by zone, then CPU, then list.
-    pub(super) initial: Vec<Vec<[u64; KERNEL_LISTS]>>,
-    /// The first refill of single pages on each pageset: its event and the factor that its size shows.
-    pub(super) factors: FxHashMap<(usize, CpuId), (u64, u8)>,
     /// For each zone, the smallest number of CPUs that shared its `high`. `None` if no CPU came or went.
     pub(super) fewest_sharers: Vec<Option<u32>>,
-    /// Sorted by event.
-    pub(super) drain_requests: Vec<DrainRequest>,
-    /// The first operations of each pageset.
-    pub(super) histories: Histories,
-    /// Times of active reclaim: by the events of kswapd alone, and refined by the kernel's drains.
+    /// Times of active reclaim, by the events of kswapd alone.
     pub(super) reclaim_by_input: Vec<Change>,
-    pub(super) reclaim: Vec<Change>,
 }
 
-impl Survey {
-    /// Surveys a recording. Reports the number of events read, over both passes, to `progress`.
+/// Whether interrupts can come while a pageset's lock is held, for [`FreePass::new`].
+pub(super) fn preemptible(kernel: &Tuning) -> bool {
+    kernel.auto_high
+}
+
+impl First {
+    /// Reads a recording once. Reports the number of events read to `progress`.
     pub(super) fn new(
         recorded: Recorded<'_>,
         setting: &Setting,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Survey, TraceError> {
+    ) -> Result<First, TraceError> {
+        let preemptible = preemptible(&setting.kernel_tuning());
         let mut notes = Notes::default();
-        let mut frees = FreePass::new(setting.kernel_tuning().auto_high);
+        let mut frees = FreePass::new(preemptible);
         let mut reclaim = Reclaim::new(setting);
         let mut hotplug = Hotplug::new(setting);
         let mut fewest_sharers = vec![None::<u32>; setting.zones.len()];
@@ -75,7 +71,48 @@ impl Survey {
             progress(index as u64);
         }
         let (frees, earlier_by_input) = frees.finish();
-        let mut lists = ListPass::new(setting, &frees);
+        let reclaim_by_input = reclaim.finish();
+        Ok(First { preemptible, notes, frees, earlier_by_input, fewest_sharers, reclaim_by_input })
+    }
+
+    /// Whether the first pass over the same recording has this result under the rules of `kernel` as well.
+    pub(super) fn is_under(&self, kernel: &Tuning) -> bool {
+        self.preemptible == preemptible(kernel)
+    }
+}
+
+/// The result of both passes.
+#[derive(Debug)]
+pub(super) struct Survey {
+    pub(super) first: Arc<First>,
+    pub(super) notes: Notes,
+    pub(super) kernel: Moves,
+    /// Freed pages that were in use before the replay, by the reconstruction.
+    pub(super) earlier: Vec<Earlier>,
+    /// Sorted by event.
+    pub(super) taken: Vec<Taken>,
+    /// The blocks of each pageset list at the start: by zone, then CPU, then list.
+    pub(super) initial: Vec<Vec<[u64; KERNEL_LISTS]>>,
+    /// The first refill of single pages on each pageset: its event and the factor that its size shows.
+    pub(super) factors: FxHashMap<(usize, CpuId), (u64, u8)>,
+    /// Sorted by event.
+    pub(super) drain_requests: Vec<DrainRequest>,
+    /// The first operations of each pageset.
+    pub(super) histories: Histories,
+    /// Times of active reclaim, refined by the kernel's drains.
+    pub(super) reclaim: Vec<Change>,
+}
+
+impl Survey {
+    /// Reads a recording a second time. Reports the number of events read, over both passes, to `progress`.
+    pub(super) fn new(
+        recorded: Recorded<'_>,
+        setting: &Setting,
+        first: Arc<First>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Survey, TraceError> {
+        let mut notes = first.notes;
+        let mut lists = ListPass::new(setting, &first.frees);
         let mut window = setting.window();
         for (index, event) in recorded.events()?.enumerate() {
             let event = event?;
@@ -87,21 +124,17 @@ impl Survey {
             let held = |cpu: usize| z.start.pagesets.get(cpu).map_or(0, |p| p.count);
             (0..setting.cpus.len()).map(|cpu| found.lists.initial(zone, CpuId(cpu as u32), held(cpu))).collect()
         });
-        let reclaim_by_input = reclaim.finish();
         Ok(Survey {
             notes,
-            fewest_sharers,
             drain_requests: found.drain_requests,
             histories: found.histories,
-            reclaim: reclaim::by_drains(&reclaim_by_input, &found.small_drains),
-            reclaim_by_input,
+            reclaim: reclaim::by_drains(&first.reclaim_by_input, &found.small_drains),
             initial: initial.collect(),
             kernel: found.kernel,
             earlier: found.earlier,
             taken: found.taken,
             factors: found.factors,
-            frees,
-            earlier_by_input,
+            first,
         })
     }
 }

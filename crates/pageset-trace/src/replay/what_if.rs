@@ -105,16 +105,16 @@ impl Replay<'_> {
     /// # Errors
     /// A sentence why another scale cannot be replayed.
     pub fn watermark_scale(&self) -> Result<u32, &'static str> {
-        if self.setting.kernel_tuning().high != HighRule::FromLowWatermark {
+        if self.setting().kernel_tuning().high != HighRule::FromLowWatermark {
             return Err("before 5.14, pagesets do not depend on watermarks");
         }
-        if self.setting.high_fraction > 0 {
+        if self.setting().high_fraction > 0 {
             return Err("vm.percpu_pagelist_high_fraction sets the size of pagesets, whatever the watermarks are");
         }
-        if self.setting.is_boosted() {
+        if self.setting().is_boosted() {
             return Err("a snapshot shows boosted watermarks, and `high` does not follow a boost");
         }
-        self.setting.watermark_scale().ok_or("the recorded watermarks do not follow from any scale")
+        self.setting().watermark_scale().ok_or("the recorded watermarks do not follow from any scale")
     }
 
     /// Whether a replay can tell what this `vm.watermark_scale_factor` does.
@@ -122,7 +122,7 @@ impl Replay<'_> {
     /// # Errors
     /// A sentence why it cannot.
     pub fn check_watermark_scale(&self, scale: u32) -> Result<(), String> {
-        self.setting.zone_below(scale).map_or(Ok(()), |zone| {
+        self.setting().zone_below(scale).map_or(Ok(()), |zone| {
             let (name, node) = (&zone.name, zone.node.0);
             Err(format!(
                 "zone {name} of node {node} would have less free memory than its high watermark, so kswapd would reclaim"
@@ -133,7 +133,7 @@ impl Replay<'_> {
     /// The low watermarks of all zones together at a scale. Unit: pages.
     #[must_use]
     pub fn low_watermarks(&self, scale: u32) -> u64 {
-        let other = self.setting.with_watermark_scale(scale);
+        let other = self.setting().with_watermark_scale(scale);
         other.zones.iter().fold(0, |sum, zone| sum.saturating_add(zone.start.watermarks.low))
     }
 }
