@@ -234,7 +234,7 @@ pub const NAMES: [&str; 4] = [TRAVELLING, BURSTS, CHURN, HOARDER];
 
 #[cfg(test)]
 mod tests {
-    use pageset::{CpuId, Order};
+    use pageset::{CpuId, Order, Pfn};
 
     use super::*;
 

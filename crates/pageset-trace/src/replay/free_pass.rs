@@ -276,7 +276,7 @@ impl FreePass {
     /// The facts about all frees, and the pages that were in use before, by the input alone.
     pub(super) fn finish(mut self) -> (FreeNotes, Vec<Earlier>) {
         self.settle_interrupts();
-        for (pfn, free) in std::mem::replace(&mut self.last, PageMap::new()).iter() {
+        for (pfn, free) in std::mem::take(&mut self.last).iter() {
             self.settle_by_pageblock(pfn, free);
         }
         // No event shows the type of a page that was in use before. Allocations from its pageblock usually have the

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agreement::{Deviation, agrees, deviations, explained_pct};
 use super::parallel::{Progress, run_all};
-use super::survey;
-use super::{Decoded, Level, Moves, Replay, ReplayError, RuleSet};
+use super::{Decoded, Level, Moves, Replay, ReplayError, RuleSet, survey};
 use crate::error::TraceError;
 use crate::trace::Trace;
 
@@ -213,6 +212,21 @@ mod tests {
     fn candidate(name: &str, explained_pct: f64, agrees: bool) -> Candidate {
         let deviations = deviations(&Default::default(), &Default::default());
         Candidate { preset: Preset::find(name).unwrap(), same: Vec::new(), explained_pct, deviations, agrees }
+    }
+
+    #[test]
+    fn a_shared_first_pass_changes_no_survey() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/lab/6.12-amd64.4cpu.thp.pstrace");
+        let trace = Trace::open(path.as_ref()).unwrap();
+        let decoded = Decoded::new(&trace, &mut |_| {}).unwrap();
+        let names = [decoded.setting.kernel.name, "linux-4.19", "linux-5.18", "linux-6.7", "linux-6.18"];
+        let kernels = names.map(|name| Preset::find(name).unwrap());
+        let text = |replay: &Replay<'_>| format!("{:?}", replay.survey);
+        let own = kernels.map(|kernel| decoded.survey(kernel, None, &mut |_| {}).unwrap());
+        for as_recorded in [None, Some(&own[0])] {
+            let shared = surveyed(&decoded, as_recorded, &kernels).unwrap();
+            assert!(own.iter().map(text).eq(shared.iter().map(text)));
+        }
     }
 
     #[test]
