@@ -227,7 +227,7 @@ fn movers<T: Mover, const N: usize>(
 
 /// What the call sites' pages are estimated from.
 pub(super) fn sampled(samples: u64) -> String {
-    format!("pages from {} samples, one in about {} pages of a CPU", grouped(samples), grouped(PAGES_APART.into()))
+    format!("{} samples, one in about {} pages", grouped(samples), grouped(PAGES_APART.into()))
 }
 
 /// A function's name, or that it is not known.

@@ -142,11 +142,7 @@ fn call_sites_are_listed() {
         assert!(first.contains(" 450 ") && screen.contains("call sites by pages"), "{screen}");
         assert_eq!(width > 40, first.contains(" 12.00"), "{screen}");
         assert_eq!(width > 80, first.contains(" __handle_mm_fault "), "{screen}");
-        assert_eq!(
-            width > 40,
-            screen.contains("pages from 524 samples, one in about 4,096 pages of a CPU"),
-            "{screen}"
-        );
+        assert_eq!(width > 40, screen.contains("524 samples, one in about 4,096 pages"), "{screen}");
         assert!(!screen.contains("CPUs by"), "{screen}");
     }
     insta::assert_snapshot!(drawn(120, 24, &view, &state));

@@ -23,6 +23,9 @@ const SHORTEST: usize = 30;
 /// The width of the labels of values, and the least distance between labels of time. Unit: characters.
 const LABEL: u16 = 6;
 const TICKS: usize = 12;
+/// The distances of labels of time that are read at once. Unit: seconds.
+const STEPS: [f64; 15] =
+    [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0, 7200.0, 14400.0, 43200.0];
 
 /// A chart without its heading.
 struct Chart {
@@ -39,7 +42,6 @@ struct Chart {
 /// An age in words of at most five characters.
 fn age(seconds: f64) -> String {
     match seconds {
-        ..9.95 => format!("{}s", (seconds * 10.0).round() / 10.0),
         ..120.0 => format!("{}s", seconds.round()),
         ..7200.0 => format!("{}m", (seconds / 60.0).round()),
         _ => format!("{}h", (seconds / 3600.0).round()),
@@ -84,16 +86,20 @@ impl Chart {
         self.axis(buffer, Rect { x: left, y: area.y + area.height - 1, width: columns as u16, height: 1 }, looks, dim);
     }
 
-    /// The labels of time, each ending below the look that it belongs to.
+    /// The labels of time at round ages, each ending below the look that it belongs to.
     fn axis(&self, buffer: &mut Buffer, area: Rect, looks: usize, dim: Style) {
-        let end = area.x + area.width;
+        let (end, width) = (area.x + area.width, usize::from(area.width));
         buffer.set_string(end - 3, area.y, "now", dim);
         let Some(ages) = &self.ages else { return };
-        for back in (TICKS..usize::from(area.width)).step_by(TICKS) {
-            let place = back * looks / usize::from(area.width);
-            let Some(seconds) = ages.len().checked_sub(place + 1).and_then(|place| ages.get(place)) else { return };
-            let text = fit::whole(age(*seconds));
-            if back + text.len() <= usize::from(area.width) {
+        let of = |back: usize| ages.get(ages.len().checked_sub(back * looks / width + 1)?).copied();
+        let known: Vec<f64> = (0..width).map_while(of).collect();
+        let Some(oldest) = known.last() else { return };
+        let least = oldest * TICKS as f64 / known.len() as f64;
+        let Some(step) = STEPS.into_iter().find(|step| *step >= least) else { return };
+        for (back, pair) in known.windows(2).enumerate().map(|(before, pair)| (before + 1, pair)) {
+            let passed = (pair[1] / step).floor();
+            let text = fit::whole(age(passed * step));
+            if passed > (pair[0] / step).floor() && back + text.len() <= width {
                 buffer.set_string(end - (back + text.len()) as u16, area.y, text, dim);
             }
         }
@@ -236,7 +242,7 @@ mod tests {
                 format!("      │{}", " ".repeat(30)),
                 format!("      │{}█", " ".repeat(29)),
                 format!("     0│{}", "█".repeat(30)),
-                "          24s         12s         now".to_owned(),
+                "                   15s            now".to_owned(),
             ]
         );
     }

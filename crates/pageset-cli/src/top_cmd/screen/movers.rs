@@ -66,8 +66,8 @@ fn heading<T>(list: &Movers<'_, T>, state: &State, first: usize, shown: usize, a
         let number = |number: usize| grouped(number as u64);
         parts.push(format!(", {} to {} of {}", number(first + 1), number(first + shown), number(all)));
     }
-    parts.extend(list.note.iter().map(|note| format!("; {note}")));
     parts.extend(list.seconds.map(|seconds| format!(", mean of {} s", seconds.round().max(1.0))));
+    parts.extend(list.note.iter().map(|note| format!("; {note}")));
     parts
 }
 
