@@ -6,7 +6,7 @@
 //! batches whose sizes the [`Tuning`] decides.
 //!
 //! ```
-//! use pageset::alloc::owned::OwnedMetadata;
+//! use core::mem::MaybeUninit;
 //! use pageset::{Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request};
 //! use pageset::{SpinLock, ZoneKind, ZoneSpec};
 //!
@@ -26,10 +26,10 @@
 //! let ranges = [PageRange::new(Pfn(0x10_0000), 1 << 20)];
 //! let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
 //! let config = Config::new(&zones, &[NodeId(0)]);
-//! // Without the feature `alloc` the caller brings the memory: for `Allocator::from_bytes`, or part by part.
-//! let metadata = OwnedMetadata::new(&config)?;
-//! let mut zones = metadata.zones();
-//! let allocator = Allocator::new(OneCpu, &config, metadata.lend(&mut zones))?;
+//! // The caller brings the memory for the metadata. A kernel takes it from its boot memory.
+//! let bytes = config.metadata_bytes::<OneCpu>()?;
+//! let memory = Box::leak(vec![MaybeUninit::uninit(); bytes].into_boxed_slice());
+//! let allocator = Allocator::from_bytes(OneCpu, &config, memory)?;
 //!
 //! let page = allocator.alloc(&Request::new(Order::ZERO, MigrateType::Movable))?;
 //! allocator.free(page, Order::ZERO)?;

@@ -65,6 +65,24 @@ fn the_rule_file_is_as_shown() {
     );
 }
 
+/// The example of the guide is the one at the top of the allocator's documentation, which the tests compile and run.
+#[test]
+fn the_example_for_kernels_is_the_one_that_is_tested() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |file| fs::read_to_string(root.join(file)).unwrap();
+    let guide = read("docs/guide/embed.md");
+    let shown = guide.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let library = read("crates/pageset/src/lib.rs");
+    let lines = library.lines().map_while(|line| line.strip_prefix("//!"));
+    let lines = lines.map(|line| line.strip_prefix(' ').unwrap_or(line));
+    // The documentation hides lines that begin so.
+    let tested: String = lines.filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    assert!(
+        tested.contains(shown),
+        "docs/guide/embed.md shows another example than crates/pageset/src/lib.rs:\n{shown}"
+    );
+}
+
 /// Every key of a rule has a paragraph in `docs/reference/rules.md`, and every paragraph has an existing key.
 #[test]
 fn every_rule_is_explained() {
