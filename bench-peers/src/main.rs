@@ -1,7 +1,7 @@
-//! `pageset bench` with external allocators next to the pool and the floors, in the same rounds.
+//! `pageset-lab bench` with external allocators next to the pool and the floors, in the same rounds.
 //!
-//! If this program is installed, `pageset bench` runs it and renders its result. On its own it writes the result as
-//! JSON: `cargo run --release --manifest-path bench-peers/Cargo.toml`; it takes the arguments of `pageset bench`. A
+//! If this program is installed, `pageset-lab bench` runs it and renders its result. On its own it writes the result as
+//! JSON: `cargo run --release --manifest-path bench-peers/Cargo.toml`; it takes the arguments of `pageset-lab bench`. A
 //! peer is not measured under patterns that it does not support: orders, frees on another thread, calls for many pages.
 
 #[cfg(dpdk)]
@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::Parser;
 use pageset_bench::{Pattern, Settings};
 
-/// The arguments of `pageset bench`, which explains them.
+/// The arguments of `pageset-lab bench`, which explains them.
 #[derive(Parser)]
 #[command(about)]
 struct Cli {

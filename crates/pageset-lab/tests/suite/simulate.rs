@@ -1,4 +1,4 @@
-//! `pageset-lab run`, `compare` and `machine`, as a user runs them.
+//! `pageset-lab sim`, `compare` and `machine`, as a user runs them.
 
 use std::fs;
 use std::process::{Command, Stdio};

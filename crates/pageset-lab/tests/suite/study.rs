@@ -460,7 +460,7 @@ fn the_manifest_of_kubernetes_has_the_real_schema() {
     }
 }
 
-/// A study with a history gives what `pageset-lab run --history` gives, and keeps its cells apart from those of fresh memory.
+/// A study with a history gives what `pageset-lab sim --history` gives, and keeps its cells apart from those of fresh memory.
 #[test]
 fn a_history_is_that_of_a_run() {
     let study = "machines = ['lkp-sb02']\nworkloads = ['page_fault1']\nrules = ['linux-4.17']\ntasks = [4]\nseconds = 0.01\n\

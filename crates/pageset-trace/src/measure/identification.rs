@@ -1,4 +1,4 @@
-//! The result of `pageset identify`.
+//! The result of `pageset replay --identify`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -68,7 +68,7 @@ pub fn disagreement(identified: &Identified) -> String {
     match identified.by_release {
         Some(named) if named.tuning == identified.choice().tuning => format!(
             "the traffic does not agree with {}, the rules of its release, and does not contradict them clearly; see \
-             `pageset identify`",
+             `pageset replay FILE --identify`",
             named.name
         ),
         Some(named) => format!(
