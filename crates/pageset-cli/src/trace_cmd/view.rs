@@ -31,7 +31,7 @@ const NAME: &str = "/timeline.json";
 
 /// Show a recording or a timeline in Perfetto's viewer, in your browser
 ///
-/// FILE is a recording, or a timeline that `replay --timeline` or `run --timeline` wrote. A recording is replayed, and
+/// FILE is a recording, or a timeline that `replay --timeline` or `pageset-lab sim --timeline` wrote. A recording is replayed, and
 /// the kernel and each set of rules become a group of tracks. The command prints the address of the viewer and opens the
 /// address in a browser. The viewer fetches the timeline from this command over a loopback address and uploads nothing.
 /// The command ends when the viewer has the timeline.
@@ -86,7 +86,7 @@ pub(super) fn run(args: &ViewArgs) -> Result<Exit, Failure> {
 
 /// The timeline of a recording, or the given one.
 fn timeline(args: &ViewArgs) -> Result<File, Failure> {
-    if begins_like_json(&args.file)? {
+    if !recordings::is_demo(&args.file) && begins_like_json(&args.file)? {
         return Ok(File::open(&args.file)?);
     }
     let chosen = Chosen::parse(&args.rules, &[], true)?;

@@ -83,6 +83,9 @@ fn a_recording_is_a_row_of_looks() {
     assert_eq!((counted("refill_pages"), counted("drain_pages")), (of("Z"), of("D")));
     let kernel = &looks[0]["kernel"];
     assert!(kernel["release"].as_str().unwrap().starts_with("6.18"), "{kernel}");
+    // The built-in recording is one too.
+    let (demo, _) = ends(0, &[&"top", &"--from", &"demo", &"--json"]);
+    assert!(demo.lines().count() > 2, "{demo}");
     // With an interval there are fewer looks, at least so far apart.
     let (fewer, _) = ends(0, &[&"top", &"--from", &recording, &"--json", &"-i", &"0.3"]);
     let elapsed: Vec<u64> = fewer.lines().filter_map(|line| json(line)["elapsed_ns"].as_u64()).collect();

@@ -114,6 +114,14 @@ fn a_viewer_fetches_the_timeline() {
         assert!(body == wanted, "another timeline of {} bytes, not {}", body.len(), wanted.len());
         assert!(view.wait().unwrap().success());
     }
+    // The built-in recording has a timeline too.
+    let mut view = crate::support::command(&[&"trace", &"view", &"demo", &"--no-browser", &"--port", &"0"]);
+    let mut view = view.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut address = String::new();
+    BufReader::new(view.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    view.kill().unwrap();
+    view.wait().unwrap();
+    assert!(address.starts_with("https://ui.perfetto.dev/"), "{address}");
     let (_, error) = ends(5, &[&"trace", &"view", &small.at("none"), &"--no-browser"]);
     assert!(error.contains("cannot read "), "{error}");
 }
