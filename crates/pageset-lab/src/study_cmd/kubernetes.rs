@@ -73,7 +73,7 @@ fn manifest(cells: &Cells<'_>, args: &RunArgs) -> Result<Value, Failure> {
     let container = json!({
         "name": "pageset",
         "image": image,
-        "command": ["pageset"],
+        "command": ["pageset-lab"],
         "args": [
             "study", "run", format!("/study/{study}"), "--out", format!("/results/{out}"),
             "--jobs", workers.to_string(), "--shard", format!("$(SHARD)/{shards}"),

@@ -27,7 +27,7 @@ pub(super) struct Scheduled {
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true, help_heading = "Schedulers")]
     pub(super) sbatch: Vec<String>,
 
-    /// Kubernetes: the image, which has the command `pageset`
+    /// Kubernetes: the image, which has the command `pageset-lab`
     #[arg(long, value_name = "IMAGE", help_heading = "Schedulers")]
     pub(super) image: Option<String>,
 

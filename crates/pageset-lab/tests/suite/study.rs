@@ -436,6 +436,7 @@ fn the_manifest_of_kubernetes_has_the_real_schema() {
     assert_eq!([&job["spec"]["completions"], &job["spec"]["parallelism"]], [4, 4]);
     // The container's command, run here as the kubelet would: one shard after the other.
     let container = &job["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["command"], serde_json::json!(["pageset-lab"]));
     let words = container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
     let words: Vec<String> =
         words.map(|word| word.replace("/results/", &format!("{}/", folder.0.path().display()))).collect();
