@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::completions;
 use crate::error::{Exit, Failure};
@@ -18,9 +18,9 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// Write a man page for the command and one for each subcommand into an existing folder
+    /// Write a man page for the command and one for each subcommand into a folder
     Man {
-        /// The existing folder
+        /// The folder; it is created if it does not exist
         folder: PathBuf,
     },
     /// Print shell completions
@@ -37,11 +37,13 @@ enum What {
 pub fn run(program: &Program, args: &Args, command: clap::Command) -> Result<Exit, Failure> {
     match &args.what {
         What::Man { folder } => {
+            let unwritten = |path: &Path, error: io::Error| {
+                Failure::new(Exit::Unwritten, format!("cannot write {}: {error}", path.display()))
+            };
+            fs::create_dir_all(folder).map_err(|error| unwritten(folder, error))?;
             for (name, text) in manual::pages(program, command)? {
                 let path = folder.join(name);
-                fs::write(&path, text).map_err(|error| {
-                    Failure::new(Exit::Unwritten, format!("cannot write {}: {error}", path.display()))
-                })?;
+                fs::write(&path, text).map_err(|error| unwritten(&path, error))?;
             }
         }
         What::Completions { shell } => {

@@ -51,9 +51,9 @@ fn the_same_fault_has_the_same_exit_code() {
         format!("replay {good} --json=FILE"),
         format!("advise {good} --json=FILE"),
         "top --once -i 0.1 --no-count --openmetrics FILE".to_owned(),
-        "generate man FILE".to_owned(),
     ];
     cases.extend(lines.iter().map(|line| (UNWRITTEN, words(line, &nowhere))));
+    cases.push((UNWRITTEN, words("generate man FILE", damaged)));
     // Wrong usage.
     let (option, rules) = ("--no-such-option".to_owned(), format!("replay {good} --rules no-such-rules"));
     for subcommand in ["record", "replay", "advise", "top", "report"] {

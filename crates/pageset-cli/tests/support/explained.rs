@@ -118,6 +118,11 @@ pub(crate) fn pages_and_completions_know_every_subcommand(program: &str, one: &s
         let (script, _) = ends(0, &[&"generate", &"completions", &shell]);
         assert!(!script.contains("@toml@"), "{shell}: a place for files is left");
     }
-    let (_, error) = ends(6, &[&"generate", &"man", &folder.path().join("none")]);
-    assert!(error.contains("none"), "{error}");
+    // A folder that does not exist is made; a file is no folder.
+    let made = folder.path().join("one/more");
+    ends(0, &[&"generate", &"man", &made]);
+    let page = made.join(format!("{program}.1"));
+    assert!(page.exists());
+    let (_, error) = ends(6, &[&"generate", &"man", &page]);
+    assert!(error.contains("cannot write "), "{error}");
 }
