@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests of ci/step.sh in a repository that is thrown away.
+# Tests of ci/step.sh in a repository that is thrown away, and of the table of the steps in the documentation.
 set -euo pipefail
 step=$(realpath "$(dirname "${BASH_SOURCE[0]}")/step.sh")
 work=$(mktemp -d)
@@ -67,4 +67,11 @@ grep -q 'runs at each commit' "$work/said"
 grep -qE '^-- always: [0-9]+ s, [0-9]+ s of CPU time$' "$work/said"
 grep -qE '^[0-9]+ [0-9]+ always$' "$work/times"
 grep -q '^- - the lab$' "$work/times"
-echo "ci/step.sh: $number cases"
+
+# docs/contributing/testing.md has a row for each step of .ci/run, in the same order.
+root=$(dirname "$step")/..
+steps=$(sed -n '/^steps="$/,/^"$/s/ *|.*//p' "$root/.ci/run")
+rows=$(sed -n '/^| step |/,/^$/s/^| \([^|]*[^ |]\) *|.*/\1/p' "$root/docs/contributing/testing.md" | sed 1,2d)
+diff <(echo "$steps") <(echo "$rows") ||
+    { echo "error: the steps of .ci/run (<) and of docs/contributing/testing.md (>) differ" >&2 && exit 1; }
+echo "ci/step.sh: $number cases; $(wc -l <<<"$steps") steps are documented"
