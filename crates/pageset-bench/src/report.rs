@@ -172,7 +172,9 @@ impl Report {
         let kept: usize = self.rows.iter().map(|row| row.ns_per_pair.len()).sum();
         let short = self.rows.iter().filter(|row| row.ns_per_pair.len() < self.rounds as usize).count();
         let not_pinned: u32 = self.rows.iter().map(|row| row.not_pinned).sum();
-        let mut lines: Vec<String> = self.rows.iter().filter_map(Row::why_none).collect();
+        // If nothing was kept, the line of all samples below says it for all figures.
+        let named = self.rows.iter().filter(|row| kept > 0 || row.failed.is_some());
+        let mut lines: Vec<String> = named.filter_map(Row::why_none).collect();
         lines.extend(self.rows.iter().filter_map(Row::sleep));
         if not_pinned > 0 {
             lines.push(format!(
@@ -253,6 +255,21 @@ mod tests {
                 "in 2 samples the system refused to pin a thread to its CPU: these samples are less reliable",
                 "4 of 13 samples were thrown away: a thread had its CPU for less than 97 % of the time",
                 "4 of 6 figures have fewer than 3 samples; let nothing else run, or give more time with --window-ms"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_busy_machine_is_one_warning_for_all_figures() {
+        let mut report = report();
+        report.rows.retain(|row| row.ns_per_pair.is_empty());
+        assert_eq!(
+            report.warnings(),
+            [
+                "x, half 1T: could not be built: no memory",
+                "in 2 samples the system refused to pin a thread to its CPU: these samples are less reliable",
+                "2 of 2 samples were thrown away: a thread had its CPU for less than 97 % of the time",
+                "2 of 2 figures have fewer than 3 samples; let nothing else run, or give more time with --window-ms"
             ]
         );
     }

@@ -107,6 +107,10 @@ pub fn run(
             done += 1;
             progress(done, all);
         }
+        // If other work leaves nothing of a whole round, more rounds keep nothing either.
+        if figures.iter().all(|figure| figure.row.ns_per_pair.is_empty()) {
+            break;
+        }
     }
     let rows = figures.into_iter().filter(|figure| figure.is_offered).map(|figure| figure.row).collect();
     let window_ns = window.as_nanos() as u64;
