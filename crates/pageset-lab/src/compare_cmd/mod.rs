@@ -26,9 +26,9 @@ use crate::sim::progress::Progress;
 /// law.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The table: a built-in one, such as page_fault1-batch-sweep.csv, or a file of the same form; an unknown name
-    /// lists the built-in tables
-    #[arg(value_name = "TABLE", required_unless_present = "all_tables")]
+    /// The table: a built-in one, such as page_fault1-batch-sweep.csv, or a file of the same form; without a table, the
+    /// command lists the built-in ones
+    #[arg(value_name = "TABLE")]
     table: Option<String>,
 
     /// Compare all built-in tables, and print what their values come to
@@ -67,8 +67,10 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.all_tables {
         return all::run(&args.machine, &args.row, &args.beside.with_seeds_of_fits());
     }
-    // Without --all-tables a table is required.
-    let name = args.table.unwrap_or_default();
+    let Some(name) = args.table else {
+        return Err(Failure::new(Exit::Usage, "cannot compare: no table is named; try --all-tables, or name one")
+            .help(built_in()));
+    };
     let text = read(&name)?;
     let mut table = Table::parse(&name, &text).map_err(|error| Failure::new(Exit::Damaged, error))?;
     table.select(&args.machine, &args.row, &args.batch).map_err(|wrong| Failure::new(Exit::Usage, wrong))?;
@@ -138,15 +140,18 @@ fn leave_out(
     Ok(Some(notes))
 }
 
+/// A line with the names of the built-in tables.
+fn built_in() -> String {
+    let tables: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+    format!("built-in tables: {}", tables.join(", "))
+}
+
 /// Reads a built-in table, or a file.
 fn read(name: &str) -> Result<String, Failure> {
-    let built_in = SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| (*text).to_owned());
-    match built_in {
+    let shipped = SHIPPED.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+    match shipped {
         Some(text) if !Path::new(name).exists() => Ok(text),
-        _ => fs::read_to_string(name).map_err(|error| {
-            let tables: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
-            Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}"))
-                .help(format!("built-in tables: {}", tables.join(", ")))
-        }),
+        _ => fs::read_to_string(name)
+            .map_err(|error| Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}")).help(built_in())),
     }
 }
