@@ -98,7 +98,7 @@ fn run_words(words: &[&str]) -> Result<Exit, Failure> {
 
 /// The definition of the command line.
 fn command_line() -> clap::Command {
-    program::with_exits(Cli::command())
+    program::with_exits(&PROGRAM, Cli::command())
 }
 
 fn main() -> ExitCode {

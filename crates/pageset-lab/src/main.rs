@@ -91,7 +91,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
 
 /// The definition of the command line.
 fn command_line() -> clap::Command {
-    program::with_exits(Cli::command())
+    program::with_exits(&PROGRAM, Cli::command())
 }
 
 fn main() -> ExitCode {

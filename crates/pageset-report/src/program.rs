@@ -38,12 +38,25 @@ impl Program {
     }
 }
 
-/// The definition of a command line with the table of exit codes.
+/// The definition of a command line with the table of exit codes, and with the examples of each subcommand.
 #[must_use]
-pub fn with_exits(command: clap::Command) -> clap::Command {
+pub fn with_exits(program: &Program, command: clap::Command) -> clap::Command {
     let row = |(exit, meaning): &(Exit, &str)| format!("  {:>3}  {meaning}\n", *exit as u8);
     let exits: String = EXITS.iter().map(row).collect();
-    command.after_long_help(format!("Exit codes of every subcommand:\n{}", exits.trim_end()))
+    with_examples(program, program.name, command)
+        .after_long_help(format!("Exit codes of every subcommand:\n{}", exits.trim_end()))
+}
+
+/// The command of a page of the manual, with the examples of that page, and the same of its subcommands.
+fn with_examples(program: &Program, page: &str, command: clap::Command) -> clap::Command {
+    let of_page = program.examples.iter().filter(|(name, _)| *name == page).flat_map(|(_, examples)| *examples);
+    let rows: String = of_page.map(|(line, about)| format!("  {} {line}\n      {about}\n", program.name)).collect();
+    let command =
+        if rows.is_empty() { command } else { command.after_long_help(format!("Examples:\n{}", rows.trim_end())) };
+    command.mut_subcommands(|subcommand| {
+        let page = format!("{page}-{}", subcommand.get_name());
+        with_examples(program, &page, subcommand)
+    })
 }
 
 /// Where a command of another name or program is: what the user typed, and what to type instead.

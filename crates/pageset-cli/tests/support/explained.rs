@@ -109,6 +109,8 @@ pub(crate) fn pages_and_completions_know_every_subcommand(program: &str, one: &s
     for name in &commands {
         let page = fs::read_to_string(folder.path().join(format!("{program}-{name}.1"))).unwrap();
         assert!(page.contains(".SH OPTIONS") && page.contains(".SH DESCRIPTION"), "{name}: {page}");
+        let (help, _) = ends(0, &[name, &"--help"]);
+        assert!(help.contains(&format!("Examples:\n  {program} {name}")), "{name}: {help}");
     }
     for shell in ["bash", "zsh", "fish"] {
         let (script, _) = ends(0, &[&"generate", &"completions", &shell]);
