@@ -229,11 +229,12 @@ fn outputs_have_their_own_names() {
         let mut report = std::process::Command::new(crate::PROGRAM);
         let output = report.current_dir(folder).args(["report", "small.events"]).args(arguments).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stderr).unwrap()
     };
-    run(&["--markdown"]);
+    assert_eq!(run(&["--markdown"]), "wrote pageset.md\n");
     assert!(fs::read_to_string(small.at("pageset.md")).unwrap().starts_with("# "));
     assert!(!small.at("pageset.html").exists());
-    run(&["--svg", "a/new/folder"]);
+    assert_eq!(run(&["--svg", "a/new/folder"]), "wrote pageset.html\n");
     assert!(fs::read_to_string(small.at("pageset.html")).unwrap().starts_with("<!"));
     assert!(small.at("a/new/folder/chart-1.svg").exists());
     fs::write(small.at("file"), "").unwrap();

@@ -65,6 +65,10 @@ pub fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
         }
     }
     write(output, &page)?;
+    if args.output.is_none() {
+        // Standard error may be closed.
+        let _ = writeln!(std::io::stderr(), "wrote {default}");
+    }
     Ok(Exit::Done)
 }
 
