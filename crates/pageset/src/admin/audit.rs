@@ -425,15 +425,15 @@ impl<M: Machine> Audit<'_, '_, M> {
         let lock = || self.zone.lock_pageset(self.allocator.env(), cpu);
         let version = lock().version();
         for list in 0..LISTS {
-            let mut part = None;
+            let mut chunk = None;
             loop {
                 let pageset = lock();
                 if pageset.version() != version {
                     return Ok(());
                 }
-                let Some((here, blocks)) = pageset.list(list).part_after(self.zone.arrays, part) else { break };
+                let Some((here, blocks)) = pageset.list(list).chunk_after(self.zone.arrays, chunk) else { break };
                 blocks.iter().try_for_each(|block| visit(block.get(), order_of(list)))?;
-                part = Some(here);
+                chunk = Some(here);
             }
         }
         Ok(())

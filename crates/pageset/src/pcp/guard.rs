@@ -54,13 +54,13 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
     /// Takes the newest block of a list if the list's newest chunk has one.
     #[inline(always)]
     pub(crate) fn pop_within(&self, list: usize) -> Option<u32> {
-        self.pageset.list(list).pop_within()
+        self.pageset.list(list).pop_within(self.words)
     }
 
     /// Takes up to `pages` of the newest blocks of a list: [`Stack::pop_run`].
     #[inline(always)]
     pub(crate) fn pop_run(&self, list: usize, pages: usize) -> &'p [AtomicU32] {
-        self.pageset.list(list).pop_run(pages)
+        self.pageset.list(list).pop_run(self.words, pages)
     }
 
     /// Takes the oldest block of a list.
@@ -87,7 +87,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
     /// The free place after the newest block of a list, if the list's newest chunk has one.
     #[inline(always)]
     pub(crate) fn place_within(&self, list: usize) -> Option<Place<'p>> {
-        self.pageset.list(list).place_within()
+        self.pageset.list(list).place_within(self.words)
     }
 
     /// Puts one block per entry on a list, until an entry has none or there is no more room. Returns the number of blocks.

@@ -119,7 +119,6 @@ pub struct Pageset<L> {
 const _: () = {
     use crate::machine::SpinLock;
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) <= 64);
-    assert!(size_of::<Stack>().is_multiple_of(64));
 };
 
 /// The number of words of the arrays of a pageset with some lists that holds `capacity` pages.

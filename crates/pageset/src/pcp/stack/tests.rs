@@ -66,7 +66,7 @@ proptest! {
                         prop_assert_eq!(lists[list].pop_oldest(&words, &pool), models[list].pop_back());
                     }
                     Op::PopRun(list, n) => {
-                        let run = lists[list].pop_run(n);
+                        let run = lists[list].pop_run(&words, n);
                         prop_assert!(run.len() <= n);
                         for page in run.iter().rev() {
                             prop_assert_eq!(Some(page.get()), models[list].pop_front());
@@ -112,14 +112,19 @@ fn a_full_pool_says_so() {
     pool.place(0, 2 * CHUNK);
     let (one, other): (Stack, Stack) = Default::default();
     let mut next = 0..;
-    assert_eq!(one.fill(&words, &pool, 1000, || next.next()), 4 * ENTRIES, "two banks and two chunks");
-    assert_eq!(next.next(), Some(4 * ENTRIES), "each requested block had a place");
+    assert_eq!(one.fill(&words, &pool, 1000, || next.next()), 2 * ENTRIES);
+    assert_eq!(next.next(), Some(2 * ENTRIES), "each requested block had a place");
     assert!(!one.push(&words, &pool, 8));
     assert_eq!(one.push_all(&words, &pool, &[8, 9], |page| Some(*page)), 0);
-    assert!(other.push(&words, &pool, 7), "each list has banks of its own");
+    assert!(!other.push(&words, &pool, 7));
+    assert_eq!(other.fill(&words, &pool, 1, || Some(7)), 0);
     one.drop_oldest(&words, &pool, ENTRIES);
-    assert!(one.push(&words, &pool, 8), "the chunk returned to the pool");
-    assert_eq!(one.iter(&words).count() as u32, 3 * ENTRIES + 1);
+    assert!(other.push(&words, &pool, 7), "the chunk returned to the pool");
+    assert_eq!(other.pop(&words, &pool), Some(7));
+    assert!(!one.push(&words, &pool, 8), "the empty list still has the chunk");
+    other.release(&words, &pool);
+    assert!(one.push(&words, &pool, 8));
+    assert_eq!(one.iter(&words).count() as u32, ENTRIES + 1);
 }
 
 /// At every list length, alternating one push and one pop stays on the shortest path.
@@ -132,8 +137,8 @@ fn alternating_push_and_pop_stay_in_one_chunk() {
         assert!(list.push(&words, &pool, block));
         assert_eq!(list.pop(&words, &pool), Some(block));
         for _ in 0..2 {
-            assert!(list.push_within(block), "push on {block}");
-            assert_eq!(list.pop_within(), Some(block), "pop of {block}");
+            assert!(list.push_within(&words, block), "push on {block}");
+            assert_eq!(list.pop_within(&words), Some(block), "pop of {block}");
         }
         assert!(list.push(&words, &pool, block));
     }
