@@ -30,6 +30,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// A fault of the map, the rules or the size of the metadata. Nothing has been written then.
     pub fn new(machine: M, config: &Config<'_>, metadata: Metadata<'a, M>) -> Result<Self, MapError> {
         let size = config.metadata_size()?;
+        let tuning = config.rules();
         check_len(None, "words", metadata.words.len(), size.words)?;
         check_len(None, "zones", metadata.zones.len(), size.zones)?;
         for (number, zone) in metadata.zones.iter().enumerate() {
@@ -74,9 +75,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.shared.index = index;
             zone.shared.node = spec.node;
             zone.shared.kind = spec.kind;
-            zone.shared.highatomic = config.tuning.highatomic;
+            zone.shared.highatomic = tuning.highatomic;
             zone.shared.flags.set(CHECKED, config.free_check != FreeCheck::Basic);
-            zone.shared.flags.set(NO_FAST_PATH, !config.tuning.has_fast_path());
+            zone.shared.flags.set(NO_FAST_PATH, !tuning.has_fast_path());
             zone.shared.flags.set(LOOK_UP_ZONE, config.zones.len() > 1 || spec.kind > ZoneKind::Normal);
             zone.shared.boost_factor = config.watermarks.boost_factor;
             zone.shared.buddy.zone = index;
@@ -119,7 +120,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         };
         let zones: &'a [CachedZone<'a, M>] = metadata.zones;
         let front_zone = zones.first().ok_or(MapError::Zones { zones: 0 })?;
-        let common_first_zones = zonelist::common_first_zones(zones, first_zones, &config.tuning);
+        let common_first_zones = zonelist::common_first_zones(zones, first_zones, &tuning);
         let allocator = Allocator {
             machine,
             zones,
@@ -129,10 +130,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
             common_first_zones,
             only_zone: if let [only] = zones { Some(only) } else { None },
             sections,
-            has_fast_path: config.tuning.has_fast_path(),
-            lists: fast::list_table(config.tuning.lists),
+            has_fast_path: tuning.has_fast_path(),
+            lists: fast::list_table(tuning.lists),
             checks_bulk: config.free_check == FreeCheck::All,
-            tuning: config.tuning,
+            tuning,
             rules,
             changes: M::Lock::default(),
             draining: AtomicBool::new(false),

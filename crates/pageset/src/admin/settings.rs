@@ -208,7 +208,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let by_hand = Tuning {
             batch: crate::policy::BatchRule::Fixed(bounds.batch),
             high: HighRule::Fixed { min: bounds.high_min, max: bounds.high_max },
-            ..self.tuning
+            ..*self.tuning
         };
         by_hand.check().map_err(MapError::Tuning)?;
         let changes = self.change();

@@ -17,7 +17,7 @@ use crate::pcp::CachedZone;
 pub use crate::pcp::ZoneMetadata;
 use crate::pcp::{self, Pageset};
 use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize};
-use crate::policy::{OwnerRule, RegionRule, Tuning, TuningError};
+use crate::policy::{Active, OwnerRule, RegionRule, Tuning, TuningError};
 
 impl PageRange {
     /// The pages of `bytes` from a physical address on, as in a firmware memory map.
@@ -416,35 +416,37 @@ impl Config<'_> {
         if zone.span.pages > MAX_SPAN || zone.span.start.0 > 1 << 52 {
             return Err(MapError::TooLarge { start: zone.span.start, pages: zone.span.pages });
         }
+        let tuning = self.rules();
         let largest = Order::MAX.pages();
         let base = zone.span.start.align_down(Order::MAX);
         let pages = (zone.span.end().0 - base.0).next_multiple_of(largest);
         let too_large = MapError::TooLarge { start: zone.span.start, pages: zone.span.pages };
         let capacity = self.capacity(zone);
-        let array = pcp::array_words(capacity, self.tuning.lists.count());
-        let batch = self.tuning.bounds(self.zone_size(zone), 0).batch;
+        // Within a share of the zone, a list that gets no chunk is no harm: others then give one back.
+        let array = pcp::array_words(capacity, tuning.lists.count(), tuning.kept_fraction > 0);
+        let batch = tuning.bounds(self.zone_size(zone), 0).batch;
         let slots = pages + (pages >> Order::PAGEBLOCK.get());
         // A zone's array memory is addressed in 32 bits.
         let arrays = array.checked_mul(self.cpus.len() as u64);
         if arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
             return Err(too_large);
         }
-        let region_order = self.tuning.regions.order(pages, self.sharers(zone.node));
-        if let RegionRule::Fixed(given) = self.tuning.regions
+        let region_order = tuning.regions.order(pages, self.sharers(zone.node));
+        if let RegionRule::Fixed(given) = tuning.regions
             && u64::from(given) > pages / largest
         {
             return Err(MapError::Regions { start: zone.span.start, given, allowed: pages / largest });
         }
-        let clusters = if self.tuning.clusters { Clusters::words(zone.span.pages, pages, batch) } else { 0 };
+        let clusters = if tuning.clusters { Clusters::words(zone.span.pages, pages, batch) } else { 0 };
         // The largest part of the metadata. A 32-bit machine has no room for that of the largest span.
         let regions = pages.div_ceil(1 << region_order);
-        let depots = if self.tuning.depot { regions * Depot::WORDS as u64 } else { 0 };
+        let depots = if tuning.depot { regions * Depot::WORDS as u64 } else { 0 };
         let types = (pages >> Order::PAGEBLOCK.get()) as usize;
-        let owners = match self.tuning.owners {
+        let owners = match tuning.owners {
             OwnerRule::Off => 0,
             _ => Owners::words(types, self.cpus.len()),
         };
-        let bitmaps = if self.tuning.bitmaps { bitmaps::words(types) } else { 0 };
+        let bitmaps = if tuning.bitmaps { bitmaps::words(types) } else { 0 };
         let words = 2 * slots + clusters + array * self.cpus.len() as u64 + depots + (owners + bitmaps) as u64;
         if words > (isize::MAX as usize / size_of::<AtomicU32>()) as u64 {
             return Err(too_large);
@@ -471,22 +473,31 @@ impl Config<'_> {
         ZoneSize { managed: zone.span.pages, low: zone.span.pages / 64, cpus: self.sharers(zone.node) }
     }
 
-    /// Capacity of each pageset: the largest high that the rules or an administrator can ask for.
+    /// The rules.
+    pub(crate) fn rules(&self) -> Active {
+        Active::new(self.tuning)
+    }
+
+    /// Capacity of each pageset: the largest high that the rules or an administrator can ask for, or what the build allows.
     fn capacity(&self, zone: &ZoneSpec<'_>) -> u32 {
         if self.pageset_capacity > 0 {
-            return pcp::capacity_for(self.pageset_capacity.min(MAX_HIGH), 0);
+            return pcp::capacity_for(self.pageset_capacity.min(MAX_HIGH), 0).min(pcp::MOST_CAPACITY);
         }
-        let size = self.zone_size(zone);
-        let auto = self.tuning.bounds(size, 0);
-        let most = match self.tuning.high {
-            crate::policy::HighRule::FromLowWatermark => self.tuning.bounds(size, MIN_HIGH_FRACTION).high_max,
+        let (tuning, size) = (self.rules(), self.zone_size(zone));
+        let within = |bounds| tuning.within_share(bounds, size.managed, self.cpus.len() as u32);
+        let auto = within(tuning.bounds(size, 0));
+        let most = match tuning.high {
+            crate::policy::HighRule::FromLowWatermark => within(tuning.bounds(size, MIN_HIGH_FRACTION)).high_max,
             _ => auto.high_max,
         };
-        pcp::capacity_for(auto.high_max.max(most), auto.batch)
+        pcp::capacity_for(auto.high_max.max(most), auto.batch).min(pcp::MOST_CAPACITY)
     }
 
     fn check(&self) -> Result<(), MapError> {
         self.tuning.check().map_err(MapError::Tuning)?;
+        if cfg!(not(feature = "rules")) && self.tuning != Tuning::default() {
+            return Err(MapError::Tuning(TuningError::NeedsRules));
+        }
         check_fraction(self.high_fraction)?;
         if self.zones.is_empty() || self.zones.len() > 255 {
             return Err(MapError::Zones { zones: self.zones.len() });

@@ -37,7 +37,7 @@ use crate::buddy::Env;
 use crate::frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, Tag, ZoneKind};
 use crate::machine::{Guard, LockPath, Machine, MachineHint};
 use crate::pcp::CachedZone;
-use crate::policy::Tuning;
+use crate::policy::{Active, Tuning};
 use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicBool;
 
@@ -77,7 +77,7 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) lists: [u8; LIST_TABLE],
     /// Whether bulk frees of single movable pages claim them: [`config::FreeCheck::All`].
     pub(crate) checks_bulk: bool,
-    pub(crate) tuning: Tuning,
+    pub(crate) tuning: Active,
     pub(crate) rules: Rules<'a>,
     /// Held while a setting changes and the values that depend on it are computed, so that the last change decides.
     pub(crate) changes: M::Lock,

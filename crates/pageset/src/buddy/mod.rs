@@ -22,7 +22,7 @@ use core::sync::atomic::AtomicU32;
 
 use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, largest_blocks, pageblocks as starts};
 use crate::machine::{Access, Guard, Line, Machine};
-use crate::policy::Tuning;
+use crate::policy::{Active, Tuning};
 use crate::sync::{self, AtomicU64, Counter, const_new};
 
 #[cfg(feature = "history")]
@@ -45,7 +45,7 @@ const TESTED: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Env<'e, M> {
     pub(crate) machine: &'e M,
-    pub(crate) tuning: &'e Tuning,
+    pub(crate) tuning: &'e Active,
 }
 
 impl<M> Copy for Env<'_, M> {}

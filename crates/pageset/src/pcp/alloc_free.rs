@@ -8,6 +8,7 @@ use super::{CachedZone, MachineGuard, PcpGuard};
 use crate::buddy::{Buddy, Env, Locked, Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
+use crate::policy::lists::order_of;
 use crate::policy::{BulkFree, Tuning};
 use crate::sync::{self, LockedWord};
 use crate::zone::ZoneGuard;
@@ -59,6 +60,9 @@ impl<M: Machine> CachedZone<'_, M> {
         // A pageset that may keep nothing gets the one block of the request.
         if env.tuning.claim_blocks && pcp.may_keep() {
             return self.refill_by_claims(env, pcp, wanted);
+        }
+        if !pcp.has_room() && wanted.waits {
+            self.make_room(env, pcp, list);
         }
         let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
         pcp.update_threshold();
@@ -222,7 +226,10 @@ impl<M: Machine> CachedZone<'_, M> {
     ) -> bool {
         // A free that must not drain leaves the pageset within its share.
         let has_room = drain || order.pages() as u32 + pcp.count() <= pcp.high_max.get();
-        if env.tuning.kept_fraction > 0 && !has_room || !pcp.push(list, page) {
+        if env.tuning.kept_fraction > 0 && !has_room {
+            return false;
+        }
+        if !pcp.push(list, page) && !(drain && self.make_room(env, &mut pcp, list) && pcp.push(list, page)) {
             return false;
         }
         let due = env.tuning.commit(&mut pcp, order, self.shared.pressure());
@@ -252,6 +259,25 @@ impl<M: Machine> CachedZone<'_, M> {
         let pcp = self.drain_in_holds(env, pcp, due, list, true, relock);
         self.shared.clear_below_high();
         pcp
+    }
+}
+
+/// The chunks that the lists share.
+impl<M: Machine> CachedZone<'_, M> {
+    /// Makes room for a list that needs a chunk: drains the oldest blocks of another list where there is no chunk left. Returns whether
+    /// there is one now.
+    #[cold]
+    #[inline(never)]
+    fn make_room<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, list: usize) -> bool {
+        let lists = env.tuning.lists.count();
+        if env.tuning.kept_fraction > 0
+            && !pcp.can_grow()
+            && let Some(other) = (list + 1..lists).chain(0..list).find(|&other| !pcp.list(other).is_empty())
+        {
+            let pages = (pcp.oldest(other).len() as u32) << order_of(other).get();
+            self.drain(env, pcp, pages, other, None);
+        }
+        pcp.can_grow()
     }
 }
 
@@ -349,7 +375,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return 0 };
         let mut done = 0;
         for (list, page, order) in blocks {
-            if !pcp.push(list, page) {
+            if !pcp.push(list, page) && !(self.make_room(env, &mut pcp, list) && pcp.push(list, page)) {
                 break;
             }
             done += 1;

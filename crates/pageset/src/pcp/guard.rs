@@ -45,6 +45,14 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         self.pool.has_room()
     }
 
+    /// Whether any list can get another chunk, after empty lists have given back theirs.
+    pub(super) fn can_grow(&self) -> bool {
+        if !self.pool.has_room() {
+            self.lists.iter().for_each(|list| list.release(self.words, &self.pool));
+        }
+        self.pool.has_room()
+    }
+
     /// Takes the newest block of a list.
     #[inline]
     pub(crate) fn pop(&self, list: usize) -> Option<u32> {

@@ -121,10 +121,15 @@ const _: () = {
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) <= 64);
 };
 
-/// The number of words of the arrays of a pageset with some lists that holds `capacity` pages.
-pub(crate) const fn array_words(capacity: u32, lists: usize) -> u64 {
-    stack::words(capacity, lists as u32)
+/// The number of words of the arrays of a pageset with some lists that holds `capacity` pages. If `shares`, some of its lists at a time.
+pub(crate) const fn array_words(capacity: u32, lists: usize, shares: bool) -> u64 {
+    // Both ends of a list may be in chunks that are partly used.
+    let partly = 2 * lists as u32;
+    stack::words(capacity, if shares && partly > stack::PARTLY_USED { stack::PARTLY_USED } else { partly })
 }
+
+/// The largest capacity of a pageset. Without the feature `rules`, 1.5 KiB for its arrays.
+pub(crate) const MOST_CAPACITY: u32 = if cfg!(feature = "rules") { u32::MAX } else { 15 * stack::ENTRIES };
 
 /// The capacity for a pageset that reaches `high` pages. Before a drain, a batch, the excess of a cluster, and a block
 /// of each cached order may enter.

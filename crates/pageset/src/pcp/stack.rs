@@ -9,26 +9,25 @@ use core::sync::atomic::AtomicU32;
 
 use crate::sync::LockedWord;
 
-/// Words in a chunk: four cache lines.
-const CHUNK: u32 = 64;
+/// Words in a chunk: four cache lines, or one without the feature `rules`.
+const CHUNK: u32 = if cfg!(feature = "rules") { 64 } else { 16 };
 /// The first words of a chunk: the older neighbour, then the newer one (in the pool: the next free chunk). The entries
 /// follow. The newest chunk of a list has [`NONE`] for its newer neighbour.
 const OLDER: u32 = 0;
 const NEWER: u32 = 1;
 const FIRST: u32 = 2;
 const LAST: u32 = CHUNK - 1;
-const ENTRIES: u32 = CHUNK - FIRST;
-/// Lists that certainly get a chunk of their own, beside the chunks for the capacity: [`words`]. A guess: a program uses some orders of
-/// one or two types. A list that gets no chunk caches nothing; its blocks come from and go to the zone.
-const PARTLY_USED: u32 = 16;
+pub(crate) const ENTRIES: u32 = CHUNK - FIRST;
+/// Chunks for the ends of lists, beside those for the capacity, where not every list has its own. A guess: a program uses some orders
+/// of one or two types. Where no chunk is left, the blocks of another list go to the zone.
+pub(crate) const PARTLY_USED: u32 = if cfg!(feature = "rules") { 16 } else { 9 };
 
 /// No chunk. Also stands for no block, in the place before the oldest block of a list or of a chunk: a pop that reads it has found
 /// the chunk empty. No position is as large, so a list without a chunk has it as its top.
 const NONE: u32 = u32::MAX;
 
-/// The words for `lists` lists with `entries` entries in total. The newest and the oldest chunk of each list may be partly used.
-pub(crate) const fn words(entries: u32, lists: u32) -> u64 {
-    let partly = if 2 * lists < PARTLY_USED { 2 * lists } else { PARTLY_USED };
+/// The words for `entries` entries of all lists in total, where so many chunks are partly used.
+pub(crate) const fn words(entries: u32, partly: u32) -> u64 {
     (entries.div_ceil(ENTRIES) + partly) as u64 * CHUNK as u64
 }
 

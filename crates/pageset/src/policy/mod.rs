@@ -4,6 +4,7 @@
 //! [`expiry`] decides when pages of other nodes are drained. [`presets`] names the sets of rules that were in use or
 //! proposed.
 
+mod active;
 pub mod lists;
 
 pub mod expiry;
@@ -15,6 +16,7 @@ use core::fmt;
 
 use crate::frame::Order;
 
+pub(crate) use active::Active;
 pub use presets::{PRESETS, Preset, Release};
 pub use sizes::{Bounds, Watermarks};
 pub use state::{Decay, PcpState, Pressure, State};
@@ -333,6 +335,8 @@ pub enum TuningError {
         /// The rule that is on.
         rule: &'static str,
     },
+    /// The rules are not the default ones, but the crate was built without the feature `rules`.
+    NeedsRules,
     /// A value is outside its range.
     OutOfRange {
         /// The field.
@@ -350,6 +354,9 @@ impl fmt::Display for TuningError {
             Self::Needs { rule, needs } => write!(f, "the rule {rule} needs {needs} to be on as well"),
             Self::NeedsHistory { rule } => {
                 write!(f, "the rule {rule} is not compiled in; build pageset with the feature \"history\"")
+            }
+            Self::NeedsRules => {
+                f.write_str("only the default rules are compiled in; build pageset with the feature \"rules\"")
             }
             Self::OutOfRange { field, value, allowed } => {
                 write!(f, "{field} is {value}; allowed: {allowed}")

@@ -38,7 +38,7 @@ proptest! {
     fn lists_are_queues(ops in prop::collection::vec((op(), 1..80_usize), 0..60)) {
         const ROOM: u32 = 500;
         // The pool of another pageset comes first; it must stay unchanged.
-        let words: Vec<AtomicU32> = (0..CHUNK as u64 + words(ROOM, 3)).map(|_| AtomicU32::new(0)).collect();
+        let words: Vec<AtomicU32> = (0..CHUNK as u64 + words(ROOM, 6)).map(|_| AtomicU32::new(0)).collect();
         let pool = Pool::new();
         pool.place(CHUNK, words.len() as u32 - CHUNK);
         let lists: [Stack; 3] = Default::default();
@@ -130,7 +130,7 @@ fn a_full_pool_says_so() {
 /// At every list length, alternating one push and one pop stays on the shortest path.
 #[test]
 fn alternating_push_and_pop_stay_in_one_chunk() {
-    let words: Vec<AtomicU32> = (0..words(300, 1)).map(|_| AtomicU32::new(0)).collect();
+    let words: Vec<AtomicU32> = (0..words(300, 2)).map(|_| AtomicU32::new(0)).collect();
     let (pool, list) = (Pool::new(), Stack::default());
     pool.place(0, words.len() as u32);
     for block in 0..300 {
