@@ -129,7 +129,7 @@ pub(crate) const fn array_words(capacity: u32, lists: usize, shares: bool) -> u6
 }
 
 /// The largest capacity of a pageset. Without the feature `rules`, 1.5 KiB for its arrays.
-pub(crate) const MOST_CAPACITY: u32 = if cfg!(feature = "rules") { u32::MAX } else { 15 * stack::ENTRIES };
+pub(crate) const MOST_CAPACITY: u32 = if cfg!(feature = "rules") { u32::MAX } else { 14 * stack::ENTRIES };
 
 /// The capacity for a pageset that reaches `high` pages. Before a drain, a batch, the excess of a cluster, and a block
 /// of each cached order may enter.
