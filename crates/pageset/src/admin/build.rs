@@ -28,6 +28,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ///
     /// # Errors
     /// A fault of the map, the rules or the size of the metadata. Nothing has been written then.
+    // Not inlined: its frame would be on the stack below its caller's other calls.
+    #[inline(never)]
     pub fn new(machine: M, config: &Config<'_>, metadata: Metadata<'a, M>) -> Result<Self, MapError> {
         let size = config.metadata_size()?;
         let tuning = config.rules();

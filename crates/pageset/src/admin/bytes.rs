@@ -23,22 +23,33 @@ impl<M: Machine<Lock: 'static> + 'static> Allocator<'static, M> {
         config: &Config<'_>,
         memory: &'static mut [MaybeUninit<u8>],
     ) -> Result<Self, MapError> {
-        let (given, expected) = (memory.len(), config.metadata_bytes::<M>()?);
-        let short = || MapError::Metadata { zone: None, part: "bytes", given, expected };
-        let arena = BumpInto::from_slice(memory.get_mut(..expected).ok_or_else(short)?);
-        let size = config.metadata_size()?;
-        let zero = || AtomicU32::new(0);
-        let zone = |number| {
-            let size = config.zone_metadata_size(number).ok()?;
-            let pagesets = arena.alloc_n_with(size.pagesets, repeat_with(Pageset::default)).ok()?;
-            let words = arena.alloc_n_with(size.words, repeat_with(zero)).ok()?;
-            let regions = arena.alloc_n_with(size.regions, repeat_with(Region::default)).ok()?;
-            let tags = arena.alloc_n_with(size.tags, repeat_with(|| AtomicU8::new(0))).ok()?;
-            Some(CachedZone::new(ZoneMetadata { tags, words, pagesets, regions }))
-        };
-        // The zones' own memory is taken while the slice of zones is filled.
-        let zones = arena.alloc_n_with(size.zones, (0..size.zones).map_while(zone)).map_err(|_| short())?;
-        let words = arena.alloc_n_with(size.words, repeat_with(zero)).map_err(|_| short())?;
-        Allocator::new(machine, config, Metadata { words, zones })
+        let metadata = Self::place(config, memory)?;
+        Allocator::new(machine, config, metadata)
     }
+
+    /// The metadata in a piece of memory.
+    #[inline(never)]
+    fn place(config: &Config<'_>, memory: &'static mut [MaybeUninit<u8>]) -> Result<Metadata<'static, M>, MapError> {
+        let (given, expected) = (memory.len(), config.metadata_bytes::<M>()?);
+        let short = MapError::Metadata { zone: None, part: "bytes", given, expected };
+        let arena = BumpInto::from_slice(memory.get_mut(..expected).ok_or(short)?);
+        let size = config.metadata_size()?;
+        let zone = || CachedZone::new(ZoneMetadata { tags: &[], words: &[], pagesets: &[], regions: &[] });
+        let zones = part(&arena, size.zones, zone).ok_or(short)?;
+        for (number, zone) in zones.iter_mut().enumerate() {
+            let size = config.zone_metadata_size(number)?;
+            let pagesets = part(&arena, size.pagesets, Pageset::default).ok_or(short)?;
+            let words = part(&arena, size.words, AtomicU32::default).ok_or(short)?;
+            let regions = part(&arena, size.regions, Region::default).ok_or(short)?;
+            let tags = part(&arena, size.tags, AtomicU8::default).ok_or(short)?;
+            zone.set_metadata(ZoneMetadata { tags, words, pagesets, regions });
+        }
+        Ok(Metadata { words: part(&arena, size.words, AtomicU32::default).ok_or(short)?, zones })
+    }
+}
+
+/// A part of the metadata. A kernel builds its allocator on a small stack: only here a value is on it.
+#[inline(never)]
+fn part<T>(arena: &BumpInto<'static>, len: usize, make: impl FnMut() -> T) -> Option<&'static mut [T]> {
+    arena.alloc_n_with(len, repeat_with(make)).ok()
 }

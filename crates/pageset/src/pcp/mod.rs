@@ -385,6 +385,15 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         }
     }
 
+    /// Gives the zone its memory, before it is filled in.
+    #[cfg(feature = "bytes")]
+    pub(crate) fn set_metadata(&mut self, metadata: ZoneMetadata<'a, M::Lock>) {
+        let ZoneMetadata { tags, words, pagesets, regions } = metadata;
+        self.shared.buddy.frames.tags = tags;
+        self.shared.buddy.regions = regions;
+        (self.arrays, self.pagesets) = (words, pagesets);
+    }
+
     /// The memory that the zone was given, before it is filled in.
     pub(crate) fn metadata(&self) -> ZoneMetadata<'a, M::Lock> {
         let Buddy { frames, regions, .. } = &self.shared.buddy;

@@ -373,38 +373,35 @@ impl Tuning {
     /// # Errors
     /// The first rule that lacks a rule it needs, or the first value out of range.
     pub const fn check(&self) -> Result<(), TuningError> {
-        const fn needs(on: bool, rule: &'static str, met: bool, needs: &'static str) -> Result<(), TuningError> {
-            if on && !met { Err(TuningError::Needs { rule, needs }) } else { Ok(()) }
+        macro_rules! needs {
+            ($($rule:literal, $on:expr => $needs:ident;)*) => {$(
+                if $on && !self.$needs {
+                    return Err(TuningError::Needs { rule: $rule, needs: stringify!($needs) });
+                }
+            )*};
         }
-        let rules = [
-            needs(self.clusters, "clusters", self.merge_skip, "merge_skip"),
-            needs(self.cluster_free, "cluster_free", self.clusters, "clusters"),
-            needs(self.drain_high_order, "drain_high_order", self.scale_drain, "scale_drain"),
-            needs(self.prev_high_order, "prev_high_order", self.drain_high_order, "drain_high_order"),
-            needs(self.cache_slice, "cache_slice", self.prev_high_order, "prev_high_order"),
-            needs(self.scale_cap, "scale_cap", self.scale_drain, "scale_drain"),
-            needs(self.alloc_factor, "alloc_factor", self.scale_cap, "scale_cap"),
-            needs(self.auto_high, "auto_high", self.alloc_factor, "alloc_factor"),
-            needs(self.below_high, "below_high", self.auto_high, "auto_high"),
-            needs(self.count_min, "count_min", self.auto_high, "auto_high"),
-            needs(self.free_count, "free_count", self.scale_cap, "scale_cap"),
-            needs(self.shrink_by_count, "shrink_by_count", self.free_count, "free_count"),
-            needs(self.high_threshold_616, "high_threshold_616", self.free_count, "free_count"),
-            needs(self.double_blocks, "double_blocks", self.alloc_factor, "alloc_factor"),
-            needs(self.batch_blocks > 0, "batch_blocks", self.double_blocks, "double_blocks"),
-            needs(self.high_share > 0, "high_share", self.alloc_factor, "alloc_factor"),
-        ];
         if let Some(rule) = self.history_rule()
             && !cfg!(feature = "history")
         {
             return Err(TuningError::NeedsHistory { rule });
         }
-        let mut i = 0;
-        while i < rules.len() {
-            if rules[i].is_err() {
-                return rules[i];
-            }
-            i += 1;
+        needs! {
+            "clusters", self.clusters => merge_skip;
+            "cluster_free", self.cluster_free => clusters;
+            "drain_high_order", self.drain_high_order => scale_drain;
+            "prev_high_order", self.prev_high_order => drain_high_order;
+            "cache_slice", self.cache_slice => prev_high_order;
+            "scale_cap", self.scale_cap => scale_drain;
+            "alloc_factor", self.alloc_factor => scale_cap;
+            "auto_high", self.auto_high => alloc_factor;
+            "below_high", self.below_high => auto_high;
+            "count_min", self.count_min => auto_high;
+            "free_count", self.free_count => scale_cap;
+            "shrink_by_count", self.shrink_by_count => free_count;
+            "high_threshold_616", self.high_threshold_616 => free_count;
+            "double_blocks", self.double_blocks => alloc_factor;
+            "batch_blocks", self.batch_blocks > 0 => double_blocks;
+            "high_share", self.high_share > 0 => alloc_factor;
         }
         if self.history_rule().is_some() && !matches!(self.regions, RegionRule::One) {
             return Err(TuningError::Needs { rule: "a rule of history", needs: "regions = one" });

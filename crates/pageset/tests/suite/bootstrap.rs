@@ -2,7 +2,6 @@
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU32};
-use std::sync::{Mutex, OnceLock};
 
 use crate::support::{TestMachine, movable};
 use pageset::pcp::Pageset;
@@ -101,55 +100,4 @@ fn cpus_that_are_not_online_from_the_start() {
     for cpu in 0..4 {
         assert_eq!(one.pageset_state(0, CpuId(cpu)), all.pageset_state(0, CpuId(cpu)));
     }
-}
-
-/// The bytes of stack that `work` writes, on a thread whose stack is painted before.
-#[cfg(target_os = "linux")]
-fn stack_depth(work: fn()) -> usize {
-    use std::{mem, ptr};
-
-    const PAINT: u64 = 0x57AC_57AC_57AC_57AC;
-    #[repr(C, align(4096))]
-    struct Page([u64; 512]);
-    extern "C" fn main(work: *mut libc::c_void) -> *mut libc::c_void {
-        let here = ptr::from_ref(&work).cast_mut();
-        // SAFETY: `stack_depth` passes a `fn()`.
-        unsafe { mem::transmute::<*mut libc::c_void, fn()>(work)() };
-        here.cast()
-    }
-    let stack: Vec<Page> = (0..64).map(|_| Page([PAINT; 512])).collect();
-    let (mut thread, mut here) = (0, ptr::null_mut());
-    // SAFETY: the stack belongs to the thread until it has ended. The attributes live as long as they are used.
-    unsafe {
-        let mut attributes = mem::zeroed();
-        assert_eq!(libc::pthread_attr_init(&mut attributes), 0);
-        let start = stack.as_ptr().cast_mut().cast();
-        assert_eq!(libc::pthread_attr_setstack(&mut attributes, start, size_of_val(&stack[..])), 0);
-        assert_eq!(libc::pthread_create(&mut thread, &attributes, main, work as *mut _), 0);
-        assert_eq!(libc::pthread_join(thread, &mut here), 0);
-    }
-    let untouched = stack.iter().flat_map(|page| page.0).take_while(|&word| word == PAINT).count();
-    here as usize - stack.as_ptr() as usize - 8 * untouched
-}
-
-/// A kernel builds its allocator on the stack of a thread, of 16 KiB or less.
-#[cfg(target_os = "linux")]
-#[test]
-fn an_allocator_is_built_on_4_kib_of_stack() {
-    static BUILT: OnceLock<Allocator<'static, TestMachine>> = OnceLock::new();
-    static MEMORY: Mutex<Option<&'static mut [MaybeUninit<u8>]>> = Mutex::new(None);
-    fn build() {
-        let ranges = [range(0, 1 << 16)];
-        let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
-        let config = Config::new(&zones, const { &[NodeId(0); 64] });
-        let memory = MEMORY.lock().expect("no panic").take().expect("memory");
-        let world = Allocator::from_bytes(TestMachine::default(), &config, memory).expect("enough");
-        BUILT.set(world).expect("built once");
-    }
-    let bytes = 64 << 20;
-    *MEMORY.lock().expect("no panic") = Some(Box::leak(vec![MaybeUninit::uninit(); bytes].into_boxed_slice()));
-    let depth = stack_depth(build);
-    println!("an allocator is built on {depth} bytes of stack");
-    assert_eq!(BUILT.get().expect("built").zone_stats(0).managed, 1 << 16);
-    assert!(depth <= 4096, "the construction used {depth} bytes of stack");
 }
