@@ -9,12 +9,12 @@ use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use pageset_host::{GiveBack, NodeId, Order, PAGE_BYTES, PagePool};
+use pageset_statistics::quantile;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::pattern::BATCH;
-use crate::report::quantile;
 use crate::sample::{SHARE, allowed_cpus};
 use crate::thread_time::{Counts, Snapshot};
 

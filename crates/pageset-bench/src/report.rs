@@ -1,5 +1,6 @@
 //! The result: all samples, medians, ratios.
 
+use pageset_statistics::quantile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -139,15 +140,6 @@ impl Row {
     pub fn quartiles(&self) -> Option<(f64, f64)> {
         Some((quantile(&self.ns_per_pair, 0.25)?, quantile(&self.ns_per_pair, 0.75)?))
     }
-}
-
-/// The quantile at `share`, interpolated between two samples.
-pub(crate) fn quantile(samples: &[f64], share: f64) -> Option<f64> {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let place = share * sorted.len().checked_sub(1)? as f64;
-    let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    Some(low + (high - low) * place.fract())
 }
 
 impl Report {

@@ -14,7 +14,6 @@
 //! | [`perfetto`] | timelines for Perfetto's viewer |
 //! | [`host`], [`rules`] | the kernel of this machine; `--rules` and `--set` |
 //! | [`manual`], [`completions`], [`generate`] | man pages and shell completions |
-//! | [`statistics`] | the mean of samples, and the interval of a difference of means |
 //! | [`measure`] | a metric with its direction, and its samples |
 //! | [`progress`] | a progress bar for long reading |
 //! | [`page`] | the content of a report, and its form as HTML, SVG and Markdown |
@@ -42,5 +41,4 @@ pub mod program;
 pub mod progress;
 pub mod report;
 pub mod rules;
-pub mod statistics;
 pub mod time;

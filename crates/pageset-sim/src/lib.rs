@@ -46,7 +46,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`time`], [`statistics`] | virtual time; mean and deviation over seeds |
+//! | [`time`] | virtual time |
 //! | [`era`] | kernel changes outside of the allocator's rules |
 //! | [`engine`] | virtual CPUs, locks, cache lines |
 //! | [`machine`] | machine descriptions |
@@ -69,7 +69,6 @@ pub mod machine;
 pub mod os;
 pub mod run;
 mod sim_lock;
-pub mod statistics;
 pub mod sweep;
 pub mod time;
 pub mod workload;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use pageset_sim::era::Era;
 use pageset_sim::run::{AllocTimes, RunResult, RunRow, Sample};
-use pageset_sim::statistics::Spread;
+use pageset_statistics::Spread;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use pageset_statistics::quantile;
+
 use super::figure::{Figure, Sampler, cpu_share, own_seconds};
 use super::mapping::Mapping;
 use super::{LINE_BYTES, Place, chase, pin};
-use crate::report::quantile;
 use crate::thread_time::{Counts, Snapshot};
 
 /// Lines that one core writes and another reads. They fit into the first level of every core.

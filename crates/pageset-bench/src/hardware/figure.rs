@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
+use pageset_statistics::quantile;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::report::quantile;
 use crate::sample::SHARE;
 use crate::thread_time::{Counts, Snapshot, Spent};
 

@@ -5,7 +5,7 @@ use pageset_sim::compare::Key;
 use pageset_sim::compare::result::{Columns, CompareResult, CompareRow, MeanErrors};
 use pageset_sim::os::History;
 use pageset_sim::run::{RunResult, RunRow, SteadinessOf};
-use pageset_sim::statistics::Spread;
+use pageset_statistics::Spread;
 
 use super::draw::{Bars, plain};
 use super::sections::{BarSection, bars, strings};

@@ -1,9 +1,9 @@
 //! The result of `pageset-lab sim` as text.
 
 use pageset_sim::run::{Figures, RunResult};
-use pageset_sim::statistics::Spread;
 use pageset_sim::time::Time;
 use pageset_sim::workload::Length;
+use pageset_statistics::Spread;
 
 use crate::columns::{Fit, grouped, numbers, spread_pct};
 use crate::sim::options::{described, unsettled};

@@ -1,6 +1,7 @@
 //! The result of `pageset diff`: rows, verdicts, and which rows exceed a limit.
 
 use indexmap::IndexSet;
+use pageset_statistics::{CONFIDENCE, Compared, Samples, compare, difference};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +9,9 @@ use super::input::Side;
 use super::pair::{Pair, Pairs, Properties, kinds, named, pairs};
 use crate::error::{Exit, Failure};
 use crate::measure::{Better, Change, Kind};
-use crate::statistics::{Samples, interval};
 
 /// The schema of [`Diff`].
 pub const SCHEMA: &str = "pageset.diff/1";
-
-/// The probability that no interval misses its true difference, all rows together. The usual choice.
-const CONFIDENCE: f64 = 0.95;
 
 /// What changed from A to B.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -215,20 +212,19 @@ fn row(pair: &Pair, common: &[(&'static str, String)], confidence: f64, fail_abo
         Change::Percent => (difference == 0.0).then_some(0.0),
     };
     let change = in_unit(b.mean - a.mean);
-    let known = interval(a, b, confidence);
-    let all_equal = a.samples.iter().chain(&b.samples).all(|sample| *sample == a.samples[0]);
+    let known = difference(&a.samples, &b.samples, confidence);
     let worsens = match metric.better {
         Better::Lower => b.mean > a.mean,
         Better::Higher => b.mean < a.mean,
         Better::Neither => false,
     };
-    let verdict = match known {
-        _ if all_equal => Verdict::Equal,
-        None => Verdict::UnknownNoise,
-        Some((low, high)) if low <= 0.0 && high >= 0.0 => Verdict::Noise,
-        Some(_) if metric.better == Better::Neither => Verdict::Changed,
-        Some(_) if worsens => Verdict::Worse,
-        Some(_) => Verdict::Better,
+    let verdict = match compare(&a.samples, &b.samples, confidence) {
+        Compared::Equal => Verdict::Equal,
+        Compared::UnknownNoise => Verdict::UnknownNoise,
+        Compared::Noise => Verdict::Noise,
+        _ if metric.better == Better::Neither => Verdict::Changed,
+        _ if worsens => Verdict::Worse,
+        _ => Verdict::Better,
     };
     let counts = matches!(verdict, Verdict::Worse | Verdict::UnknownNoise) && worsens;
     // From 0 to anything is more than any share of 0.

@@ -1,10 +1,10 @@
 //! The cases that both sides have.
 
 use indexmap::{IndexMap, IndexSet};
+use pageset_statistics::Samples;
 
 use super::input::Side;
 use crate::measure::{Kind, Measured, Metric};
-use crate::statistics::Samples;
 
 /// What distinguishes a case from others of its kind: name and value.
 pub(crate) type Properties = Vec<(&'static str, String)>;

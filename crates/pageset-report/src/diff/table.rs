@@ -1,11 +1,11 @@
 //! A comparison as text.
 
 use comfy_table::{Table, presets};
+use pageset_statistics::Samples;
 
 use super::model::{Diff, Row, Verdict};
 use crate::columns::{Fit, figure, numbers, spread_pct, trimmed};
 use crate::measure::Change;
-use crate::statistics::Samples;
 
 /// The column headings.
 pub const HEADS: [&str; 9] =

@@ -27,10 +27,10 @@ use pageset::Tuning;
 use crate::era::Era;
 use crate::machine::{Fitted, Machine, PACES, Rate};
 use crate::run::{Outcome, Run, RunError};
-use crate::statistics::Spread;
 use crate::sweep::{BySeed, Effort, run_seeds};
 pub use goal::{Goal, GoalError, Target};
 pub use one_task::{OneTask, pace_of_one_task};
+use pageset_statistics::Spread;
 pub use result::{Calibration, Judged, SharedFit, Simulated};
 pub use shared::{LeftOut, Sharing, share};
 

@@ -267,7 +267,7 @@ mod tests {
             published: Some(published),
             do_nothing: Some(nothing),
             forecast,
-            simulated: crate::statistics::Spread { mean: predicted, deviation: 1.0 },
+            simulated: pageset_statistics::Spread { mean: predicted, deviation: 1.0 },
         };
         let judged = Judged::of("t.csv", &CompareRow::default(), Known::default(), "c", &effect).unwrap();
         Judged { seen, ..judged }
@@ -348,7 +348,7 @@ mod tests {
             published: Some(110.0),
             do_nothing: Some(100.0),
             forecast: Some(105.0),
-            simulated: crate::statistics::Spread { mean: 105.0, deviation: 1.0 },
+            simulated: pageset_statistics::Spread { mean: 105.0, deviation: 1.0 },
         };
         let baselines = |nothing, forecast| {
             let known = Known { nothing, forecast };
@@ -368,7 +368,7 @@ mod tests {
             published: Some(110.0),
             do_nothing: None,
             forecast: None,
-            simulated: crate::statistics::Spread { mean: 105.0, deviation: 1.0 },
+            simulated: pageset_statistics::Spread { mean: 105.0, deviation: 1.0 },
         };
         let interval =
             |column| Judged::of("t.csv", &row, Known::default(), column, &effect).expect("it was published").interval;

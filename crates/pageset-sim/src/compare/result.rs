@@ -11,9 +11,9 @@ use super::{BASE_BATCH, Measure, SCHEMA, Value};
 use crate::era::Era;
 use crate::os::History;
 use crate::run::{self, Figures, Run, RunError, SteadinessOf};
-use crate::statistics::{Spread, interval_95};
 use crate::sweep::BySeed;
 use crate::workload::Span;
+use pageset_statistics::{Spread, interval_95};
 
 /// The result of `pageset-lab compare` for a published table.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]

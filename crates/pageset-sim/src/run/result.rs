@@ -7,7 +7,7 @@ use super::{Figures, Outcome, Run};
 use crate::engine::{LockStats, PathStats};
 use crate::era::Era;
 use crate::os::History;
-use crate::statistics::{Spread, interval_95};
+use pageset_statistics::{Spread, interval_95};
 
 /// The schema of [`RunResult`].
 pub const SCHEMA: &str = "pageset.run/1";

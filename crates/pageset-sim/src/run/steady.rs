@@ -5,8 +5,8 @@
 //! drift. A measurement with a drift began too early: it is discarded, and the next one begins where it ended.
 
 use super::outcome::{Figures, Steadiness};
-use crate::statistics::{Spread, student_95};
 use crate::time::Time;
+use pageset_statistics::{CONFIDENCE, Spread, student};
 
 /// Windows of a measurement of the full time.
 const MAX_WINDOWS: u64 = 60;
@@ -137,7 +137,7 @@ impl Windows {
         let (mut interval, mut drift, mut drifts) = ([0.0_f64; 3], [0.0_f64; 3], false);
         for (place, figures) in [score, zone, lru].iter().enumerate() {
             let all = Spread::of(figures)?;
-            interval[place] = student_95(BATCHES - 1) * all.deviation / (BATCHES as f64).sqrt();
+            interval[place] = student((BATCHES - 1) as f64, CONFIDENCE) * all.deviation / (BATCHES as f64).sqrt();
             let (early, late) = figures.split_at(BATCHES / 2);
             let (early, late) = (Spread::of(early)?, Spread::of(late)?);
             drift[place] = late.mean - early.mean;

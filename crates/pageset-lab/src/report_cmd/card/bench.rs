@@ -5,6 +5,7 @@ use pageset_bench::floors::FLOOR_B;
 use pageset_bench::ours::NAME as OURS;
 use pageset_bench::report::Row;
 use pageset_report::page::card::Trust;
+use pageset_statistics::geometric_mean;
 
 use super::{Card, Figure, Kind, Verdict, number, times, trust};
 
@@ -27,7 +28,7 @@ pub(in super::super) fn bench(report: &Report) -> Card {
     let ours: Vec<(&Row, f64)> =
         report.rows.iter().filter(|row| row.who == OURS).filter_map(|row| Some((row, row.median()?))).collect();
     let ratios: Vec<(&Row, f64)> = ours.iter().filter_map(|(row, ns)| Some((*row, ns / of(FLOOR_B, row)?))).collect();
-    let mean = geometric_mean(ratios.iter().map(|(_, ratio)| *ratio));
+    let mean = geometric_mean(&ratios.iter().map(|(_, ratio)| *ratio).collect::<Vec<_>>());
     let best_peer = |like: &Row| {
         let same = |row: &&Row| is_peer(row) && row.pattern == like.pattern && row.threads == like.threads;
         report.rows.iter().filter(same).filter_map(Row::median).reduce(f64::min)
@@ -82,10 +83,4 @@ pub(in super::super) fn bench(report: &Report) -> Card {
     );
     let about = format!("Benchmark of the pool on {}", report.machine.processor);
     Card { about, verdict, sure, figures, warnings: report.warnings() }
-}
-
-/// `None` without values.
-fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let logs: Vec<f64> = values.map(|value| value.max(1e-9).ln()).collect();
-    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }

@@ -2,15 +2,12 @@
 
 use pageset_report::page::card::{Sure, Trust};
 use pageset_sim::run::{RunResult, RunRow};
-use pageset_sim::statistics::Spread;
+use pageset_statistics::{CONFIDENCE, Compared, compare, geometric_mean};
 
 use super::{Card, Figure, Kind, Verdict, number, times, trust};
 
 /// The number of seeds from which a spread means something. A guess.
 const SEEDS_MIN: usize = 3;
-/// The smallest difference of two scores that a verdict names, in standard errors of the difference. A guess: one
-/// difference of twenty is this large by chance.
-const ERRORS_MIN: f64 = 2.0;
 /// Measured time below which a simulation may depend on its begin. A guess: results after 0.5 s and after 1.5 s
 /// differ on some machines. Unit: nanoseconds.
 const MEASURED_NS_MIN: u64 = 500_000_000;
@@ -22,8 +19,8 @@ struct Pair<'r> {
     control: &'r RunRow,
     row: &'r RunRow,
     ratio: f64,
-    /// Whether the scores differ by more than their spread.
-    differs: bool,
+    /// How the row's scores differ from the control's.
+    differs: Compared,
 }
 
 /// Pairs all rows that have a score. The control has the first row's rules.
@@ -35,17 +32,19 @@ fn pairs(result: &RunResult) -> Vec<Pair<'_>> {
         let control = control(row).filter(|control| !std::ptr::eq(*control, row))?;
         let (score, own) = (row.score?, control.score?);
         let ratio = score.mean / own.mean;
-        let error = error_of(score, row.samples.len()).hypot(error_of(own, control.samples.len()));
-        let differs = (score.mean - own.mean).abs() > ERRORS_MIN * error;
+        let differs = compare(&scores(control), &scores(row), CONFIDENCE);
         (own.mean > 0.0).then_some(Pair { control, row, ratio, differs })
     };
     result.rows.iter().filter_map(pair).collect()
 }
 
-/// The standard error of a mean.
-fn error_of(spread: Spread, values: usize) -> f64 {
-    spread.deviation / (values.max(1) as f64).sqrt()
+/// The scores of all seeds.
+fn scores(row: &RunRow) -> Vec<f64> {
+    row.samples.iter().map(|sample| sample.score).collect()
 }
+
+/// What a difference of a single seed is worth.
+const ONE_SEED: &str = "one seed does not tell a difference from noise; try --seeds 3";
 
 /// The card of a run or a sweep. The control is the first row's rules with as many tasks.
 pub(in super::super) fn run(result: &RunResult) -> Card {
@@ -103,13 +102,14 @@ fn compared(best: &Pair<'_>, tasks: u32, unit: &str) -> Verdict {
         number(score(best.row)),
         number(score(best.control))
     );
-    match (best.differs, best.ratio > 1.0) {
-        (true, true) => {
+    match best.differs {
+        Compared::UnknownNoise => Verdict::none(format!("{name} does {why}; {ONE_SEED}")),
+        Compared::Higher => {
             let ratio = times(best.ratio, 1.0).unwrap_or_default();
             Verdict::new(Kind::Differs, format!("{name} does {ratio} times the work of {own}"), why)
         }
-        (true, false) => Verdict::new(Kind::Same, format!("No other row does more work than {own}"), why),
-        (false, _) => {
+        Compared::Lower => Verdict::new(Kind::Same, format!("No other row does more work than {own}"), why),
+        Compared::Equal | Compared::Noise => {
             Verdict::new(Kind::Same, format!("No row does more work than {own} beyond the spread of the seeds"), why)
         }
     }
@@ -172,16 +172,15 @@ pub(crate) fn study(results: &[RunResult]) -> Card {
     let pairs: Vec<Pair<'_>> = results.iter().flat_map(pairs).collect();
     let names: indexmap::IndexSet<&str> = pairs.iter().map(|pair| pair.row.rules.as_str()).collect();
     let mean = |name: &str| {
-        let logs: Vec<f64> =
-            pairs.iter().filter(|pair| pair.row.rules == name).map(|pair| pair.ratio.max(1e-9).ln()).collect();
-        (logs.iter().sum::<f64>() / logs.len() as f64).exp()
+        let of_name = pairs.iter().filter(|pair| pair.row.rules == name);
+        geometric_mean(&of_name.map(|pair| pair.ratio).collect::<Vec<_>>())
     };
-    let best = names.into_iter().map(|name| (name, mean(name))).max_by(|a, b| a.1.total_cmp(&b.1));
+    let best = names.into_iter().filter_map(|name| Some((name, mean(name)?))).max_by(|a, b| a.1.total_cmp(&b.1));
     let control = results.iter().find_map(|result| result.rows.first()).map_or("", |row| row.rules.as_str());
     let of_best: Vec<&Pair<'_>> =
         pairs.iter().filter(|pair| best.is_some_and(|best| pair.row.rules == best.0)).collect();
-    let wins = of_best.iter().filter(|pair| pair.differs && pair.ratio > 1.0).count();
-    let losses = of_best.iter().filter(|pair| pair.differs && pair.ratio < 1.0).count();
+    let count = |differs| of_best.iter().filter(|pair| pair.differs == differs).count();
+    let (wins, losses) = (count(Compared::Higher), count(Compared::Lower));
     let verdict = match best {
         None => Verdict::none(format!("No row can be compared with {control}, the first set of rules")),
         Some((name, ratio)) => {
@@ -189,10 +188,17 @@ pub(crate) fn study(results: &[RunResult]) -> Card {
                 "Better in {wins} and worse in {losses} of {} cells, beyond the spread of the seeds",
                 of_best.len()
             );
-            let text =
-                format!("{name} does {} times the work of {control} on average", times(ratio, 1.0).unwrap_or_default());
-            let kind = if wins + losses > 0 { Kind::Differs } else { Kind::Same };
-            Verdict::new(kind, text, why)
+            let ratio = times(ratio, 1.0).unwrap_or_default();
+            match wins + losses {
+                0 if count(Compared::UnknownNoise) > 0 => {
+                    Verdict::none(format!("{name} does {ratio} times the work of {control} on average; {ONE_SEED}"))
+                }
+                0 => Verdict::new(Kind::Same, format!("No rules do more work than {control}"), why),
+                _ => {
+                    let text = format!("{name} does {ratio} times the work of {control} on average");
+                    Verdict::new(Kind::Differs, text, why)
+                }
+            }
         }
     };
     let extreme = |most: bool| {

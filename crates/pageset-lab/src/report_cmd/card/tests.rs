@@ -9,7 +9,7 @@ use super::*;
 
 /// A row of a simulation: the score of each seed.
 fn row(rules: &str, tasks: u32, scores: &[f64]) -> serde_json::Value {
-    let spread = pageset_sim::statistics::Spread::of(scores);
+    let spread = pageset_statistics::Spread::of(scores);
     let path = json!({"holds": 0, "contended": 0, "wait_ns": 0, "hold_ns": 0});
     let paths = json!({"alloc": path, "free": path, "direct": path});
     let sample = |(seed, score): (usize, &f64)| {
@@ -79,7 +79,15 @@ fn a_simulation_is_judged_against_its_first_row() {
         (vec![base.clone()], Kind::Same, Trust::Fair, "old on 4 tasks waits 100 % of its time"),
         // The control has no result.
         (vec![row("old", 4, &[]), row("new", 4, &[150.0, 151.0, 149.0])], Kind::None, Trust::Fair, "No verdict"),
-        (vec![row("old", 4, &[100.0]), row("new", 4, &[150.0])], Kind::Differs, Trust::Low, "1.50 times"),
+        // One seed does not tell a difference from noise.
+        (vec![row("old", 4, &[100.0]), row("new", 4, &[150.0])], Kind::None, Trust::Low, "No verdict"),
+        // Two standard errors apart, and less than three seeds of so different noise can tell.
+        (
+            vec![row("old", 4, &[99.0, 100.0, 101.0]), row("new", 4, &[104.0, 110.0, 116.0])],
+            Kind::Same,
+            Trust::Fair,
+            "beyond the spread of the seeds",
+        ),
         (vec![], Kind::None, Trust::Low, "No verdict"),
     ] {
         let card = simulation::run(&simulated("m", SECOND, &rows));
@@ -111,6 +119,11 @@ fn a_study_counts_its_cells() {
     assert!(simulation::study(&[on("a", &[200.0, 201.0, 199.0])]).verdict.text.contains("2.00 times the work"));
     let alone = simulated("a", SECOND, &[row("old", 4, &[1.0])]);
     assert_eq!(simulation::study(&[alone.clone(), alone]).verdict.kind, Kind::None);
+    // A study of one seed has no winner in large type.
+    let single = simulated("a", SECOND, &[row("old", 4, &[100.0]), row("new", 4, &[102.0])]);
+    let verdict = simulation::study(&[single.clone(), single]).verdict;
+    assert_eq!(verdict.kind, Kind::None);
+    assert!(verdict.why.contains("1.02 times the work of old on average; one seed does not tell"), "{verdict:?}");
 }
 
 #[test]
