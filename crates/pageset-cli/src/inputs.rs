@@ -25,7 +25,7 @@ pub(crate) static INPUTS: Inputs = Inputs {
         },
         ResultKind {
             schema: "pageset.advise/1",
-            report: |values| joined(values, |value| Ok(results::advise(&typed(value)?))),
+            report: |values| joined(values, |value| Ok(results::advise(&typed(value)?, None))),
             measure: None,
         },
         ResultKind {
@@ -33,7 +33,7 @@ pub(crate) static INPUTS: Inputs = Inputs {
             report: |values| {
                 joined(values, |value| {
                     let set: AdviceSet = typed(value)?;
-                    Ok(results::advise_set(&set, joined(&set.recordings, |advice| Ok(results::advise(advice)))?))
+                    Ok(results::advise_set(&set, joined(&set.recordings, |advice| Ok(results::advise(advice, None)))?))
                 })
             },
             measure: None,
@@ -48,7 +48,7 @@ pub(crate) static INPUTS: Inputs = Inputs {
 /// A recording, in any form.
 const RECORDING: FileKind = FileKind {
     is: |_| true,
-    report: |path| recording::report(&recordings::open(path)?),
+    report: |path| recording::report(path, &recordings::open(path)?),
     measure: |path, progress| {
         let trace = recordings::open(path)?;
         let of = trace.totals().map(|totals| pageset_trace::replay::PASSES * totals.events);

@@ -15,7 +15,7 @@
 //! | `resources` | the memory and the threads that replays may use |
 //! | [`trace`] | a recording of any form, detected by its content |
 //! | [`replay`] | replays of a recording through the allocator |
-//! | [`measure`], [`advise`], [`info`] | the results of `pageset replay`, `identify`, `advise` and `trace info` |
+//! | [`measure`], [`verdict`], [`advise`], [`info`] | the results of `pageset replay`, `identify`, `advise` and `trace info` |
 //! | `schemas` | the JSON schemas of those results |
 #![forbid(unsafe_code)]
 
@@ -42,6 +42,7 @@ mod source;
 pub mod text;
 pub mod trace;
 pub mod tracepoint;
+pub mod verdict;
 
 pub use error::{ErrorKind, Place, TraceError};
 pub use event::{Context, Event, Kind, StateChange};

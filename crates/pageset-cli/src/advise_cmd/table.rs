@@ -1,7 +1,7 @@
 //! The advice as text: the verdict first, then its reasons.
 
 use comfy_table::{Table, presets};
-use pageset_trace::advise::{Advice, AdviceSet, Basis, HUGE_PAGES, Knob, KnobName, Setting, Verdict};
+use pageset_trace::advise::{Advice, AdviceSet, HUGE_PAGES, Knob, KnobName, Setting};
 
 use crate::columns::{Fit, grouped, numbers, trimmed};
 
@@ -74,7 +74,7 @@ fn head(advice: &Advice) -> Table {
         "load",
         format!("{} allocations and frees in {seconds:.3} s on {} CPUs", grouped(advice.operations), advice.cpus),
     );
-    line("verdict", advised(&advice.verdict));
+    line("verdict", advice.verdict.text());
     line("why", advice.verdict.why.clone());
     for (name, said) in [("gain", &advice.gain), ("price", &advice.price)] {
         if let Some(said) = said {
@@ -84,19 +84,10 @@ fn head(advice: &Advice) -> Table {
     if let Some(said) = advice.affinity_gain() {
         line("affinity", said);
     }
-    let mut reasons = advice.sure.reasons.iter();
-    line("sure", format!("{}: {}", advice.sure.trust.name(), reasons.next().map_or("", String::as_str)));
-    reasons.for_each(|reason| line("", reason.clone()));
+    let first = advice.sure.reasons.first().map_or("", |reason| reason.text.as_str());
+    line("sure", format!("{}: {first}", advice.sure.trust.name()));
+    advice.sure.reasons.iter().skip(1).for_each(|reason| line("", reason.text.clone()));
     lines
-}
-
-/// What to set.
-fn advised(verdict: &Verdict) -> String {
-    match (verdict.basis, verdict.sysctl()) {
-        (Basis::ControlFailed | Basis::Mixed, _) => "none".to_owned(),
-        (_, None) => "change nothing".to_owned(),
-        (_, Some((name, value))) => format!("sysctl {name}={value}"),
-    }
 }
 
 /// The verdict over several recordings.
@@ -108,7 +99,7 @@ pub(super) fn joint(set: &AdviceSet) -> String {
         let why = format!("{}: the replay does not follow the kernel", set.left_out.join(", "));
         lines.add_row(["left out".to_owned(), why]);
     }
-    lines.add_row(["verdict".to_owned(), advised(&set.verdict)]);
+    lines.add_row(["verdict".to_owned(), set.verdict.text()]);
     lines.add_row(["why".to_owned(), set.verdict.why.clone()]);
     for (name, said) in [("gain", &set.gain), ("price", &set.price)] {
         if let Some(said) = said {

@@ -3,12 +3,10 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `identify` | which kernel's rules produced a recording |
-//! | `headline` | the first sentence |
 //! | `progress` | the progress bar on a terminal |
 //! | `table` | the result as text |
 //! | `timeline` | the times of refills and drains, for Perfetto |
 
-mod headline;
 mod identify;
 pub(crate) mod progress;
 mod table;

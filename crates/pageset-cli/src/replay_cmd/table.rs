@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{Table, presets};
-use pageset_trace::measure::warnings::Counted;
+use pageset_trace::measure::warnings::{Counted, Warning};
 use pageset_trace::measure::{Differences, Limit, Nearness, Pageset, ReplayResult, Replayed, Verdict, Zone};
 use pageset_trace::printable;
 use pageset_trace::replay::agreement::LIMITS;
 use pageset_trace::replay::{Borrowed, Level, Totals};
 
-use super::headline::headline;
 use crate::columns::{Fit, grouped, numbers, trimmed};
 
 /// Whether the amounts of each CPU and of each zone are also shown.
@@ -23,8 +22,7 @@ pub(super) struct Parts {
 
 /// The whole result.
 pub(super) fn text(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
-    let mut text = headline(result);
-    text += "\n";
+    let mut text = format!("{}\n\n", result.verdict().sentence());
     text += &trimmed(&header(result));
     text += "\n";
     text += &fit.table(amounts(result, parts), &RANKS);
@@ -286,7 +284,7 @@ fn signed(pct: Option<f64>) -> String {
 }
 
 /// The warnings about the recording, and each warning about replays once, with the replay that has the highest count.
-fn warnings(result: &ReplayResult) -> Vec<String> {
+fn warnings(result: &ReplayResult) -> Vec<Warning> {
     let mut all = result.warnings.clone();
     let mut of_runs: BTreeMap<&str, Vec<(&Replayed, &Counted)>> = BTreeMap::new();
     for row in &result.rules {
@@ -300,15 +298,14 @@ fn warnings(result: &ReplayResult) -> Vec<String> {
             0 => String::new(),
             others => format!("; at most as many under {others} other{}", if others == 1 { "" } else { "s" }),
         };
-        all.push(worst.warning(&format!(" ({}, {}{others})", row.name, level_name(row.level))).to_string());
+        all.push(worst.warning(&format!(" ({}, {}{others})", row.name, level_name(row.level))));
     }
     all
 }
 
 /// The number of warnings, and their names for `pageset explain`.
-fn counted(warnings: &[String]) -> String {
-    let named = |warning: &String| Some(warning.rsplit_once('[')?.1.trim_end_matches(']').to_owned());
-    let mut names: Vec<String> = warnings.iter().filter_map(named).collect();
+fn counted(warnings: &[Warning]) -> String {
+    let mut names: Vec<&str> = warnings.iter().map(|warning| warning.name.text()).collect();
     names.dedup();
     let s = if warnings.len() == 1 { "" } else { "s" };
     format!(

@@ -1,23 +1,28 @@
 //! The sections of a recording: what the kernel did.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use pageset_trace::advise::Advice;
 use pageset_trace::measure::of_recording;
 use pageset_trace::replay::{Move, Moves, Replay};
 use pageset_trace::{Event, Kind, Trace};
 
-use super::card::replay::{Recorded, recording};
 use super::draw::{Bars, Joined};
 use super::sections::{BarSection, Point, bars, lines, map};
-use super::{Report, Section};
+use super::{Report, Section, results};
 use crate::columns::grouped;
 use crate::error::Failure;
+use crate::replay_cmd::progress::Progress;
 
-/// Reports on a recording.
+/// Reports on a recording: the advice on it, and what the kernel did.
 ///
 /// # Errors
 /// A damaged recording.
-pub(crate) fn report(trace: &Trace) -> Result<Report, Failure> {
+pub(crate) fn report(path: &Path, trace: &Trace) -> Result<Report, Failure> {
+    let mut progress = Progress::new(trace);
+    let advice = Advice::of(trace, &mut |step| progress.step(step))?;
+    progress.clear();
     let replay = Replay::prepare(trace, &mut |_| {})?;
     let mut moved = Places::new(replay.kernel());
     let mut times = BTreeMap::new();
@@ -35,12 +40,9 @@ pub(crate) fn report(trace: &Trace) -> Result<Report, Failure> {
     let begin = begin.unwrap_or(0);
     let seconds = end.saturating_sub(begin) as f64 / 1e9;
     let (mut counts, mut highs) = (BTreeMap::new(), BTreeMap::new());
-    let mut held_max = None;
     for (tag, info) in &trace.snapshots().zoneinfo {
         let Some(time) = times.get(tag) else { continue };
         let at = time.saturating_sub(begin) as f64 / 1e9;
-        let held = info.zones.iter().flat_map(|zone| &zone.pagesets).map(|set| set.count).sum::<u64>();
-        held_max = held_max.max(Some(held));
         for zone in info.zones.iter().filter(|zone| zone.managed > 0) {
             for set in &zone.pagesets {
                 let name = format!("CPU {}, {} {}", set.cpu, zone.node, zone.name);
@@ -50,7 +52,9 @@ pub(crate) fn report(trace: &Trace) -> Result<Report, Failure> {
         }
     }
     let kernel = replay.kernel();
-    let mut sections = Vec::new();
+    let mut report = results::advise(&advice, Some(path));
+    let others = report.sections.split_off(1.min(report.sections.len()));
+    let sections = &mut report.sections;
     if !counts.is_empty() {
         let question = "How many pages did each CPU's pageset hold, and what was its limit?".to_owned();
         let note = "From the kernel's own snapshots. Dashed: high, the limit.";
@@ -67,6 +71,7 @@ pub(crate) fn report(trace: &Trace) -> Result<Report, Failure> {
     sections.push(sizes(&kernel.refills, &kernel.drains));
     let totals = kernel.totals(|_| true);
     let notes = replay.notes();
+    sections.extend(others);
     let facts = vec![
         format!(
             "Kernel {}, rules {}; {} CPUs; {} allocations and frees in {:.3} s.",
@@ -84,18 +89,12 @@ pub(crate) fn report(trace: &Trace) -> Result<Report, Failure> {
             grouped(totals.drain_pages)
         ),
     ];
-    let card = recording(Recorded {
-        name: trace.name().to_owned(),
-        kernel: totals,
-        seconds: notes.duration_ns as f64 / 1e9,
-        cpus: replay.setting().cpus.len(),
-        operations: notes.operations,
-        held_max,
-        kernel_known: replay.setting().kernel_known,
-        lost_events: trace.facts().lost_events(),
-        warnings: of_recording(trace, &replay).iter().map(ToString::to_string).collect(),
-    });
-    Ok(Report { title: format!("Recording {}", trace.name()), cards: vec![card], facts, sections })
+    report.facts.splice(0..0, facts);
+    let card = &mut report.cards[0];
+    card.about = format!("Recording {}", trace.name());
+    card.warnings = of_recording(trace, &replay).iter().map(ToString::to_string).collect();
+    report.title.clone_from(&card.about);
+    Ok(report)
 }
 
 /// The times of moves, which are known by the number of earlier input events.

@@ -1,11 +1,13 @@
 //! The sections of results of `pageset replay --json` and `pageset advise --json`.
 
+use std::path::Path;
+
 use pageset_trace::advise::{Advice, AdviceSet, HUGE_PAGES, Setting};
 use pageset_trace::measure::{ReplayResult, Replayed};
 use pageset_trace::replay::Totals;
 
-use super::draw::Bars;
-use super::sections::{BarSection, bars, strings};
+use super::draw::{Bars, Dot};
+use super::sections::{BarSection, bars, decides, strings};
 use super::{Report, Section, card};
 use crate::columns::grouped;
 
@@ -13,35 +15,33 @@ pub(crate) fn replay(result: &ReplayResult) -> Report {
     let (trace, kernel, name) = (&result.trace, &result.kernel, &result.trace.name);
     // Rows of different levels are never compared.
     let rows: Vec<&Replayed> = result.named().collect();
-    let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
-    let column = |of: fn(&Replayed) -> f64| rows.iter().map(|row| of(row)).collect::<Vec<_>>();
+    let names = rows.iter().map(|row| row.name.clone());
     let with_kernel = |of: fn(&Totals) -> u64| {
         std::iter::once(&kernel.totals)
             .chain(rows.iter().map(|row| &row.totals))
             .map(|totals| of(totals) as f64)
             .collect()
     };
-    let all: Vec<String> = std::iter::once("kernel, as recorded".to_owned()).chain(names.iter().cloned()).collect();
+    let all: Vec<String> = std::iter::once("kernel, as recorded".to_owned()).chain(names).collect();
     let note = format!("Level: {}.", result.level.name());
-    // The kernel's own rules are the row to compare with; what the kernel did comes first where it is known.
-    let own = rows.iter().position(|row| row.is_kernel);
-    let section = |question: &str, unit, categories, base, series| {
+    // What the kernel did is the row to compare with.
+    let section = |question: &str, unit, series| {
         let question = format!("{name}: {question}");
-        bars(BarSection { question, note: &note, unit, categories, series, is_ordered: false, base })
+        bars(BarSection { question, note: &note, unit, categories: &all, series, is_ordered: false, base: Some(0) })
+    };
+    let best = result.verdict().rows().map(|(best, _)| best.name.clone());
+    let dot = |row: &&Replayed| Dot {
+        name: if row.is_kernel { format!("{} (the kernel's)", row.name) } else { row.name.clone() },
+        held: row.held_pages_max as f64,
+        locks: row.zone_lock_acquisitions_per_1000_operations,
+        is_own: row.is_kernel,
+        is_best: best.as_ref() == Some(&row.name),
     };
     let mut sections = vec![
-        section(
-            "how often does each set of rules take the zone lock?",
-            "holds of zone locks per 1000 allocations and frees",
-            &names,
-            own,
-            vec![Bars::new("locks/1000 ops", column(|row| row.zone_lock_acquisitions_per_1000_operations))],
-        ),
+        decides(format!("{name}: which rules take few zone locks and hold few pages?"), &note, rows.iter().map(dot)),
         section(
             "how many pages do refills and drains move?",
             "pages",
-            &all,
-            Some(0),
             vec![
                 Bars::new("refill pages", with_kernel(|totals| totals.refill_pages)),
                 Bars::new("drain pages", with_kernel(|totals| totals.drain_pages)),
@@ -50,19 +50,10 @@ pub(crate) fn replay(result: &ReplayResult) -> Report {
         section(
             "how many refills and drains are there?",
             "refills, drains",
-            &all,
-            Some(0),
             vec![
                 Bars::new("refills", with_kernel(|totals| totals.refills)),
                 Bars::new("drains", with_kernel(|totals| totals.drains)),
             ],
-        ),
-        section(
-            "how many pages do all pagesets together hold at most?",
-            "pages",
-            &names,
-            own,
-            vec![Bars::new("most held", column(|row| row.held_pages_max as f64))],
         ),
     ];
     let nearness = |row: &Replayed| {
@@ -95,34 +86,35 @@ pub(crate) fn replay(result: &ReplayResult) -> Report {
     Report { title: format!("Replay of {name}"), cards: vec![card::replay::replay(result)], facts, sections }
 }
 
-pub(crate) fn advise(advice: &Advice) -> Report {
+/// Reports on an advice. `file` is the recording, if it is known.
+pub(crate) fn advise(advice: &Advice, file: Option<&Path>) -> Report {
     let name = &advice.trace;
     let rows: Vec<&Setting> = advice.settings.iter().chain(&advice.other_kernels).collect();
-    let label = |row: &&Setting| format!("{}{}", row.setting, if row.in_force { ", in force" } else { "" });
+    let label = |row: &&Setting| format!("{}{}", row.setting, if row.in_force { " (in force)" } else { "" });
     let names: Vec<String> = rows.iter().map(label).collect();
-    let column = |of: fn(&Setting) -> f64| rows.iter().map(|row| of(row)).collect::<Vec<_>>();
     let in_force = rows.iter().position(|row| row.in_force);
     let section = |question: &str, note, unit, series| {
         let question = format!("{name}: {question}");
         bars(BarSection { question, note, unit, categories: &names, series, is_ordered: false, base: in_force })
     };
-    let mut sections = vec![
-        section(
-            "how often does each setting take the zone lock?",
-            match rows.iter().any(|row| row.high_fraction.is_some()) {
-                true => "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
-                false => "This kernel has no setting for pagesets; names are the rules of other kernels.",
-            },
-            "holds of zone locks per 1000 allocations and frees",
-            vec![Bars::new("locks/1000 ops", column(Setting::locks_per_1000))],
-        ),
-        section(
-            "how many pages do pagesets hold under each setting?",
-            "Other CPUs cannot use pages in a CPU's pageset.",
-            "pages",
-            vec![Bars::new("most held", column(|row| row.held_pages_max as f64))],
-        ),
-    ];
+    let chosen = advice.verdict.chosen(advice.settings.iter().chain(advice.scales()));
+    let scale = chosen.filter(|chosen| chosen.watermark_scale_factor.is_some());
+    let dot = |row: &&Setting| Dot {
+        name: match row.watermark_scale_factor {
+            Some(scale) => format!("watermark_scale_factor {scale}"),
+            None => label(row),
+        },
+        held: row.held_pages_max as f64,
+        locks: row.locks_per_1000(),
+        is_own: row.in_force,
+        is_best: chosen.map_or(row.in_force, |chosen| std::ptr::eq(*row, chosen)),
+    };
+    let note = match rows.iter().any(|row| row.high_fraction.is_some()) {
+        true => "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
+        false => "This kernel has no setting for pagesets; names are the rules of other kernels.",
+    };
+    let question = format!("{name}: which setting takes few zone locks and holds few pages?");
+    let mut sections = vec![decides(question, note, rows.iter().copied().chain(scale).map(|row| dot(&row)))];
     let huge = rows.iter().map(|row| Some(row.high_order_pages_min? as f64 / HUGE_PAGES as f64));
     if let Some(huge) = huge.collect::<Option<Vec<_>>>() {
         sections.push(section(
@@ -152,7 +144,7 @@ pub(crate) fn advise(advice: &Advice) -> Report {
     }
     let pattern = |pattern: &pageset_trace::advise::Named| format!("Pattern {}: {}.", pattern.name, pattern.seen);
     facts.extend(advice.named_patterns.iter().map(pattern));
-    Report { title: format!("Advice on {name}"), cards: vec![card::advise::advise(advice)], facts, sections }
+    Report { title: format!("Advice on {name}"), cards: vec![card::advise::advise(advice, file)], facts, sections }
 }
 
 /// The reports of all recordings of a set as one, below the card of the verdict over all.

@@ -1,5 +1,6 @@
 //! The sections of the output of `pageset top --json`.
 
+use pageset_trace::verdict::machine::Wait;
 use serde_json::Value;
 
 use super::Report;
@@ -91,26 +92,44 @@ fn zones(value: &Value, at: f64, all: &mut Top, seen: &mut Looks) -> Result<(), 
 
 /// Adds the refills, drains and waits of a look.
 fn traffic(value: &Value, at: f64, all: &mut Top, seen: &mut Looks) -> Result<(), String> {
+    let batch = list(value, "zones")?.iter().filter_map(|zone| zone["batch"].as_f64()).reduce(f64::max);
     let mut moved = None;
     for traffic in value["traffic"].as_array().into_iter().flatten() {
         let cpu = number(traffic, "cpu")?;
         let name = format!("CPU {cpu}");
+        let mut of_cpu = None;
         let mut rate = |series: &mut Series, of: &str| {
             if let Some(rate) = traffic[of].as_f64() {
-                *moved.get_or_insert(0.0) += rate;
+                *of_cpu.get_or_insert(0.0) += rate;
                 series.entry(name.clone()).or_default().push((at, rate));
             }
         };
         rate(&mut all.refills, "refill_pages_per_s");
         rate(&mut all.drains, "drain_pages_per_s");
-        let paths = traffic["zone_lock_waits"].as_object().into_iter().flatten();
+        if let Some(pages) = of_cpu {
+            *moved.get_or_insert(0.0) += pages;
+            let moves = batch.map_or(0.0, |batch| pages / batch.max(1.0));
+            if seen.moves_max.is_none_or(|(_, most)| moves > most) {
+                seen.moves_max = Some((cpu as u32, moves));
+            }
+        }
         // None in the first look, without measurement, and without the member.
-        let pct: Option<f64> = paths.map(|(_, path)| path["pct"].as_f64()).sum();
-        if let Some(pct) = pct.filter(|_| traffic["zone_lock_waits"].is_object()) {
-            all.waits.entry(name.clone()).or_default().push((at, pct));
-            all.waits_by_cpu.push((cpu as u32, at, pct));
-            if seen.wait_pct_max.is_none_or(|(most, _)| pct > most) {
-                seen.wait_pct_max = Some((pct, cpu as u64));
+        let paths = [
+            ("refill", "to refill"),
+            ("drain", "to drain"),
+            ("direct_alloc", "to allocate directly"),
+            ("direct_free", "to free directly"),
+        ];
+        let waits: Option<Vec<f64>> =
+            paths.iter().map(|(path, _)| traffic["zone_lock_waits"][path]["pct"].as_f64()).collect();
+        if let Some(waits) = waits {
+            let percent: f64 = waits.iter().sum();
+            all.waits.entry(name.clone()).or_default().push((at, percent));
+            all.waits_by_cpu.push((cpu as u32, at, percent));
+            if seen.wait_max.as_ref().is_none_or(|wait| percent > wait.percent) {
+                let most = waits.iter().zip(paths).max_by(|a, b| a.0.total_cmp(b.0));
+                let mostly = most.map_or("", |(_, (_, purpose))| purpose);
+                seen.wait_max = Some(Wait { cpu: cpu as u32, percent, mostly });
             }
         }
     }

@@ -10,7 +10,6 @@
 //! | `made_up` | looks at a machine that does not exist |
 //! | `playback` | saved looks, recordings and copies of zoneinfo |
 //! | `history` | the recent looks: sparklines, medians, percentiles |
-//! | `verdict` | the verdict on a machine, from numbers alone |
 //! | `unusual` | what is unusual now |
 //! | `filter` | which CPUs to show |
 //! | `source` | one look after the other, of a machine or saved |
@@ -43,7 +42,6 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 mod unusual;
-mod verdict;
 mod view;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -59,6 +57,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use self::config::Config;
 use self::look::{Counting, Look, Machine};
 use self::made_up::{MadeUp, Size};
+use self::playback::Apart;
 use self::source::{Live, Saved, Source};
 use self::state::State;
 use self::terminal::Begin;
@@ -82,7 +81,7 @@ pub(crate) struct Args {
     interval: Option<Duration>,
 
     /// Print one result and exit; if the output shows changes, this takes two looks, one interval apart. With --from, the
-    /// last look
+    /// last look; of a recording, with the changes over all of it
     #[arg(long, conflicts_with = "count")]
     once: bool,
 
@@ -229,7 +228,12 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         check_settings(&args)?;
     }
     if !args.from.is_empty() {
-        let views = playback::views(&args.from, args.interval)?;
+        // Text about a recording has the changes over all of it.
+        let apart = match args.interval {
+            None if args.once => Apart::Whole,
+            interval => Apart::Least(interval.unwrap_or_default()),
+        };
+        let views = playback::views(&args.from, apart)?;
         if !on_screen {
             let first = if args.once { views.len().saturating_sub(1) } else { 0 };
             views[first..].iter().try_for_each(|view| print(view, &args))?;

@@ -3,10 +3,10 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use pageset_record::live::sites::PAGES_APART;
+use pageset_trace::verdict::machine::Finding;
 
 use super::figures::{NONE, index, number, percent, rate, signed};
 use super::unusual::{Limits, findings};
-use super::verdict::Finding;
 use super::view::{HUGE, Mover, ProcessTraffic, SiteTraffic, View, Zone};
 use crate::columns::{grouped, numbers, trimmed};
 

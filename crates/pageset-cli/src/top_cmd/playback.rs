@@ -18,19 +18,27 @@ use crate::recordings;
 /// The largest file of saved looks: half an hour of looks at 192 CPUs, one a second. A guess. Unit: bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// The looks of all files, in the order of the files. `apart` is the least time between two looks at a recording;
-/// without it, each snapshot of the recording is a look.
+/// Which snapshots of a recording are looks.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Apart {
+    /// Those that are at least so far apart.
+    Least(Duration),
+    /// The last one, with the changes since the first one.
+    Whole,
+}
+
+/// The looks of all files, in the order of the files.
 ///
 /// # Errors
 /// A file that cannot be read or is of no known form, with its line if it has one.
-pub(super) fn views(files: &[impl AsRef<Path>], apart: Option<Duration>) -> Result<Vec<View>, Failure> {
+pub(super) fn views(files: &[impl AsRef<Path>], apart: Apart) -> Result<Vec<View>, Failure> {
     let mut views = Vec::new();
     // Changes between copies of zoneinfo are changes between files.
     let mut before: Option<Look> = None;
     for path in files.iter().map(AsRef::as_ref) {
         let start = start(path)?;
         if is_recording(&start) {
-            recording(path, apart.unwrap_or_default(), &mut views)?;
+            recording(path, apart, &mut views)?;
         } else if start.trim_ascii_start().starts_with(b"{") {
             lines(path, &mut views)?;
         } else {
@@ -81,8 +89,8 @@ fn lines(path: &Path, views: &mut Vec<View>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A look at each snapshot of a recording, at least `apart` after the previous one.
-fn recording(path: &Path, apart: Duration, views: &mut Vec<View>) -> Result<(), Failure> {
+/// The looks at a recording.
+fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Failure> {
     let trace = recordings::open(path)?;
     let mut totals: BTreeMap<u32, Traffic> = BTreeMap::new();
     let mut before: Option<Look> = None;
@@ -101,7 +109,9 @@ fn recording(path: &Path, apart: Duration, views: &mut Vec<View>) -> Result<(), 
                 let Some(zoneinfo) = trace.snapshots().zoneinfo_of(tag) else { continue };
                 let since = Duration::from_nanos(event.time_ns);
                 let last = before.as_ref().and_then(|look| look.when);
-                if last.is_some_and(|last| since.saturating_sub(last.since) < apart) {
+                if let (Apart::Least(apart), Some(last)) = (apart, last)
+                    && since.saturating_sub(last.since) < apart
+                {
                     continue;
                 }
                 for set in zoneinfo.zones.iter().flat_map(|zone| &zone.pagesets) {
@@ -125,8 +135,17 @@ fn recording(path: &Path, apart: Duration, views: &mut Vec<View>) -> Result<(), 
                     cpu_nodes: facts.cpu_nodes.clone(),
                     missing: vec!["recordings have no waits for zone locks".to_owned()],
                 };
-                views.push(View::new(&look, before.as_ref()));
-                before = Some(look);
+                let view = View::new(&look, before.as_ref());
+                match apart {
+                    Apart::Whole if before.is_some() => {
+                        views.pop();
+                        views.push(view);
+                    }
+                    _ => {
+                        views.push(view);
+                        before = Some(look);
+                    }
+                }
             }
             _ => {}
         }

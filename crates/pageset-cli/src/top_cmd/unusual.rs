@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pageset_trace::verdict::machine::{Bounds, Finding, Level, Numbers, Short, Wait, judge, others};
+
 use super::figures::rate;
 use super::history::{History, Measure};
-use super::verdict::{Bounds, Finding, Level, Numbers, Short, Wait, judge, others};
 use super::view::{CpuTraffic, CpuWaits, PathWait, View};
 
 /// From which values on something is unusual.

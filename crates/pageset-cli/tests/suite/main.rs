@@ -23,6 +23,7 @@ mod terminal;
 mod timeline;
 mod top;
 mod trace;
+mod verdicts;
 
 /// The command.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pageset");

@@ -144,7 +144,7 @@ fn a_rule_can_set_an_unrecorded_cache() {
         json(&ends(0, &all).0)
     };
     let warned = |json: &Value| {
-        let warnings = json["warnings"].as_array().unwrap().iter().map(|warning| warning.as_str().unwrap());
+        let warnings = json["warnings"].as_array().unwrap().iter().map(|warning| warning["text"].as_str().unwrap());
         warnings.filter(|warning| warning.contains("--set cache_slice_pages=N")).count()
     };
     let drains = |json: &Value| json["rules"][0]["drains"].as_u64().unwrap();
@@ -187,7 +187,9 @@ fn another_cache_is_another_machine() {
         (&recorded["rules"][0]["cache_slice_pages"], &recorded["rules"][0]["is_kernel"]),
         (&slice.into(), &true.into())
     );
-    assert!(recorded["warnings"].as_array().unwrap().iter().all(|w| !w.as_str().unwrap().contains("cache sizes")));
+    assert!(
+        recorded["warnings"].as_array().unwrap().iter().all(|w| !w["text"].as_str().unwrap().contains("cache sizes"))
+    );
     for (pages, is_kernel) in [(slice, true), (slice + 1, false)] {
         let changed = with(&[&"--set", &format!("cache_slice_pages={pages}")]);
         assert_eq!(

@@ -68,7 +68,7 @@ fn add(outcome: &mut Outcome, level: replay::Level, result: &ReplayResult) -> Re
         replay: (&own.totals).into(),
         others_within: names(within),
         others_out: names(out),
-        warnings: own.warnings.clone(),
+        warnings: own.warnings.iter().map(ToString::to_string).collect(),
     };
     (outcome.kernel, outcome.rules, outcome.events) = (kernel, result.kernel.rules.clone(), result.trace.events);
     outcome.levels.insert(level.name().into(), found);
@@ -134,7 +134,8 @@ mod tests {
         assert!(outcome.out_of_limits("reconstructed").is_none());
         let level = &outcome.levels["input"];
         assert_eq!((&level.others_within[..], &level.others_out[..]), (&[][..], &["linux-5.10".to_owned()][..]));
-        assert_eq!(level.warnings, result.rules[0].warnings);
+        let warnings = result.rules[0].warnings.iter().map(ToString::to_string);
+        assert_eq!(level.warnings, warnings.collect::<Vec<_>>());
         result.rules[0].totals.drains += 1000;
         add(&mut outcome, replay::Level::Input, &result).unwrap();
         let drains = result.kernel.totals.drains;

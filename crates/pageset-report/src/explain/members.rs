@@ -224,7 +224,8 @@ pub(super) const TERMS: &[Term] = &[
     column("missing", "The values that this kernel or this user's rights do not provide, each with the reason.", "", "Each entry says how to get the value."),
     // `pageset advise`.
     column("managed_pages", "Pages of all zones.", "", ""),
-    column("basis", "The basis of the verdict: `not-felt` (locks are taken so rarely that no setting has a noticeable effect), `no-gain`, `gain`, `no-setting` (the kernel has none) or `control-failed` (no verdict: the replay of the setting in force does not follow the kernel).", "", ""),
+    column("basis", "The basis of the verdict: `not-felt` (locks are taken so rarely that no setting has a noticeable effect), `no-gain`, `gain`, `no-setting` (the kernel has none), or no verdict: `control-failed` (the replay of the setting in force does not follow the kernel), `events-lost` or `empty`.", "", ""),
+    column("text", "A warning, or a reason for the trust, in a sentence.", "", ""),
     column("why", "The reason for the verdict, or why a value is not replayable, in a sentence.", "", ""),
     column("gain", "The gain of the setting, in a sentence; null if the verdict changes nothing.", "", ""),
     column("price", "The cost of the setting, in a sentence; null if the verdict changes nothing.", "", ""),

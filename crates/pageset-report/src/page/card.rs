@@ -3,7 +3,8 @@
 //! A pure function for each kind of input computes it. There is no verdict where the control fails: the replay under
 //! the kernel's own rules, the first row of a simulation, the floor of a benchmark, the base row of a comparison.
 
-pub use pageset_trace::advise::{Sure, Trust};
+use pageset_trace::verdict;
+pub use pageset_trace::verdict::{Kind, Trust};
 
 /// The card of one input.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +19,8 @@ pub struct Card {
     pub figures: [Figure; 3],
     /// What weakens the result.
     pub warnings: Vec<String>,
+    /// The next command to run.
+    pub next: Option<String>,
 }
 
 /// What to conclude.
@@ -31,25 +34,18 @@ pub struct Verdict {
     pub why: String,
 }
 
-/// The kind of a verdict.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Something is better or worse than the control.
-    Differs,
-    /// Nothing has to change, or nothing differs from the control.
-    Same,
-    /// The control fails or is missing.
-    None,
+/// How far to trust a verdict, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sure {
+    /// The trust.
+    pub trust: Trust,
+    /// The reasons: those against it come first.
+    pub reasons: Vec<String>,
 }
 
-impl Kind {
-    /// The name in the page's style.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Differs => "differs",
-            Kind::Same => "same",
-            Kind::None => "none",
-        }
+impl From<&verdict::Sure> for Sure {
+    fn from(sure: &verdict::Sure) -> Sure {
+        Sure { trust: sure.trust, reasons: sure.reasons.iter().map(ToString::to_string).collect() }
     }
 }
 

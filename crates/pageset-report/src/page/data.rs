@@ -1,5 +1,8 @@
 //! The data of charts over time that the page's script reads.
 
+use std::borrow::Cow;
+
+use pageset_trace::printable;
 use serde::Serialize;
 
 use super::draw::{Chart, HeatChart, LineChart};
@@ -20,7 +23,7 @@ enum Data<'c> {
         unit: &'c str,
         seconds: f64,
         step: f64,
-        names: &'c [String],
+        names: Vec<Cow<'c, str>>,
         values: &'c [Vec<Option<f64>>],
         /// A digit for each value; `-` without one.
         levels: Vec<String>,
@@ -31,7 +34,7 @@ enum Data<'c> {
 
 #[derive(Serialize)]
 struct Series<'c> {
-    name: &'c str,
+    name: Cow<'c, str>,
     dashed: bool,
     colour: usize,
     /// The value at each time; null without one.
@@ -41,7 +44,7 @@ struct Series<'c> {
 /// The data of a chart as JSON that can stand in HTML; `None` for a chart that needs none.
 pub(super) fn of(chart: &Chart) -> serde_json::Result<Option<String>> {
     let data = match chart {
-        Chart::Bars(_) => return Ok(None),
+        Chart::Bars(_) | Chart::Dots(_) | Chart::Sentence(_) => return Ok(None),
         Chart::Lines(chart) => of_lines(chart),
         Chart::Heat(chart) => of_map(chart),
     };
@@ -60,7 +63,7 @@ fn of_lines(chart: &LineChart) -> Data<'_> {
                 values[place] = Some(*value);
             }
         }
-        Series { name: &line.name, dashed: line.dashed, colour: chart.colour(i), values }
+        Series { name: printable(&line.name), dashed: line.dashed, colour: chart.colour(i), values }
     });
     let series = series.collect();
     let seconds = chart.last_time().max(chart.seconds);
@@ -71,6 +74,7 @@ fn of_map(chart: &HeatChart) -> Data<'_> {
     let digit = |level: &Option<usize>| level.and_then(|level| char::from_digit(level as u32, 10)).unwrap_or('-');
     let levels = chart.levels().iter().map(|row| row.iter().map(digit).collect()).collect();
     let HeatChart { unit, seconds, step, names, values } = chart;
+    let names = names.iter().map(|name| printable(name)).collect();
     Data::Heat { unit, seconds: *seconds, step: *step, names, values, levels, steps: chart.steps() }
 }
 

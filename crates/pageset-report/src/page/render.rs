@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use minijinja::value::{Serde, Value};
-use minijinja::{AutoEscape, Environment, context};
-use pageset_trace::advise::Trust;
+use minijinja::{AutoEscape, Environment, context, escape_formatter};
+use pageset_trace::printable;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::card::{Card, Figure, number};
+use super::card::{Card, Figure, Kind, Trust, number};
 use super::draw::{Chart, Room, drawing};
 use super::{Report, Section, data};
 use crate::error::{Exit, Failure};
@@ -26,6 +26,11 @@ fn templates() -> Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
     // Escape all text that is not marked safe, also in SVG.
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    // Names in a recording are not ours: what acts on a reader or hides text is written as an escape.
+    environment.set_formatter(|out, state, value| match value.as_str().filter(|_| !value.is_safe()) {
+        Some(text) => escape_formatter(out, state, &Value::from(&*printable(text))),
+        None => escape_formatter(out, state, value),
+    });
     environment.add_template("report.html", include_str!("templates/report.html"))?;
     environment.add_template("chart.svg", include_str!("templates/chart.svg"))?;
     Ok(environment)
@@ -47,7 +52,9 @@ fn svg(
     section: &Section,
     (room, alone): (Room, bool),
 ) -> Result<Option<String>, Failure> {
-    let Some(chart) = &section.chart else { return Ok(None) };
+    let Some(chart) = section.chart.as_ref().filter(|chart| !matches!(chart, Chart::Sentence(_))) else {
+        return Ok(None);
+    };
     let question = &section.question;
     let drawing = Value::from(Serde(drawing(chart, room)));
     let id = if alone { id(place) } else { format!("{}-{}", id(place), room.name()) };
@@ -70,10 +77,12 @@ pub(crate) fn charts(report: &Report) -> Result<Vec<(String, String)>, Failure> 
 #[derive(Serialize)]
 struct Drawn<'r> {
     id: String,
-    /// `bars`, `time`, `map`, or `table` without a chart.
+    /// `bars`, `time`, `map`, `sentence`, or `table` without a chart.
     kind: &'static str,
     question: &'r str,
     note: &'r str,
+    /// The sentence instead of a chart; may be empty.
+    said: &'r str,
     /// The chart for each room.
     svgs: Vec<String>,
     /// What the script reads.
@@ -94,6 +103,7 @@ struct Shown<'r> {
     reasons: &'r [String],
     figures: Vec<ShownFigure<'r>>,
     warnings: &'r [String],
+    next: Option<&'r str>,
 }
 
 #[derive(Serialize)]
@@ -108,7 +118,11 @@ fn shown(card: &Card) -> Shown<'_> {
     let figure = |figure: &'_ Figure| figure.value.map_or("–".to_owned(), number);
     Shown {
         about: &card.about,
-        kind: card.verdict.kind.name(),
+        kind: match card.verdict.kind {
+            Kind::Differs => "differs",
+            Kind::Same => "same",
+            Kind::None => "none",
+        },
         verdict: &card.verdict.text,
         why: &card.verdict.why,
         trust: card.sure.trust.name(),
@@ -124,6 +138,7 @@ fn shown(card: &Card) -> Shown<'_> {
             .map(|of| ShownFigure { name: &of.name, value: figure(of), unit: of.unit, note: &of.note })
             .collect(),
         warnings: &card.warnings,
+        next: card.next.as_deref(),
     }
 }
 
@@ -145,13 +160,18 @@ pub(crate) fn html(report: &Report) -> Result<String, Failure> {
         sections.push(Drawn {
             id: format!("question-{}", place + 1),
             kind: match &section.chart {
-                Some(Chart::Bars(_)) => "bars",
+                Some(Chart::Bars(_) | Chart::Dots(_)) => "bars",
+                Some(Chart::Sentence(_)) => "sentence",
                 Some(Chart::Lines(_)) => "time",
                 Some(Chart::Heat(_)) => "map",
                 None => "table",
             },
             question: &section.question,
             note: &section.note,
+            said: match &section.chart {
+                Some(Chart::Sentence(said)) => said,
+                _ => "",
+            },
             svgs,
             data: data.map_err(std::io::Error::from)?.flatten(),
             heads: &section.heads,
@@ -199,6 +219,9 @@ fn card(card: &Card, row: &dyn Fn(&[String]) -> String) -> String {
         let value = figure.value.map_or("-".to_owned(), number);
         text += &row(&[figure.name.clone(), value, figure.unit.to_owned(), figure.note.clone()]);
     }
+    if let Some(next) = &card.next {
+        text += &format!("\nNext: `{next}`\n");
+    }
     text += &listed(&format!("Trust: {}", card.sure.trust.name()), &card.sure.reasons);
     text + &listed("Warnings", &card.warnings)
 }
@@ -224,11 +247,14 @@ pub(crate) fn markdown(report: &Report) -> String {
         if !section.note.is_empty() {
             text += &format!("{}\n\n", section.note);
         }
+        if let Some(Chart::Sentence(said)) = &section.chart {
+            text += &format!("{said}\n\n");
+        }
         text += &row(&section.heads);
         let rule: Vec<String> =
             (0..section.heads.len()).map(|i| if i == 0 { "---" } else { "---:" }.to_owned()).collect();
         text += &row(&rule);
         section.rows.iter().for_each(|cells| text += &row(cells));
     }
-    text
+    text.lines().map(|line| printable(line).into_owned() + "\n").collect()
 }

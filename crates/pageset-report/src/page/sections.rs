@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Section;
-use super::draw::{BarChart, Bars, COLOURS, Chart, HeatChart, Joined, Line, LineChart, plain};
+use super::draw::{BarChart, Bars, COLOURS, Chart, Dot, DotChart, HeatChart, Joined, Line, LineChart, plain};
 
 /// Texts as headings.
 #[must_use]
@@ -51,8 +51,62 @@ pub fn bars(section: BarSection<'_>) -> Section {
     let below = if below { " Values below 0 are only in the table." } else { "" };
     let compared = base.map(|base| format!(" × compares with {}.", categories[base])).unwrap_or_default();
     let note = format!("{note}{compared}{below}").trim().to_owned();
-    let chart = BarChart { unit, categories: categories.to_vec(), series, is_ordered, base };
-    Section { question, note, chart: Some(Chart::Bars(chart)), heads, rows }
+    let chart = match series.iter().map(|bars| alike(&bars.values)).collect::<Option<Vec<_>>>() {
+        Some(all) if !is_ordered && categories.len() > 1 => {
+            let one =
+                |(bars, (least, most)): (&Bars, &(f64, f64))| format!("{}: {}", bars.name, from_to(*least, *most));
+            let all: Vec<String> = series.iter().zip(&all).map(one).collect();
+            Chart::Sentence(format!("Nothing here differs by {ALIKE_PCT} %. {} {unit}.", all.join("; ")))
+        }
+        _ => Chart::Bars(BarChart { unit, categories: categories.to_vec(), series, is_ordered, base }),
+    };
+    Section { question, note, chart: Some(chart), heads, rows }
+}
+
+/// A difference below which a chart would show bars of one length. Unit: percent.
+const ALIKE_PCT: f64 = 2.0;
+
+/// The least and the largest value, if all are known and nearly equal.
+fn alike(values: &[Option<f64>]) -> Option<(f64, f64)> {
+    let known: Vec<f64> = values.iter().copied().collect::<Option<_>>()?;
+    let least = known.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = known.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    (least >= 0.0 && most <= least * (1.0 + ALIKE_PCT / 100.0)).then_some((least, most))
+}
+
+fn from_to(least: f64, most: f64) -> String {
+    if least == most { plain(least) } else { format!("{} to {}", plain(least), plain(most)) }
+}
+
+/// The section that decides: zone-lock holds against pages held. Its table compares each row with the one in force.
+#[must_use]
+pub fn decides(question: String, note: &str, dots: impl Iterator<Item = Dot>) -> Section {
+    let dots: Vec<Dot> = dots.collect();
+    let own = dots.iter().find(|dot| dot.is_own).cloned();
+    let ratio = |value: f64, of: fn(&Dot) -> f64| {
+        let own = own.as_ref().map(of).filter(|own| *own > 0.0);
+        own.map_or(String::new(), |own| format!("{:.2}×", value / own))
+    };
+    let row = |dot: &Dot| {
+        let [held, locks] = [ratio(dot.held, |dot| dot.held), ratio(dot.locks, |dot| dot.locks)];
+        vec![dot.name.clone(), plain(dot.locks), locks, plain(dot.held), held]
+    };
+    let rows = dots.iter().map(row).collect();
+    let both = (
+        alike(&dots.iter().map(|dot| Some(dot.locks)).collect::<Vec<_>>()),
+        alike(&dots.iter().map(|dot| Some(dot.held)).collect::<Vec<_>>()),
+    );
+    let chart = match both {
+        (Some(locks), Some(held)) if dots.len() > 1 => Chart::Sentence(format!(
+            "No choice differs by {ALIKE_PCT} %: each takes the zone lock {} times in 1,000 allocations and frees and holds \
+             up to {} pages.",
+            from_to(locks.0, locks.1),
+            from_to(held.0, held.1)
+        )),
+        _ => Chart::Dots(DotChart { dots }),
+    };
+    let heads = strings(&["", "locks/1000 ops", "to in force", "most held", "to in force"]);
+    Section { question, note: note.to_owned(), chart: Some(chart), heads, rows }
 }
 
 /// Gives all charts over time the same axis: from 0 to the last time of any of them.
@@ -160,4 +214,42 @@ pub fn lines(question: String, note: &str, unit: &'static str, series: Series, b
         (drawn, _) => format!("{note} The chart shows the {drawn} highest lines; the table contains all {all}."),
     };
     Section { question, note: note.trim().to_owned(), chart: Some(chart), heads, rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bars of one length are a sentence, and so are choices that do not differ.
+    #[test]
+    fn values_that_hardly_differ_are_a_sentence() {
+        let of = |values: &[f64]| {
+            let categories: Vec<String> = values.iter().map(f64::to_string).collect();
+            bars(BarSection {
+                question: String::new(),
+                note: "",
+                unit: "pages",
+                categories: &categories,
+                series: vec![Bars::new("held", values.to_vec())],
+                is_ordered: false,
+                base: Some(0),
+            })
+        };
+        let said = |section: &Section| match &section.chart {
+            Some(Chart::Sentence(said)) => said.clone(),
+            _ => String::new(),
+        };
+        assert_eq!(said(&of(&[1000.0, 1019.0, 1010.0])), "Nothing here differs by 2 %. held: 1,000 to 1,019 pages.");
+        assert_eq!(said(&of(&[0.0, 0.0])), "Nothing here differs by 2 %. held: 0 pages.");
+        assert_eq!(said(&of(&[1000.0, 1021.0])), "");
+        assert_eq!(of(&[1000.0, 1000.0]).rows.len(), 2, "the data stay");
+        let dots = |held: [f64; 2]| {
+            let dot =
+                |(i, held): (usize, f64)| Dot { name: i.to_string(), held, locks: 5.0, is_own: i == 0, is_best: false };
+            decides(String::new(), "", held.into_iter().enumerate().map(dot))
+        };
+        assert!(said(&dots([100.0, 101.0])).contains("holds up to 100 to 101 pages"), "{:?}", dots([100.0, 101.0]));
+        assert!(matches!(dots([100.0, 200.0]).chart, Some(Chart::Dots(_))));
+        assert_eq!(dots([100.0, 200.0]).rows[1], ["1", "5", "1.00×", "200", "2.00×"]);
+    }
 }

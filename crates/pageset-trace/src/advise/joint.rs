@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::price::Replayed;
-use super::verdict::{Basis, EQUAL_FACTOR, Setting, Verdict, better, judge};
+use super::verdict::{EQUAL_FACTOR, Setting, Verdict, better, judge};
 use super::{Advice, price};
+use crate::verdict::{Basis, Cause, Decided, Sure, rare};
 
 schema!("pageset.advise-set/1");
 
@@ -45,9 +46,29 @@ impl AdviceSet {
         let by_fraction: Vec<Load> = used.iter().map(of_load).collect();
         let of_scale = |advice: &&Advice| Load { settings: advice.scales().to_vec(), ..of_load(advice) };
         let by_scale: Vec<Load> = used.iter().map(of_scale).collect();
-        let verdict = over_both(&by_fraction, &by_scale);
+        let rare = |advice: &&Advice| advice.verdict.basis == Basis::NotFelt;
+        let verdict = match recordings.iter().find(rare) {
+            // No replay has a part in it.
+            Some(first) if recordings.iter().all(|advice| rare(&advice)) => first.verdict.clone(),
+            _ => over_both(&by_fraction, &by_scale),
+        };
         let (gain, price) = gain_and_price(&by_fraction, &by_scale, &verdict).unzip();
         AdviceSet { schema: Schema::V1, verdict, gain, price, left_out, recordings }
+    }
+
+    /// How far to trust the verdict: as far as the least trusted recording that it uses.
+    #[must_use]
+    pub fn sure(&self) -> Sure {
+        let recordings =
+            || self.recordings.iter().filter(|advice| is_used(advice) || self.verdict.basis == Basis::NotFelt);
+        match recordings().min_by_key(|advice| advice.sure.trust) {
+            Some(least) => {
+                let mut sure = least.sure.clone();
+                sure.reasons.iter_mut().for_each(|reason| reason.text.insert_str(0, &format!("{}: ", least.trace)));
+                sure
+            }
+            None => Sure::none(Cause::ControlFails, "the replay of no recording follows its kernel"),
+        }
     }
 
     /// The recordings that have a part in the verdict.
@@ -58,7 +79,7 @@ impl AdviceSet {
 
 /// Whether a recording has a part in the verdict. Names do not tell: recordings of two folders may share one.
 fn is_used(advice: &Advice) -> bool {
-    advice.verdict.basis != Basis::ControlFailed
+    advice.rows_follow()
 }
 
 /// What a verdict needs of one recording.
@@ -127,9 +148,13 @@ fn verdict(loads: &[Load]) -> Verdict {
         .into_iter()
         .partition(|setting| !setting.in_force && loads.iter().any(|load| load.is_worse(setting)));
     let cpu_seconds: f64 = loads.iter().map(|load| load.cpu_seconds).sum();
-    let verdict = judge(&able, cpu_seconds, 1, None);
+    let decided: Option<Decided> = sums(loads)
+        .iter()
+        .find(|setting| setting.in_force)
+        .and_then(|now| rare(now.zone_lock_acquisitions, cpu_seconds, 1));
+    let verdict = judge(&able, decided.as_ref());
     let all = [able, harmful].concat();
-    let tempting = judge(&all, cpu_seconds, 1, None);
+    let tempting = judge(&all, decided.as_ref());
     if verdict.basis == Basis::NoGain
         && let Some(tempting) = tempting.chosen(&all)
     {

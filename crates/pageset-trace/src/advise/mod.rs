@@ -5,7 +5,6 @@
 //! | `patterns` | kinds of page traffic, from one pass over the recording |
 //! | `verdict` | the setting to change, or none, from the measured replays |
 //! | `knobs` | what other knobs would do, and what a replay cannot tell of them |
-//! | `trust` | the trust in the verdict, from the replay's difference to the kernel |
 //! | `price` | the setting's gain and cost |
 //! | `joint` | one verdict over several recordings |
 
@@ -13,7 +12,6 @@ mod joint;
 mod knobs;
 mod patterns;
 mod price;
-mod trust;
 mod verdict;
 
 use pageset::policy::{Preset, Release};
@@ -25,16 +23,17 @@ pub use joint::AdviceSet;
 pub use knobs::{Knob, KnobName, NotReplayable};
 pub use patterns::{Hoarder, NAMES, Named, Patterns};
 pub use price::HUGE_PAGES;
-pub use trust::{Seen, Sure, Trust, failure, judge};
-pub use verdict::{Basis, Setting, Verdict, is_noticeable};
+pub use verdict::{Setting, Verdict};
 
 use crate::facts::Facts;
-use crate::measure::disagreement;
+use crate::measure::warnings::Name;
+use crate::measure::{disagreement, of_recording};
 use crate::replay::agreement::agrees;
 use crate::replay::identify::identify_surveyed;
 use crate::replay::parallel::{Progress, both, run_all};
 use crate::replay::{Decoded, Level, Outcome, Replay, ReplayError, RuleSet, Step, Totals, WhatIf};
 use crate::trace::Trace;
+use crate::verdict::{Basis, Cause, Control, Kind, Sure};
 
 /// The fractions that are replayed: none, the smallest allowed one, and commonly used ones.
 const FRACTIONS: [u32; 7] = [0, 8, 12, 16, 25, 50, 100];
@@ -140,12 +139,26 @@ impl Advice {
         let cpus = setting.cpus.len();
         let managed_pages = setting.zones.iter().map(|zone| zone.start.managed).sum();
         let seconds = notes.duration_ns as f64 / 1e9;
-        let control = in_force_outcome.as_ref();
-        let control = control.and_then(|outcome| trust::failure(&replay.kernel().totals(|_| true), &totals(outcome)));
-        let judge = |settings: &[Setting]| verdict::judge(settings, seconds, cpus, control.as_deref());
+        let control = in_force_outcome.as_ref().map(|outcome| Control {
+            kernel: replay.kernel().totals(|_| true),
+            replay: totals(outcome),
+            replay_locks: outcome.zone_lock_acquisitions,
+            operations: notes.operations,
+            seconds,
+            cpus,
+            lost_events: facts.lost_events(),
+            near_mark: of_recording(trace, &replay).iter().any(|warning| warning.name == Name::NearHighMark),
+            kernel_known: setting.kernel_known,
+            lists_emptied: facts.lists_emptied,
+        });
+        let decided = control.and_then(|control| control.decided());
+        let judge = |settings: &[Setting]| verdict::judge(settings, decided.as_ref());
         let scales = knobs::scales(&knobs);
         let verdict = verdict::better(judge(&settings), &settings, judge(scales), scales);
-        let sure = sure(&replay, in_force_outcome.as_ref(), &verdict, facts.lost_events());
+        let sure = match control {
+            Some(control) => control.sure(verdict.basis, verdict.watermark_scale_factor.is_some()),
+            None => Sure::none(Cause::NoControl, "the setting in force was not replayed"),
+        };
         let seen = in_force_outcome.and_then(|outcome| outcome.high_orders);
         let chosen = price::chosen([settings.as_slice(), scales], &verdict);
         Ok(Advice {
@@ -186,7 +199,13 @@ impl Advice {
     #[must_use]
     pub fn affinity_gain(&self) -> Option<String> {
         knobs::affinity_gain(&self.knobs)
-            .filter(|_| !matches!(self.verdict.basis, Basis::NotFelt | Basis::ControlFailed))
+            .filter(|_| matches!(self.verdict.basis, Basis::NoGain | Basis::Gain | Basis::NoSetting))
+    }
+
+    /// Whether the replays say something: that of the setting in force follows the kernel.
+    #[must_use]
+    pub fn rows_follow(&self) -> bool {
+        self.verdict.kind() != Kind::None && !self.sure.has(Cause::ControlFails)
     }
 
     /// The replays under values of `vm.watermark_scale_factor`; none if it cannot be replayed.
@@ -258,21 +277,6 @@ fn measured_all(
     run_all(jobs, replay.threads(), run, &mut |step| match step {
         Progress::Begin(done) => progress(Step::Replay { rules: &jobs[done].0.name, events, done: done as u64, of }),
         Progress::Events(read) => progress(Step::Events(read)),
-    })
-}
-
-/// The trust in a verdict. `in_force` is the outcome of the setting in force.
-fn sure(replay: &Replay<'_>, in_force: Option<&Outcome>, verdict: &Verdict, lost_events: bool) -> Sure {
-    let Some(outcome) = in_force else { return Sure { trust: Trust::Low, reasons: Vec::new() } };
-    let setting = replay.setting();
-    trust::judge(&trust::Seen {
-        kernel: replay.kernel().totals(|_| true),
-        replay: totals(outcome),
-        basis: verdict.basis,
-        lost_events,
-        near_mark: outcome.near_mark,
-        kernel_known: setting.kernel_known,
-        other_watermarks: verdict.watermark_scale_factor.is_some(),
     })
 }
 

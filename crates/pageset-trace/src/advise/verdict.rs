@@ -4,13 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::per_1000;
+use crate::verdict::{Basis, Decided, Kind};
 
 /// The largest remaining share of lock acquisitions for which a change is advised. A change that does not halve them is
 /// not worth a permanent setting. A guess, as in `docs/guide/advice.md`.
 pub(super) const LOCKS_LEFT_MAX: f64 = 0.5;
-/// Zone lock acquisitions per second and CPU below which no setting is noticeable. With the longest known hold, 50 us
-/// for 2016 pages, that is a twentieth of the time; with the usual hold a thousandth. A guess.
-const NOTICEABLE_PER_CPU_S: f64 = 1000.0;
 /// The factor within which settings count as equal to the best. Among equal settings, no fraction is preferred, because
 /// auto-tuning follows a load that changes. Otherwise the one with the fewest cached pages is advised. A guess.
 pub(super) const EQUAL_FACTOR: f64 = 1.1;
@@ -60,24 +58,6 @@ impl Setting {
     }
 }
 
-/// The reason of a verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Basis {
-    /// Zone locks are taken too rarely for any setting to be noticeable.
-    NotFelt,
-    /// No setting gains enough.
-    NoGain,
-    /// A setting gains enough.
-    Gain,
-    /// The replay of the setting in force does not follow the kernel, so the replays of other settings say nothing.
-    ControlFailed,
-    /// The recorded kernel has no setting for pagesets.
-    NoSetting,
-    /// Recordings were made under different settings, so there is no single setting to compare with.
-    Mixed,
-}
-
 /// The advised change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
@@ -97,6 +77,22 @@ impl Verdict {
         Verdict { basis, high_fraction: None, watermark_scale_factor: None, why }
     }
 
+    /// What the verdict says of the setting in force.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.basis.kind()
+    }
+
+    /// What to do, in a sentence without its full stop.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match (self.kind(), self.sysctl()) {
+            (Kind::None, _) => "none".to_owned(),
+            (_, None) => "change nothing".to_owned(),
+            (_, Some((name, value))) => format!("sysctl {name}={value}"),
+        }
+    }
+
     /// The sysctl to set, and its value.
     #[must_use]
     pub fn sysctl(&self) -> Option<(&'static str, u32)> {
@@ -112,26 +108,16 @@ impl Verdict {
     }
 }
 
-/// Decides on a verdict. `settings` are the settings of the recorded kernel, including the one in force. The recording
-/// took `seconds` on `cpus` CPUs. `control_failed` says how the replay of the setting in force misses the kernel. All
-/// rates in a verdict are those of the replay.
-pub(super) fn judge(settings: &[Setting], seconds: f64, cpus: usize, control_failed: Option<&str>) -> Verdict {
-    if let Some(failed) = control_failed {
-        let why = format!("cannot judge: {failed}; try a longer recording, made with --empty-lists");
-        return Verdict::none(Basis::ControlFailed, why);
+/// Decides on a verdict. `settings` are the settings of the recorded kernel, including the one in force. `decided` is the verdict
+/// that follows from the control alone.
+pub(super) fn judge(settings: &[Setting], decided: Option<&Decided>) -> Verdict {
+    if let Some(Decided { basis, why }) = decided {
+        return Verdict::none(*basis, why.clone());
     }
     let nothing = |why: String| Verdict::none(Basis::NoGain, why);
     let Some(now) = settings.iter().find(|setting| setting.in_force) else {
         return nothing("the setting in force is not among those replayed".to_owned());
     };
-    let per_cpu_s = per_cpu_s(now.zone_lock_acquisitions, seconds, cpus);
-    if !is_noticeable(per_cpu_s) {
-        let why = format!(
-            "in the replay each CPU takes a zone lock {per_cpu_s:.0} times a second; below {NOTICEABLE_PER_CPU_S:.0} no setting \
-             can be felt"
-        );
-        return Verdict::none(Basis::NotFelt, why);
-    }
     if now.values() == (None, None) {
         let why = "this kernel has no setting for pagesets; kernels from 5.14 on have one".to_owned();
         return Verdict::none(Basis::NoSetting, why);
@@ -175,20 +161,21 @@ pub(super) fn better(first: Verdict, of_first: &[Setting], second: Verdict, of_s
     }
 }
 
-/// The rate per second and CPU of `times` events in `seconds` on `cpus` CPUs.
-pub(super) fn per_cpu_s(times: u64, seconds: f64, cpus: usize) -> f64 {
-    times as f64 / seconds.max(1e-9) / cpus.max(1) as f64
-}
-
-/// Whether this rate of zone lock acquisitions, per second and CPU, is noticeable.
-#[must_use]
-pub fn is_noticeable(per_cpu_s: f64) -> bool {
-    per_cpu_s >= NOTICEABLE_PER_CPU_S
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::rare;
+
+    /// The verdict on a load of so many seconds on two CPUs.
+    fn judged(settings: &[Setting], seconds: f64) -> Verdict {
+        let now = settings.iter().find(|setting| setting.in_force);
+        let rare = now.and_then(|now| rare(now.zone_lock_acquisitions, seconds, 2));
+        judge(settings, rare.as_ref())
+    }
+
+    fn failed() -> Decided {
+        Decided { basis: Basis::ControlFailed, why: "the replay's drains differ by +886.0 %".to_owned() }
+    }
 
     /// Fraction, lock holds, pages held, shortages; the first is in force.
     fn verdict(settings: &[(u32, u64, u64, u64)], seconds: f64) -> Option<u32> {
@@ -205,7 +192,7 @@ mod tests {
             ..Setting::default()
         };
         let settings: Vec<Setting> = settings.iter().enumerate().map(measured).collect();
-        judge(&settings, seconds, 2, None).high_fraction
+        judged(&settings, seconds).high_fraction
     }
 
     #[test]
@@ -223,14 +210,12 @@ mod tests {
         };
         // The replay of the setting in force fails, and another setting would gain much, or nothing could be felt.
         let settings = [setting(Some(0), 100_000, true), setting(Some(8), 4_000, false)];
-        for seconds in [1.0, 1000.0] {
-            let verdict = judge(&settings, seconds, 2, Some("the replay's drains differ by +886.0 %"));
-            assert_eq!((verdict.basis, verdict.high_fraction), (Basis::ControlFailed, None));
-            assert!(verdict.why.contains("+886.0 %"), "{verdict:?}");
-        }
-        assert_eq!(judge(&settings, 1.0, 2, None).high_fraction, Some(8));
+        let verdict = judge(&settings, Some(&failed()));
+        assert_eq!((verdict.basis, verdict.high_fraction), (Basis::ControlFailed, None));
+        assert!(verdict.why.contains("+886.0 %"), "{verdict:?}");
+        assert_eq!(judged(&settings, 1.0).high_fraction, Some(8));
         // 5.10 has no such setting.
-        let verdict = judge(&[setting(None, 100_000, true)], 1.0, 2, None);
+        let verdict = judged(&[setting(None, 100_000, true)], 1.0);
         assert_eq!((verdict.basis, verdict.high_fraction), (Basis::NoSetting, None));
     }
 
@@ -288,10 +273,10 @@ mod tests {
             (&[(0, 100_000), (8, 60_000)], &[(10, 100_000), (200, 40_000)], 60.0, None),
         ] {
             let (fractions, scales) = (rows(fractions, false), rows(scales, true));
-            let [first, second] = [&fractions, &scales].map(|rows| judge(rows, seconds, 2, None));
+            let [first, second] = [&fractions, &scales].map(|rows| judged(rows, seconds));
             assert_eq!(better(first, &fractions, second, &scales).sysctl(), sysctl, "{fractions:?} {scales:?}");
             // A failed control has no verdict.
-            let [first, second] = [&fractions, &scales].map(|rows| judge(rows, seconds, 2, Some("drains differ")));
+            let [first, second] = [&fractions, &scales].map(|rows| judge(rows, Some(&failed())));
             assert_eq!(better(first, &fractions, second, &scales).basis, Basis::ControlFailed);
         }
     }

@@ -26,6 +26,7 @@ pub use model::{
 pub use timeline::Mark;
 pub use weaknesses::{disagreement, lost_on, of_recording};
 
+use self::warnings::Warning;
 use crate::facts::Facts;
 use crate::replay::agreement::{agrees, explained_pct};
 use crate::replay::identify::{Identified, identify_surveyed};
@@ -114,7 +115,6 @@ impl<'t> Measured<'t> {
         let places = replay.notes().replayed;
         let kernel = &selected(selection.as_ref(), replay.kernel());
         let warnings = weaknesses::of_trace(trace, &replay, how.level, &runs, identified);
-        let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         let row = |run: &Run| replayed(run, &replay, kernel, trace.facts(), &warnings);
         let named = identified.and_then(|identified| identified.by_release);
         let result = ReplayResult {
@@ -188,11 +188,11 @@ fn selected(selection: Option<&Selection>, moves: &Moves) -> Moves {
 }
 
 /// Builds a row of the result. `shared` are the warnings of all rows.
-fn replayed(run: &Run, replay: &Replay<'_>, kernel: &Moves, facts: &Facts, shared: &[String]) -> Replayed {
+fn replayed(run: &Run, replay: &Replay<'_>, kernel: &Moves, facts: &Facts, shared: &[Warning]) -> Replayed {
     let Run { rules, outcome, moves, .. } = run;
     let (places, kernel_totals, totals) = (replay.notes().replayed, kernel.totals(|_| true), moves.totals(|_| true));
     let counted = weaknesses::of_run(outcome, replay.notes());
-    let own = counted.iter().map(|counted| counted.warning("").to_string());
+    let own = counted.iter().map(|counted| counted.warning(""));
     Replayed {
         name: rules.name.clone(),
         level: run.level,

@@ -7,7 +7,7 @@ use pageset_rules::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::warnings::Counted;
+use super::warnings::{Counted, Warning};
 use crate::facts::Facts;
 use crate::replay::{Borrowed, Found, Level, Near, Totals};
 
@@ -31,7 +31,7 @@ pub struct ReplayResult {
     /// The check; null unless requested.
     pub check: Option<Check>,
     /// Warnings about all rows.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// The conditions on the counted moves.
@@ -233,10 +233,46 @@ pub struct Replayed {
     /// Refills and drains by CPU and zone.
     pub pagesets: Vec<Pageset>,
     /// Warnings about this row, including those about all rows.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// The counted warnings about this row alone. Only in memory.
     #[serde(skip)]
     pub counted: Vec<Counted>,
+}
+
+#[cfg(test)]
+impl Replayed {
+    /// A row without measurements.
+    pub(crate) fn empty(name: &str) -> Replayed {
+        Replayed {
+            name: name.to_owned(),
+            level: Level::Reconstructed,
+            is_kernel: false,
+            totals: Totals::default(),
+            differences: Differences::new(&Totals::default(), &Totals::default()),
+            near: Nearness::default(),
+            explained_pct: 0.0,
+            agrees: true,
+            taken_from_kernel: Borrowed::default(),
+            zone_lock_acquisitions: 0,
+            zone_lock_acquisitions_per_1000_operations: 0.0,
+            zone_lock_lines: 0,
+            longest_hold_lines: 0,
+            held_pages_max: 0,
+            depot_pages: 0,
+            operations: 0,
+            failed: 0,
+            below_min: 0,
+            unseen_allocs: 0,
+            lost_frees: 0,
+            refused_frees: 0,
+            tuning: Vec::new(),
+            high_fraction: 0,
+            cache_slice_pages: None,
+            pagesets: Vec::new(),
+            warnings: Vec::new(),
+            counted: Vec::new(),
+        }
+    }
 }
 
 /// Serialization of a map that keeps the order of its members.

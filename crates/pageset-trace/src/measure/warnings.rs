@@ -2,15 +2,19 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::number::grouped;
 
 /// The warnings by name, each with an entry in `pageset explain`.
 macro_rules! names {
     ($($variant:ident = $name:literal),+ $(,)?) => {
         /// The name of a warning.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
         pub enum Name {
             $(#[doc = $name]
+            #[serde(rename = $name)]
             $variant),+
         }
 
@@ -62,10 +66,12 @@ names! {
 }
 
 /// A warning about a result, in one sentence.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
-    name: Name,
-    text: String,
+    /// Its name, as `pageset explain` takes it.
+    pub name: Name,
+    /// The sentence.
+    pub text: String,
 }
 
 impl Warning {

@@ -159,8 +159,6 @@ pub struct Outcome {
     pub lost_frees: u64,
     /// Frees that the allocator refused, and operations on unknown CPUs.
     pub refused_frees: u64,
-    /// Whether a zone is at or below its high watermark in a snapshot.
-    pub near_mark: bool,
     /// The information that the replay took from the kernel's own moves.
     pub borrowed: Borrowed,
     /// Free pages in large blocks; `None` where the recording does not tell the sizes of free blocks.
@@ -187,7 +185,6 @@ impl Outcome {
             unseen_allocs: 0,
             lost_frees: 0,
             refused_frees: 0,
-            near_mark: false,
             borrowed: Borrowed::default(),
             high_orders: None,
         }

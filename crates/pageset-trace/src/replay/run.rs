@@ -530,7 +530,6 @@ impl<'r, 'a> Run<'r, 'a> {
             let stats = self.world.zone_stats(zone);
             let unused = stats.nr_free_pages + stats.cached_pages();
             self.corrections.correct(self.world, zone, unused, state.unused());
-            self.outcome.near_mark |= state.free <= state.watermarks.high;
         }
         self.outcome.borrowed.snapshots += 1;
         self.own_locks += self.locks() - locks;

@@ -2,15 +2,15 @@
 //!
 //! | module | the card of |
 //! | --- | --- |
-//! | `replay` | a recording, and its replays |
-//! | `advise` | an advice, on one recording or on several |
+//! | `replay` | the replays of a recording |
+//! | `advise` | an advice, on one recording or on several; a recording |
 //! | `looks` | the output of `pageset top` |
 
 pub(super) mod advise;
 pub(super) mod looks;
 pub(super) mod replay;
 
-use pageset_report::page::card::{Card, Figure, Kind, Verdict, capital, number, times, trust};
+use pageset_report::page::card::{Card, Figure, Kind, Verdict, capital, number, trust};
 
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use pageset_trace::Trace;
-use pageset_trace::advise::{Advice, AdviceSet, Trust};
+use pageset_trace::advise::{Advice, AdviceSet};
 use pageset_trace::measure::{How, Measured, ReplayResult};
-use pageset_trace::replay::{Level, Totals};
+use pageset_trace::replay::Level;
+use pageset_trace::verdict::Trust;
+use pageset_trace::verdict::machine::Wait;
 use serde_json::json;
 
 use super::*;
@@ -24,12 +26,12 @@ fn replayed() -> ReplayResult {
 #[test]
 fn a_replay_is_judged_against_the_kernels_own_rules() {
     type Change = fn(&mut ReplayResult);
-    let cases: [(Change, Kind, Trust, &str); 9] = [
-        (|_| {}, Kind::Same, Trust::Fair, "linux-5.18 takes the zone lock no less often"),
-        (|result| result.kernel.known = true, Kind::Same, Trust::High, "no less often"),
-        (|result| half(result, 0.5), Kind::Differs, Trust::Fair, "takes the zone lock 0.50 times as often"),
+    let cases: [(Change, Kind, Trust, &str); 10] = [
+        (|_| {}, Kind::Same, Trust::Fair, "linux-6.18 takes the zone lock least"),
+        (|result| result.kernel.known = true, Kind::Same, Trust::Fair, "linux-6.18 takes the zone lock least"),
+        (|result| half(result, 0.5), Kind::Differs, Trust::Fair, "linux-5.18 takes the zone lock least"),
         // Less than the noise.
-        (|result| half(result, 0.96), Kind::Same, Trust::Fair, "no less often"),
+        (|result| half(result, 0.96), Kind::Same, Trust::Fair, "the rules do not differ"),
         // A row that lacks memory is no choice.
         (
             |result| {
@@ -38,13 +40,15 @@ fn a_replay_is_judged_against_the_kernels_own_rules() {
             },
             Kind::Same,
             Trust::Fair,
-            "run short of memory",
+            "linux-6.18 takes the zone lock",
         ),
-        (|result| result.trace.facts.loss = vec![lost()], Kind::Same, Trust::Low, "no less often"),
+        (|result| result.trace.facts.loss = vec![lost()], Kind::Same, Trust::Low, "linux-6.18 takes the zone lock"),
         // The control is missing, or fails.
         (|result| result.rules.retain(|row| !row.is_kernel), Kind::None, Trust::Low, "No verdict"),
         (|result| result.kernel.totals.refills *= 2, Kind::None, Trust::Low, "No verdict"),
-        (|result| result.rules.truncate(1), Kind::Same, Trust::Fair, "The replay follows the kernel"),
+        (|result| result.rules.truncate(1), Kind::Same, Trust::Fair, "linux-6.18 takes the zone lock 31"),
+        // Longer than any load would take: nothing can be felt.
+        (|result| result.trace.duration_ns *= 100, Kind::Same, Trust::High, "Change nothing"),
     ];
     let result = replayed();
     for (i, (change, kind, trust, text)) in cases.into_iter().enumerate() {
@@ -61,8 +65,17 @@ fn a_replay_is_judged_against_the_kernels_own_rules() {
     let card = replay::replay(&failed);
     assert!(card.verdict.why.contains("refills differ from the kernel's by -50.0 %"), "{card:?}");
     assert!(card.figures.iter().all(|figure| figure.note == "as recorded"), "{card:?}");
+    // The numbers are those of the winner, which are the kernel's own here.
+    let card = replay::replay(&result);
+    let own = &result.rules[0];
+    assert_eq!(card.figures[1].value, Some(own.held_pages_max as f64));
+    assert!(
+        card.figures[0].name.ends_with(", linux-6.18") && card.figures[0].note.starts_with("linux-5.18: "),
+        "{card:?}"
+    );
     // Warnings about the recording are in the card.
-    assert_eq!(replay::replay(&result).warnings[..result.warnings.len()], result.warnings);
+    let shared: Vec<String> = result.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(card.warnings[..shared.len()], shared);
 }
 
 fn half(result: &mut ReplayResult, times: f64) {
@@ -72,34 +85,6 @@ fn half(result: &mut ReplayResult, times: f64) {
 
 fn lost() -> pageset_trace::facts::Loss {
     pageset_trace::facts::Loss { overrun: 5, ..Default::default() }
-}
-
-#[test]
-fn a_recording_is_judged_by_its_rate() {
-    let recorded = |refills, seconds, known, lost| replay::Recorded {
-        name: "r".to_owned(),
-        kernel: Totals { refills, refill_pages: 63 * refills, drains: 0, drain_pages: 0 },
-        seconds,
-        cpus: 2,
-        operations: 100_000,
-        held_max: None,
-        kernel_known: known,
-        lost_events: lost,
-        warnings: Vec::new(),
-    };
-    for (refills, seconds, known, lost, kind, trust) in [
-        (4000, 2.0, true, false, Kind::Differs, Trust::High),
-        (3999, 2.0, true, false, Kind::Same, Trust::High),
-        (4000, 0.5, true, false, Kind::Differs, Trust::Fair),
-        (4000, 2.0, false, false, Kind::Differs, Trust::Fair),
-        (4000, 2.0, true, true, Kind::None, Trust::Low),
-    ] {
-        let card = replay::recording(recorded(refills, seconds, known, lost));
-        assert_eq!((card.verdict.kind, card.sure.trust), (kind, trust), "{card:?}");
-        assert_eq!(card.figures[1].value, Some(refills as f64 / 100.0));
-    }
-    let none = replay::Recorded { operations: 0, ..recorded(0, 2.0, true, false) };
-    assert_eq!(replay::recording(none).verdict.kind, Kind::None);
 }
 
 fn setting(fraction: u32, locks: u64, in_force: bool) -> serde_json::Value {
@@ -116,7 +101,7 @@ fn advice(basis: &str, fraction: Option<u32>, trust: &str) -> Advice {
         "kernel": {"release": null, "rules": "linux-6.18", "known": false, "disagreement": null, "high_fraction": 0},
         "cpus": 2, "managed_pages": 1_000_000, "gain": null, "price": null,
         "verdict": {"basis": basis, "high_fraction": fraction, "why": "it is so"},
-        "sure": {"trust": trust, "reasons": ["a reason"]},
+        "sure": {"trust": trust, "reasons": [{"name": "control-follows", "text": "a reason"}]},
         "high_orders": {"begin_pages": null, "kernel_end_pages": null, "replay_end_pages": null},
         "settings": [setting(0, 40_000, true), setting(8, 10_000, false)], "other_kernels": [],
         "patterns": {
@@ -130,19 +115,30 @@ fn advice(basis: &str, fraction: Option<u32>, trust: &str) -> Advice {
 
 #[test]
 fn an_advice_has_the_numbers_of_its_setting() {
-    for (basis, fraction, kind, text, first, note) in [
-        ("gain", Some(8), Kind::Differs, "Set vm.percpu_pagelist_high_fraction = 8", 10.0, "now: 40, 0.25 times"),
-        ("no-gain", None, Kind::Same, "Change nothing", 40.0, "in force"),
-        ("not-felt", None, Kind::Same, "Change nothing", 40.0, "in force"),
+    let sysctl = Some("sudo sysctl -w vm.percpu_pagelist_high_fraction=8");
+    let again = Some("sudo pageset record --empty-lists -o again.pstrace -- COMMAND");
+    for (basis, fraction, kind, text, first, note, next) in [
+        (
+            "gain",
+            Some(8),
+            Kind::Differs,
+            "Set vm.percpu_pagelist_high_fraction = 8",
+            10.0,
+            "now: 40, 0.25 times",
+            sysctl,
+        ),
+        ("no-gain", None, Kind::Same, "Change nothing", 40.0, "in force", None),
+        ("not-felt", None, Kind::Same, "Change nothing", 40.0, "in force", Some("sudo pageset top")),
         // The numbers are those of the recording.
-        ("control-failed", None, Kind::None, "No verdict", 1_000_000.0, ""),
+        ("control-failed", None, Kind::None, "No verdict", 1_000_000.0, "", again),
     ] {
-        let card = advise::advise(&advice(basis, fraction, "low"));
+        let card = advise::advise(&advice(basis, fraction, "low"), None);
         let figure = &card.figures[0];
         assert_eq!((card.verdict.kind, card.verdict.text.as_str()), (kind, text));
         assert_eq!((figure.value, figure.note.as_str()), (Some(first), note), "{basis}");
         assert_eq!((card.sure.trust, card.verdict.why.as_str()), (Trust::Low, "It is so"));
         assert!(card.warnings[0].contains("does not name its kernel"), "{card:?}");
+        assert_eq!(card.next.as_deref(), next, "{basis}");
     }
 }
 
@@ -162,27 +158,32 @@ fn a_joint_verdict_has_its_price() {
     assert_eq!(advise::joint(&older).verdict.why, "It is so");
 }
 
+/// The limits are those of `top`.
 #[test]
-fn looks_without_waits_have_no_verdict() {
-    let looks = |looks, moved, wait| looks::Looks {
+fn looks_are_judged_as_top_does() {
+    let looks = |looks, moved: Option<f64>, wait: Option<f64>| looks::Looks {
         looks,
         seconds: 10.0,
         managed: 1000.0,
         held_max: 50.0,
         pages_per_s_max: moved,
-        wait_pct_max: wait,
+        moves_max: moved.map(|pages| (3, pages / 63.0)),
+        wait_max: wait.map(|percent| Wait { cpu: 3, percent, mostly: "to refill" }),
         missing: vec!["m".to_owned()],
     };
-    for (seen, kind, trust) in [
-        (looks(20, Some(5.0), Some((1.5, 3))), Kind::Differs, Trust::High),
-        (looks(20, Some(5.0), Some((0.9, 3))), Kind::Same, Trust::High),
-        (looks(5, Some(5.0), Some((0.9, 3))), Kind::Same, Trust::Fair),
-        (looks(2, Some(5.0), Some((0.9, 3))), Kind::Same, Trust::Low),
-        (looks(20, Some(5.0), None), Kind::None, Trust::Low),
-        (looks(20, None, None), Kind::None, Trust::Low),
+    let advise = Some("sudo pageset advise --live 5");
+    for (seen, kind, trust, text, next) in [
+        (looks(20, Some(630.0), Some(5.5)), Kind::Differs, Trust::High, "CPU 3 waits 6 % of its time", advise),
+        (looks(20, Some(630.0), Some(4.9)), Kind::Same, Trust::High, "Healthy: 10 moves a second of 1,000", None),
+        (looks(5, Some(630.0), Some(0.9)), Kind::Same, Trust::Fair, "Healthy", None),
+        (looks(2, Some(630.0), Some(0.9)), Kind::Same, Trust::Low, "Healthy", None),
+        // Without waits the moves decide, and without both nothing does.
+        (looks(20, Some(63_000.0), None), Kind::Differs, Trust::Fair, "CPU 3 moves 1,000 batches a second", advise),
+        (looks(20, None, None), Kind::None, Trust::Low, "Memory is not short", Some("sudo pageset top --json -n 20")),
     ] {
         let card = looks::looks(&seen);
-        assert_eq!((card.verdict.kind, card.sure.trust), (kind, trust), "{card:?}");
+        assert_eq!((card.verdict.kind, card.sure.trust, card.next.as_deref()), (kind, trust, next), "{card:?}");
+        assert!(card.verdict.text.starts_with(text), "{card:?}");
         assert_eq!((card.figures[2].value, &*card.figures[2].note), (Some(50.0), "5 % of the memory"));
         assert_eq!(card.warnings, ["m"]);
     }

@@ -1,9 +1,9 @@
 //! Colours and emphasis. Colour marks what is unusual, not what is full. Without colours, emphasis marks it.
 
+use pageset_trace::verdict::machine::Level;
 use ratatui::style::{Color, Modifier, Style};
 
 use super::super::state::State;
-use super::super::verdict::Level;
 
 /// Names, units and rules: less important than numbers.
 pub(super) fn dim(state: &State) -> Style {

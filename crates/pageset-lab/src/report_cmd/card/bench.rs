@@ -82,5 +82,5 @@ pub(in super::super) fn bench(report: &Report) -> Card {
         "the threads had their CPUs in nearly all samples",
     );
     let about = format!("Benchmark of the pool on {}", report.machine.processor);
-    Card { about, verdict, sure, figures, warnings: report.warnings() }
+    Card { about, verdict, sure, figures, warnings: report.warnings(), next: None }
 }

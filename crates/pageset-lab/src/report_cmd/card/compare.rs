@@ -60,5 +60,6 @@ pub(in super::super) fn compare(result: &CompareResult) -> Card {
         sure,
         figures,
         warnings: result.notes.clone(),
+        next: None,
     }
 }

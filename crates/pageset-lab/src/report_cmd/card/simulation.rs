@@ -68,7 +68,7 @@ pub(in super::super) fn run(result: &RunResult) -> Card {
     };
     let shown = best.map_or(control, |best| Some(best.row));
     let figures = figures(shown, best.map(|best| best.control), &result.unit);
-    Card { about, verdict, sure: sure([result]), figures, warnings: warnings(result) }
+    Card { about, verdict, sure: sure([result]), figures, warnings: warnings(result), next: None }
 }
 
 /// The verdict on one row.
@@ -220,5 +220,5 @@ pub(crate) fn study(results: &[RunResult]) -> Card {
     let warnings = results.iter().flat_map(|result| {
         warnings(result).into_iter().map(|warning| format!("{} on {}: {warning}", result.workload, result.machine))
     });
-    Card { about, verdict, sure: sure(results), figures, warnings: warnings.collect() }
+    Card { about, verdict, sure: sure(results), figures, warnings: warnings.collect(), next: None }
 }

@@ -1,7 +1,7 @@
 //! Bars against names, from left to right, and columns against numbers, from the bottom up.
 
 use super::scale::{Scale, plain};
-use super::{BOTTOM, Bar, COLOURS, Drawing, HEIGHT, LETTER, Room, TOP, round, shortened};
+use super::{BOTTOM, Bar, COLOURS, Drawing, HEIGHT, LETTER, Mark, Room, TOP, round, shortened};
 
 /// Bars of categories, with one bar of each series.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,6 +71,8 @@ impl Bars {
 /// The height of a bar and of the gap between two categories.
 const BAR: f64 = 16.0;
 const GAP: f64 = 10.0;
+/// The height of a name above its bars.
+const NAME: f64 = 18.0;
 
 impl BarChart {
     pub(super) fn draw(&self, room: Room, drawing: &mut Drawing) {
@@ -101,11 +103,14 @@ impl BarChart {
     /// A row of bars for each category. Returns the lower end.
     fn rows(&self, room: Room, scale: Scale, drawing: &mut Drawing) -> f64 {
         let longest = self.categories.iter().map(|category| category.chars().count()).max().unwrap_or(0);
-        let left = (longest as f64 * LETTER + 14.0).clamp(40.0, room.width() * 0.34);
+        let wide = longest as f64 * LETTER + 14.0;
+        // Names that need too much room are above their bars.
+        let is_above = wide > room.width() * 0.34;
+        let (left, name) = if is_above { (8.0, NAME) } else { (wide.max(40.0), 0.0) };
         // The values, and the ratios to the base.
         let ratios = if self.base.is_some() { 58.0 } else { 6.0 };
         let (end, right) = (room.width() - ratios, room.width() - ratios - 62.0);
-        let row = self.series.len().max(1) as f64 * BAR + GAP;
+        let row = self.series.len().max(1) as f64 * BAR + GAP + name;
         let bottom = TOP + row * self.categories.len() as f64;
         let x = |value: f64| left + scale.place(value) * (right - left);
         // Labels of the axis that would touch are left out.
@@ -125,25 +130,36 @@ impl BarChart {
             drawing.rule((x(value), TOP - 4.0), (x(value), bottom), "base");
         }
         for (c, category) in self.categories.iter().enumerate() {
-            let top = TOP + row * c as f64 + GAP / 2.0;
-            let middle = top + (row - GAP) / 2.0;
+            let above = TOP + row * c as f64 + GAP / 2.0;
+            let top = above + name;
+            let middle = top + (row - GAP - name) / 2.0;
             let class = if self.base == Some(c) { "label own" } else { "label" };
-            let most = ((left - 10.0) / (LETTER - 0.4)) as usize;
-            drawing.text((left - 8.0, middle + 4.5), shortened(category, most), class, "end");
+            match is_above {
+                true => {
+                    let most = ((room.width() - left) / LETTER) as usize;
+                    drawing.text((left, above + 12.0), shortened(category, most), class, "start");
+                }
+                false => drawing.text((left - 8.0, middle + 4.5), category.clone(), class, "end"),
+            }
             for (s, bars) in self.series.iter().enumerate() {
                 let Some(value) = bars.value(c) else { continue };
                 let y = top + s as f64 * BAR;
                 // Bars do not go below the axis: a negative value is only in the table.
                 let to = x(value.max(0.0));
-                drawing.bars.push(Bar {
-                    x: round(left),
-                    y: round(y + 1.0),
-                    width: round(to - left),
-                    height: BAR - 2.0,
-                    colour: s % COLOURS,
-                    title: self.title(c, bars),
-                });
-                let mut after = to;
+                let (colour, title) = (s % COLOURS, self.title(c, bars));
+                // The length of a bar says nothing on a logarithmic scale.
+                let mut after = match scale.is_log() {
+                    true if value <= 0.0 => left,
+                    true => {
+                        drawing.dots.push(Mark::new((to, y + BAR / 2.0), colour, title));
+                        to + 4.0
+                    }
+                    false => {
+                        let (x, y, width) = (round(left), round(y + 1.0), round(to - left));
+                        drawing.bars.push(Bar { x, y, width, height: BAR - 2.0, colour, title });
+                        to
+                    }
+                };
                 if let Some((low, high)) = bars.whisker(c) {
                     let [low, high] = [low, high].map(|value| round(x(value.max(0.0))));
                     let y = round(y + BAR / 2.0);
@@ -181,7 +197,10 @@ impl BarChart {
             let middle = left + (c as f64 + 0.5) * group;
             let most = (rows as f64 * group / LETTER).max(3.0) as usize;
             let below = BOTTOM + 18.0 + (c % rows) as f64 * 16.0;
-            drawing.text((middle, below), shortened(category, most), "label", "middle");
+            let text = shortened(category, most);
+            let half = text.chars().count() as f64 * LETTER / 2.0;
+            let at = middle.min(room.width() - half).max(half.min(middle));
+            drawing.text((at, below), text, "label", "middle");
             for (s, bars) in self.series.iter().enumerate() {
                 let Some(value) = bars.value(c) else { continue };
                 let x = middle - group * 0.4 + s as f64 * width;
@@ -189,7 +208,13 @@ impl BarChart {
                 let (x, width) = (round(x), round(width * 0.94));
                 let title = self.title(c, bars);
                 let mut above = top;
-                drawing.bars.push(Bar { x, y: top, width, height: round(BOTTOM - top), colour: s % COLOURS, title });
+                let colour = s % COLOURS;
+                match scale.is_log() {
+                    // There is no 0 on a logarithmic scale.
+                    true if value <= 0.0 => {}
+                    true => drawing.dots.push(Mark::new((x + width / 2.0, top), colour, title)),
+                    false => drawing.bars.push(Bar { x, y: top, width, height: round(BOTTOM - top), colour, title }),
+                }
                 if let Some((low, high)) = bars.whisker(c) {
                     let (low, high) = (y(low.max(0.0)), y(high.max(0.0)));
                     drawing.whiskers.push(format!("M{} {high}h6m-3 0V{low}m-3 0h6", round(x + width / 2.0 - 3.0)));

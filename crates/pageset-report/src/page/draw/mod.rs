@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | `scale` | linear and logarithmic scales, numbers as text |
 //! | `bars` | bars against names, and columns against numbers |
+//! | `dots` | dots by two measures |
 //! | `lines` | lines over time |
 //! | `heat` | a map of CPUs by time |
 
 mod bars;
+mod dots;
 mod heat;
 mod lines;
 mod scale;
@@ -15,6 +17,7 @@ mod scale;
 use serde::Serialize;
 
 pub use bars::{BarChart, Bars};
+pub use dots::{Dot, DotChart};
 pub use heat::{HeatChart, Joined};
 pub use lines::{Line, LineChart};
 pub use scale::plain;
@@ -22,8 +25,12 @@ pub use scale::plain;
 /// A chart's data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chart {
-    /// Bars of categories.
+    /// Bars of categories; dots on a logarithmic scale.
     Bars(BarChart),
+    /// Dots by two measures.
+    Dots(DotChart),
+    /// A sentence instead of a chart that would show nothing.
+    Sentence(String),
     /// Lines over time.
     Lines(LineChart),
     /// A map of CPUs by time.
@@ -87,6 +94,7 @@ pub(super) struct Drawing {
     grid: Vec<Rule>,
     texts: Vec<Text>,
     bars: Vec<Bar>,
+    dots: Vec<Mark>,
     whiskers: Vec<String>,
     lines: Vec<Path>,
     /// A path for each level of a map that occurs.
@@ -125,6 +133,22 @@ struct Bar {
     title: String,
 }
 
+/// A dot.
+#[derive(Clone, Debug, Serialize)]
+struct Mark {
+    x: f64,
+    y: f64,
+    r: f64,
+    colour: usize,
+    title: String,
+}
+
+impl Mark {
+    fn new((x, y): (f64, f64), colour: usize, title: String) -> Mark {
+        Mark { x: round(x), y: round(y), r: dots::RADIUS, colour, title }
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 struct Path {
     points: String,
@@ -156,6 +180,8 @@ pub(super) fn drawing(chart: &Chart, room: Room) -> Drawing {
     let mut drawing = Drawing { width: room.width() as u32, ..Drawing::default() };
     match chart {
         Chart::Bars(chart) => chart.draw(room, &mut drawing),
+        Chart::Dots(chart) => chart.draw(room, &mut drawing),
+        Chart::Sentence(_) => {}
         Chart::Lines(chart) => chart.draw(room, &mut drawing),
         Chart::Heat(chart) => chart.draw(room, &mut drawing),
     }

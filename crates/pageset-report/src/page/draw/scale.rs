@@ -25,11 +25,7 @@ impl Scale {
         let least = values.filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
         if least.is_finite() && most / least >= LOG_FROM {
             let power = |value: f64| 10_f64.powf(value);
-            // A bar of the smallest value has a width.
-            return Scale::Log {
-                bottom: power((least / 1.01).log10().floor()),
-                top: power((most * 0.999).log10().ceil()),
-            };
+            return Scale::Log { bottom: power(least.log10().floor()), top: power((most * 0.999).log10().ceil()) };
         }
         Scale::to(most)
     }

@@ -102,8 +102,16 @@ fn rows_have_room_for_their_texts() {
                 _ => (text.x - width(text) / 2.0, text.x + width(text) / 2.0),
             };
             assert!(from >= -0.5 && to <= f64::from(drawn.width) + 0.5, "{room:?}: {text:?}");
-            let is_left = text.class.starts_with("label");
+            let is_left = text.class.starts_with("label") && text.anchor == "end";
             assert!(!is_left || to < edge, "{room:?}: {text:?} reaches the bars at {edge}");
+        }
+        // No name is cut: long ones are above their bars.
+        let named: Vec<&Text> = drawn.texts.iter().filter(|text| text.class.starts_with("label")).collect();
+        let names: Vec<&str> = named.iter().map(|text| text.text.as_str()).collect();
+        assert_eq!(names, categories, "{room:?}");
+        for (i, name) in named.iter().enumerate() {
+            let (above, below) = (&drawn.bars[(2 * i).saturating_sub(1)], &drawn.bars[2 * i]);
+            assert!(name.y <= below.y && (i == 0 || name.y - 11.0 >= above.y + above.height), "{room:?}: {name:?}");
         }
         let values = drawn.texts.iter().filter(|text| text.class == "value").map(|text| text.x + width(text));
         let ratios = drawn.texts.iter().filter(|text| text.class == "ratio").map(|text| text.x - width(text));
@@ -129,14 +137,69 @@ fn values_over_decades_have_a_logarithmic_scale() {
     let chart = |values: &[f64]| columns(vec![String::new(); values.len()], vec![Bars::new("", values.to_vec())]);
     let heights = |values: &[f64]| {
         let drawn = drawing(&Chart::Bars(chart(values)), Room::Wide);
-        (
-            drawn.unit.contains("logarithmic"),
-            drawn.bars.iter().map(|bar| (bar.height / HEIGHT * 100.0).round()).collect::<Vec<_>>(),
-        )
+        let pct = |height: f64| (height / HEIGHT * 100.0).round();
+        let bars: Vec<f64> = drawn.bars.iter().map(|bar| pct(bar.height)).collect();
+        let dots: Vec<f64> = drawn.dots.iter().map(|dot| pct(BOTTOM - dot.y)).collect();
+        (drawn.unit.contains("logarithmic"), bars, dots)
     };
-    // From 1 to 1000: the smallest value has a height, and a zero has none.
-    assert_eq!(heights(&[10.0, 100.0, 1000.0, 0.0]), (true, vec![33.0, 67.0, 100.0, 0.0]));
-    assert_eq!(heights(&[10.0, 100.0, 20.0]), (false, vec![10.0, 100.0, 20.0]));
+    // From 10 to 1000: dots, because a length says nothing there; a zero has none.
+    assert_eq!(heights(&[10.0, 100.0, 1000.0, 0.0]), (true, vec![], vec![0.0, 50.0, 100.0]));
+    assert_eq!(heights(&[10.0, 100.0, 20.0]), (false, vec![10.0, 100.0, 20.0], vec![]));
+}
+
+/// The chart that decides: each choice is to scale, the winner and the choice in force are named, names cover neither each other
+/// nor a dot, and no name leaves the picture.
+#[test]
+fn the_deciding_chart_names_the_winner() {
+    let dot = |name: &str, held: f64, locks: f64| Dot {
+        name: name.to_owned(),
+        held,
+        locks,
+        is_own: name.starts_with("own"),
+        is_best: name == "best",
+    };
+    let dots = vec![
+        dot("own (in force)", 8000.0, 20.0),
+        dot("best", 4000.0, 5.0),
+        dot("8", 7990.0, 20.1),
+        dot("far to the right", 10_000.0, 40.0),
+        dot("below", 8000.0, 0.0),
+    ];
+    for room in [Room::Wide, Room::Narrow] {
+        let drawn = drawing(&Chart::Dots(DotChart { dots: dots.clone() }), room);
+        let of = |title: &str| drawn.dots.iter().find(|dot| dot.title.starts_with(title)).unwrap();
+        let height = |title: &str| (BOTTOM - of(title).y) / HEIGHT * 40.0;
+        assert!((height("own") - 20.0).abs() < 0.1 && (height("best") - 5.0).abs() < 0.1, "{:?}", drawn.dots);
+        assert!(of("best").x < of("own").x && of("best").colour != of("own").colour);
+        let labels: Vec<&Text> = drawn.texts.iter().filter(|text| text.class.starts_with("label")).collect();
+        let bold: Vec<&str> = labels.iter().filter(|t| t.class == "label own").map(|t| t.text.as_str()).collect();
+        // Neighbours share a name.
+        assert_eq!(bold, ["best", "own (in force), 8"], "{room:?}");
+        let area = |text: &Text| {
+            let width = text.text.chars().count() as f64 * 7.0;
+            let from = match text.anchor {
+                "end" => text.x - width,
+                "start" => text.x,
+                _ => text.x - width / 2.0,
+            };
+            (from, from + width, text.y - 10.0, text.y + 3.0)
+        };
+        for (i, label) in labels.iter().enumerate() {
+            let (left, right, top, bottom) = area(label);
+            assert!(left >= 0.0 && right <= room.width(), "{room:?}: {label:?}");
+            let covers = |l: f64, r: f64, t: f64, b: f64| left < r && l < right && top < b && t < bottom;
+            for other in &labels[..i] {
+                let (l, r, t, b) = area(other);
+                assert!(!covers(l, r, t, b), "{room:?}: {label:?} covers {other:?}");
+            }
+            assert!(
+                !drawn.dots.iter().any(|dot| covers(dot.x - 4.0, dot.x + 4.0, dot.y - 4.0, dot.y + 4.0)),
+                "{label:?}"
+            );
+        }
+        let legend: Vec<&str> = drawn.legend.iter().map(|name| name.text.as_str()).collect();
+        assert_eq!(legend, ["in force", "winner", "others"]);
+    }
 }
 
 /// Lines have a logarithmic scale if a line would lie on the axis, and maps if most cells would be white; small values

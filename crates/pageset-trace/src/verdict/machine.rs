@@ -1,19 +1,20 @@
 //! The verdict on a machine: numbers in, findings out, the most important first. Pure; it knows no screen and no view.
 
-use crate::columns::grouped;
+use super::NOTICEABLE_PER_CPU_S;
+use crate::number::grouped;
 
 /// From which values on a machine is not healthy.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bounds {
+pub struct Bounds {
     /// A CPU waits this share of its time for zone locks. Unit: percent.
-    pub(super) wait_percent: f64,
+    pub wait_percent: f64,
     /// A CPU moves this many batches a second between zones and its pagesets.
-    pub(super) moves: f64,
+    pub moves: f64,
 }
 
 impl Bounds {
     /// Guesses: a twentieth of the time is noticeable. A thousand holds of about 5 µs are half a percent of a CPU's time.
-    pub(super) const DEFAULT: Bounds = Bounds { wait_percent: 5.0, moves: 1000.0 };
+    pub const DEFAULT: Bounds = Bounds { wait_percent: 5.0, moves: NOTICEABLE_PER_CPU_S };
 }
 
 /// How many times the limit is severe. A guess.
@@ -21,79 +22,101 @@ const SEVERE: f64 = 4.0;
 
 /// What was measured between two looks; `None` is not measured.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Numbers {
+pub struct Numbers {
     /// The zones that are short of memory.
-    pub(super) short: Vec<Short>,
+    pub short: Vec<Short>,
     /// Direct reclaims per second.
-    pub(super) stalls_per_s: Option<f64>,
+    pub stalls_per_s: Option<f64>,
     /// The CPUs whose waits are measured.
-    pub(super) waits: Option<Vec<Wait>>,
+    pub waits: Option<Vec<Wait>>,
     /// The CPU that moves most batches, and how many a second.
-    pub(super) moves: Option<(u32, f64)>,
+    pub moves: Option<(u32, f64)>,
     /// Whether moves are counted, even if there was only one look.
-    pub(super) counted: bool,
+    pub counted: bool,
     /// Whether there were two looks.
-    pub(super) two_looks: bool,
+    pub two_looks: bool,
 }
 
 /// A zone below a watermark. Unit: pages.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Short {
-    pub(super) zone: String,
-    pub(super) free: u64,
+pub struct Short {
+    /// The zone's name.
+    pub zone: String,
+    /// Its free pages.
+    pub free: u64,
     /// Whether `mark` is min; else it is low.
-    pub(super) is_min: bool,
-    pub(super) mark: u64,
+    pub is_min: bool,
+    /// The watermark.
+    pub mark: u64,
 }
 
 /// A CPU's waits for zone locks, in percent of its time.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wait {
-    pub(super) cpu: u32,
-    pub(super) percent: f64,
+pub struct Wait {
+    /// The CPU.
+    pub cpu: u32,
+    /// The share of its time.
+    pub percent: f64,
     /// What most of the waits were for: `to refill`.
-    pub(super) mostly: &'static str,
+    pub mostly: &'static str,
 }
 
 /// How urgent a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
+pub enum Level {
+    /// Something is wrong.
     Severe,
+    /// Something is worth a look.
     Unusual,
     /// There is not enough to judge.
     Unknown,
+    /// Nothing is to do.
     Healthy,
 }
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Finding {
+pub enum Finding {
+    /// A zone is short of memory.
     Short(Short),
+    /// Allocations wait for direct reclaim, so many a second.
     Stalls(f64),
     /// The CPU that waits longest, and the number of CPUs above the limit.
     Waits {
+        /// The CPU that waits longest.
         worst: Wait,
+        /// CPUs above the limit.
         cpus: usize,
+        /// How urgent it is.
         level: Level,
     },
     /// Waits are not measured, and a CPU moves many batches.
     Moves {
+        /// The CPU.
         cpu: u32,
+        /// Batches a second.
         per_s: f64,
+        /// The limit.
         limit: f64,
     },
     /// Nothing is counted.
     Uncounted,
+    /// Nothing changed yet.
     FirstLook,
+    /// Nothing is to do.
     Healthy {
+        /// The CPU that moves most batches, and how many a second.
         moves: Option<(u32, f64)>,
+        /// The limit of moves.
         limit: f64,
+        /// The CPU that waits longest.
         worst: Option<Wait>,
     },
 }
 
 /// The findings, at least one.
-pub(super) fn judge(numbers: &Numbers, bounds: &Bounds) -> Vec<Finding> {
+#[must_use]
+pub fn judge(numbers: &Numbers, bounds: &Bounds) -> Vec<Finding> {
     let mut found: Vec<Finding> = numbers.short.iter().cloned().map(Finding::Short).collect();
     found.extend(numbers.stalls_per_s.filter(|stalls| *stalls >= 0.5).map(Finding::Stalls));
     let waits = numbers.waits.as_deref().unwrap_or_default();
@@ -118,7 +141,9 @@ pub(super) fn judge(numbers: &Numbers, bounds: &Bounds) -> Vec<Finding> {
 }
 
 impl Finding {
-    pub(super) fn level(&self) -> Level {
+    /// How urgent the finding is.
+    #[must_use]
+    pub fn level(&self) -> Level {
         match self {
             Finding::Short(Short { is_min: true, .. }) | Finding::Stalls(_) => Level::Severe,
             Finding::Short(_) | Finding::Moves { .. } => Level::Unusual,
@@ -129,7 +154,8 @@ impl Finding {
     }
 
     /// The sentence in parts: what it is, and what to do. A narrow screen omits parts from the end.
-    pub(super) fn parts(&self) -> Vec<String> {
+    #[must_use]
+    pub fn parts(&self) -> Vec<String> {
         match self {
             Finding::Short(Short { zone, free, is_min, mark }) => {
                 let (name, remedy) = if *is_min { ("min", "free memory") } else { ("low", "kswapd frees memory") };
@@ -177,7 +203,8 @@ impl Finding {
     }
 
     /// The whole sentence, without a full stop.
-    pub(super) fn sentence(&self) -> String {
+    #[must_use]
+    pub fn sentence(&self) -> String {
         self.parts().concat()
     }
 }
@@ -190,7 +217,8 @@ fn whole(number: f64) -> String {
 }
 
 /// The number of other CPUs, as the end of a sentence.
-pub(super) fn others(all: usize) -> String {
+#[must_use]
+pub fn others(all: usize) -> String {
     match all {
         0 | 1 => String::new(),
         2 => "; another CPU too".to_owned(),

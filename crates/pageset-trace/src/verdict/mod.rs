@@ -1,0 +1,29 @@
+//! What to conclude from a recording or from a machine, and how far to trust it: `advise`, the first line of `replay`, reports
+//! and `top` print the same values.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `trust` | the trust in a verdict, and its reasons by name |
+//! | `control` | the kernel next to the replay of its own rules: where every verdict on a recording begins |
+//! | `rules` | which of the replayed rules take zone locks least |
+//! | [`machine`] | a machine between two looks |
+
+mod control;
+pub mod machine;
+mod rules;
+mod trust;
+
+pub use control::{Basis, Control, Decided, NOTICEABLE_PER_CPU_S, is_noticeable, rare};
+pub use rules::{Ranking, RulesVerdict};
+pub use trust::{Cause, Reason, Sure, Trust};
+
+/// What a verdict says of the control: the kernel's own rules, or the setting in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Something is better or worse than the control.
+    Differs,
+    /// Nothing has to change, or nothing differs from the control.
+    Same,
+    /// There is no verdict: the control fails or is missing.
+    None,
+}
