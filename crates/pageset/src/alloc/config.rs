@@ -204,6 +204,8 @@ pub enum MapError {
     },
     /// Rules that are invalid or contradict each other.
     Tuning(TuningError),
+    /// The rules are not the default ones, but the crate was built without the feature `rules`.
+    NeedsRules,
     /// A fraction of 1 to 7.
     Fraction(u32),
     /// A value above the pagesets' capacity.
@@ -223,6 +225,9 @@ pub enum MapError {
 impl fmt::Display for MapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
+            Self::NeedsRules => {
+                f.write_str("only the default rules are compiled in; build pageset with the feature \"rules\"")
+            }
             Self::Zones { zones } => write!(f, "the map has {zones} zones; allowed: 1 to 255"),
             Self::Cpus { cpus } => write!(f, "the machine has {cpus} CPUs; allowed: 1 to 65536"),
             Self::NoSuchCpu { cpu, possible } => {
@@ -496,7 +501,7 @@ impl Config<'_> {
     fn check(&self) -> Result<(), MapError> {
         self.tuning.check().map_err(MapError::Tuning)?;
         if cfg!(not(feature = "rules")) && self.tuning != Tuning::default() {
-            return Err(MapError::Tuning(TuningError::NeedsRules));
+            return Err(MapError::NeedsRules);
         }
         check_fraction(self.high_fraction)?;
         if self.zones.is_empty() || self.zones.len() > 255 {

@@ -335,8 +335,6 @@ pub enum TuningError {
         /// The rule that is on.
         rule: &'static str,
     },
-    /// The rules are not the default ones, but the crate was built without the feature `rules`.
-    NeedsRules,
     /// A value is outside its range.
     OutOfRange {
         /// The field.
@@ -354,9 +352,6 @@ impl fmt::Display for TuningError {
             Self::Needs { rule, needs } => write!(f, "the rule {rule} needs {needs} to be on as well"),
             Self::NeedsHistory { rule } => {
                 write!(f, "the rule {rule} is not compiled in; build pageset with the feature \"history\"")
-            }
-            Self::NeedsRules => {
-                f.write_str("only the default rules are compiled in; build pageset with the feature \"rules\"")
             }
             Self::OutOfRange { field, value, allowed } => {
                 write!(f, "{field} is {value}; allowed: {allowed}")
