@@ -24,10 +24,10 @@ fn stack_depth(work: fn()) -> usize {
     #[repr(C, align(4096))]
     struct Page([u64; 512]);
     extern "C" fn main(work: *mut libc::c_void) -> *mut libc::c_void {
-        let here = ptr::from_ref(&work).cast_mut();
+        let here = ptr::from_ref(&work).addr();
         // SAFETY: `stack_depth` passes a `fn()`.
         unsafe { mem::transmute::<*mut libc::c_void, fn()>(work)() };
-        here.cast()
+        ptr::without_provenance_mut(here)
     }
     let stack: Vec<Page> = (0..64).map(|_| Page([PAINT; 512])).collect();
     let (mut thread, mut here) = (0, ptr::null_mut());
@@ -41,7 +41,7 @@ fn stack_depth(work: fn()) -> usize {
         assert_eq!(libc::pthread_join(thread, &mut here), 0);
     }
     let untouched = stack.iter().flat_map(|page| page.0).take_while(|&word| word == PAINT).count();
-    here as usize - stack.as_ptr() as usize - 8 * untouched
+    here.addr() - stack.as_ptr() as usize - 8 * untouched
 }
 
 /// A kernel builds its allocator on the stack of a thread, of 16 KiB or less.
