@@ -15,6 +15,7 @@ rustup target list --installed 2>/dev/null | grep -q '^x86_64-unknown-none$' ||
 for features in '' history interleave planted-missing-mask planted-missing-lock planted-waiting-nmi; do
     cargo clippy --quiet --locked --release --features "$features" -- -D warnings
 done
+cargo clippy --quiet --locked --release --no-default-features -- -D warnings
 if ! command -v qemu-system-x86_64 >/dev/null; then
     [ "$(id -u)" = 0 ] || skip "QEMU is missing, and installing it takes root"
     command -v apt-get >/dev/null || skip "QEMU is missing, and there is no apt-get"
@@ -27,7 +28,7 @@ trap 'rm -f "$said"' EXIT
 boot() {
     echo "== kernel/run.sh $*"
     ./run.sh "$@" >"$said" 2>&1 || { cat "$said" && exit 1; }
-    grep -E "^(instructions: [0-9]|operations|page faults|NMIs|CPUs|ranges|mailboxes)" "$said"
+    grep -E "^(instructions: [0-9]|stack of|operations|page faults|NMIs|CPUs|ranges|mailboxes)" "$said"
 }
 # must_find PATTERN OPTION...: with each of four seeds the run fails, and at least one run prints a line with the pattern.
 # Corrupt lists and page tables can also hang or crash the machine.
@@ -48,6 +49,7 @@ must_find() {
 boot --cpus 1 --counted
 boot --cpus 4
 boot --cpus 8
+for cpus in 1 4 8; do boot --cpus "$cpus" --small; done
 boot --cpus 4 --nodes 2
 boot --cpus 4 --memory 24
 boot --cpus 4 --memory 32 --rules linux-6.6

@@ -11,6 +11,7 @@ usage='usage: kernel/run.sh [OPTION...]
   --seed N           where the random sequences begin (1)
   --operations N     operations of each CPU, at least (10000)
   --rules NAME       the rules of the allocator (pageset): a name of `pageset replay --list-rules`
+  --small            the small build of the allocator: the default rules alone, for size
   --interleave       all CPUs on one thread, instructions as the clock, and switches at random accesses of the allocator:
                      the same build and options print the same text
   --counted          all CPUs on one thread, instructions as the clock: prints the instructions of an allocation and a free
@@ -19,12 +20,12 @@ usage='usage: kernel/run.sh [OPTION...]
 
 Exit code: 0 if the kernel reports success, 1 if not, 2 for a wrong option. A failure prints the command that repeats it.'
 
-cpus=4 nodes=1 memory=256 seed=1 operations=10000 rules='' interleave='' counted='' planted='' timeout=120
+cpus=4 nodes=1 memory=256 seed=1 operations=10000 rules='' interleave='' counted='' planted='' small='' timeout=120
 command="kernel/run.sh $*"
 while (($#)); do
     case $1 in
     --help) echo "$usage" && exit ;;
-    --interleave | --counted) printf -v "${1#--}" '%s' yes && shift ;;
+    --interleave | --counted | --small) printf -v "${1#--}" '%s' yes && shift ;;
     --cpus | --nodes | --memory | --seed | --operations | --rules | --planted | --timeout)
         (($# > 1)) || { echo "error: $1 needs a value; try --help" >&2 && exit 2; }
         printf -v "${1#--}" '%s' "$2" && shift 2
@@ -57,7 +58,8 @@ features=${rules:+history},${interleave:+interleave},${planted:+planted-$planted
     cd "$here"
     # The variable would replace the flags of .cargo/config.toml.
     unset RUSTFLAGS
-    cargo build --quiet --locked --release --features "$features"
+    [[ ! $small ]] || export CARGO_PROFILE_RELEASE_OPT_LEVEL=s
+    cargo build --quiet --locked --release ${small:+--no-default-features} --features "$features"
     cp "${CARGO_TARGET_DIR:-target}/x86_64-unknown-none/release/pageset-kernel" "$image"
 )
 

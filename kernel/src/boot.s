@@ -110,5 +110,7 @@ boot_pdpt:
 
 .bss
 .balign 16
+.globl boot_stack_start
+boot_stack_start:
     .skip 65536
 boot_stack_end:

@@ -17,7 +17,7 @@ use crate::lock::MaskingLock;
 use crate::pvh::MAX_RANGES;
 use crate::random::Random;
 use crate::serial::say;
-use crate::settings;
+use crate::{settings, stack};
 
 /// The machine, as the allocator sees it.
 pub struct Kernel;
@@ -45,6 +45,9 @@ const ACCESSES_PER_SWITCH: u32 = 64;
 
 /// The random numbers of each CPU's switches.
 pub static INTERLEAVING: PerCpu<Random> = PerCpu([const { Random::unseeded() }; MAX_CPUS]);
+
+/// The most stack that the construction of the allocator may use, in bytes.
+const STACK_MOST: usize = 4096;
 
 static FRAMES: Once<Allocator<'static, Kernel>> = Once::new();
 
@@ -121,7 +124,12 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
         words: early[0].slice(size.words, |_| AtomicU32::new(0)),
         zones: early[0].slice(size.zones, |zone| CachedZone::new(of_zones[zone])),
     };
-    let allocator = FRAMES.call_once(|| Allocator::new(Kernel, &config, metadata).expect("a valid memory map"));
+    let stack_bytes = stack::used(|| {
+        FRAMES.call_once(|| Allocator::new(Kernel, &config, metadata).expect("a valid memory map"));
+    });
+    say!("stack of the allocator's construction: {stack_bytes} bytes");
+    assert!(stack_bytes <= STACK_MOST, "the allocator's construction used {stack_bytes} bytes of stack");
+    let allocator = frames();
 
     for piece in &pieces {
         let used_end = early

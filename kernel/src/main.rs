@@ -8,7 +8,7 @@
 //! | [`serial`], [`random`], [`settings`] | output, random numbers, the command line |
 //! | [`cpu`] | the current CPU's number; what each CPU has of its own |
 //! | [`pvh`], [`acpi`] | the memory map; CPUs and nodes |
-//! | [`lock`], [`early`], [`frames`] | the allocator: its lock, its metadata, its zones |
+//! | [`stack`], [`lock`], [`early`], [`frames`] | used stack; the allocator: its lock, its metadata, its zones |
 //! | [`measure`] | instructions per call |
 //! | [`owned_block`], [`mailboxes`] | blocks with marks that show a second owner; blocks that move and that are reclaimed |
 //! | [`apic`], [`paging`], [`interrupts`] | the local APIC, demand-paged memory, interrupts and NMIs that allocate |
@@ -35,6 +35,7 @@ mod report;
 mod serial;
 mod settings;
 mod smp;
+mod stack;
 mod work;
 
 use core::arch::global_asm;

@@ -10,14 +10,13 @@ use crate::acpi::Topology;
 use crate::apic;
 use crate::cpu::{self, COUNTS, MAX_CPUS, PerCpu};
 use crate::frames::frames;
+use crate::stack::UNUSED;
 use crate::{interrupts, paging};
 
 /// The page below 1 MiB where a CPU starts. `boot.s` knows the address, 0x8000.
 const TRAMPOLINE_PAGE: u8 = 8;
 /// The size of a CPU's stack: 64 KiB.
 const STACK: Order = Order::new(4).unwrap();
-/// What unused words of a stack contain.
-const UNUSED: u64 = 0x57AC_57AC_57AC_57AC;
 /// How often [`start`] looks whether the CPU has come before it gives up. A guess: a minute or more.
 const START_TRIES: u64 = 1 << 32;
 
