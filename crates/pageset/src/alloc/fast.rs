@@ -359,7 +359,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
     #[inline(always)]
     fn give_hot(&self, room: Room<'_>, page: u32, order: Order) {
         let Room { count, freed, place } = room;
-        place.push(page);
+        place.push(self.words, page);
         self.count.set(count);
         let freed = if freed < self.free_count_cap.get() { freed + order.pages() as u32 } else { freed };
         self.free_count.set(freed);

@@ -14,8 +14,8 @@ use crate::sync::LockedWord;
 #[derive(Debug)]
 pub(crate) struct PcpGuard<'p, L, G> {
     pub(super) pageset: &'p Pageset<L>,
-    /// The arrays of all pagesets of the zone.
-    pub(super) words: &'p [AtomicU32],
+    /// The arrays of all pagesets of the zone, where the zone has them: the fast path reads them when it has the lock.
+    pub(crate) words: &'p &'p [AtomicU32],
     pub(super) _guard: G,
 }
 
@@ -95,7 +95,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
     /// The free place after the newest block of a list, if the list's newest chunk has one.
     #[inline(always)]
     pub(crate) fn place_within(&self, list: usize) -> Option<Place<'p>> {
-        self.pageset.list(list).place_within(self.words)
+        self.pageset.list(list).place_within()
     }
 
     /// Puts one block per entry on a list, until an entry has none or there is no more room. Returns the number of blocks.

@@ -427,7 +427,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     /// The guard of a pageset whose lock `guard` holds.
     #[inline(always)]
     fn held<'p, G>(&'p self, pageset: &'p Pageset<M::Lock>, guard: G) -> PcpGuard<'p, M::Lock, G> {
-        PcpGuard { pageset, words: self.arrays, _guard: guard }
+        PcpGuard { pageset, words: &self.arrays, _guard: guard }
     }
 
     #[inline(always)]

@@ -97,14 +97,13 @@ pub(crate) struct Stack {
 pub(crate) struct Place<'w> {
     stack: &'w Stack,
     at: u32,
-    word: &'w AtomicU32,
 }
 
 impl Place<'_> {
     /// Pushes a block there.
     #[inline(always)]
-    pub(crate) fn push(self, block: u32) {
-        self.word.set(block);
+    pub(crate) fn push(self, words: &[AtomicU32], block: u32) {
+        set(words, self.at, block);
         self.stack.top.set(self.at);
     }
 }
@@ -167,19 +166,16 @@ impl Stack {
 
     /// The place after the newest block, if the newest chunk has room.
     #[inline(always)]
-    pub(crate) fn place_within<'w>(&'w self, words: &'w [AtomicU32]) -> Option<Place<'w>> {
+    pub(crate) fn place_within(&self) -> Option<Place<'_>> {
         let at = self.top.get().wrapping_add(1);
         // The position after a chunk is the start of another, which is no place. That of a list without a chunk is 0.
-        if at.is_multiple_of(CHUNK) {
-            return None;
-        }
-        Some(Place { stack: self, at, word: words.get(at as usize)? })
+        (!at.is_multiple_of(CHUNK)).then_some(Place { stack: self, at })
     }
 
     /// Pushes a block if the newest chunk has room. Otherwise returns false.
     #[inline(always)]
     fn push_within(&self, words: &[AtomicU32], block: u32) -> bool {
-        self.place_within(words).map(|place| place.push(block)).is_some()
+        self.place_within().map(|place| place.push(words, block)).is_some()
     }
 
     /// Pushes a block. Returns false if the pool has no room.
@@ -334,10 +330,11 @@ impl Stack {
         mut next: impl FnMut() -> Option<u32>,
     ) -> u32 {
         self.release(words, pool);
-        let mut bottom = self.bottom.get();
+        // Without a chunk as with a full one.
+        let mut bottom = if self.has_chunk() { self.bottom.get() } else { FIRST };
         let mut came = 0;
         while came < want {
-            let is_full = !self.has_chunk() || bottom % CHUNK == FIRST;
+            let is_full = bottom % CHUNK == FIRST;
             // Asked first: a block that came must have a place.
             if is_full && !pool.has_room() {
                 break;
@@ -408,12 +405,12 @@ impl Stack {
 }
 
 /// The word at a position. Positions are below the length of the words.
-#[inline]
+#[inline(always)]
 fn get(words: &[AtomicU32], at: u32) -> u32 {
     words.get(at as usize).map_or(NONE, LockedWord::get)
 }
 
-#[inline]
+#[inline(always)]
 fn set(words: &[AtomicU32], at: u32, value: u32) {
     if let Some(word) = words.get(at as usize) {
         word.set(value);
