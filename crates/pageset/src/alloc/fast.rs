@@ -328,9 +328,8 @@ impl<L> Pageset<L> {
 
 /// Room for a block on a list of a pageset whose lock is held.
 struct Room<'p> {
-    /// The pageset's count with the block, and its consecutive frees before the block, in pages.
+    /// The pageset's count with the block, in pages.
     count: u32,
-    freed: u32,
     place: Place<'p>,
 }
 
@@ -347,20 +346,20 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
     /// The room for a block on a list, if a free of it drains nothing.
     #[inline(always)]
     fn room_hot(&self, list: usize, order: Order) -> Option<Room<'p>> {
-        let (count, freed) = (self.count.get() + order.pages() as u32, self.free_count.get());
-        let may_drain = || freed >= self.costly_frees.get() && count >= self.costly_room.get();
+        let count = self.count.get() + order.pages() as u32;
+        let may_drain = || self.free_count.get() >= self.costly_frees.get() && count >= self.costly_room.get();
         if count >= self.drain_threshold.get() || is_costly(order) && may_drain() {
             return None;
         }
-        Some(Room { count, freed, place: self.place_within(list)? })
+        Some(Room { count, place: self.place_within(list)? })
     }
 
     /// Puts a block on a list.
     #[inline(always)]
-    fn give_hot(&self, room: Room<'_>, page: u32, order: Order) {
-        let Room { count, freed, place } = room;
+    fn give_hot(&self, Room { count, place }: Room<'_>, page: u32, order: Order) {
         place.push(self.words, page);
         self.count.set(count);
+        let freed = self.free_count.get();
         let freed = if freed < self.free_count_cap.get() { freed + order.pages() as u32 } else { freed };
         self.free_count.set(freed);
         if order == Order::ZERO {
