@@ -112,13 +112,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if prepared < entries.len() {
             self.prepare_rest(entries, prepared, &block)?;
         }
-        let all_prepared = prepared == entries.len();
         let mut rest = entries;
         if is_busy {
             rest = &rest[self.free_first_to_buddy(rest, &block)..];
         }
         while !rest.is_empty() {
-            let given = if all_prepared { self.give_run_hot(rest, &block) } else { None };
+            let given = self.give_run_hot(rest, &block);
             let done = match given.unwrap_or_else(|| self.commit_run(rest, &block)) {
                 0 => self.free_first_to_buddy(rest, &block),
                 run => run,
@@ -136,16 +135,21 @@ impl<'a, M: Machine> Allocator<'a, M> {
         prepared: usize,
         block: impl Fn(&T) -> Block,
     ) -> Result<(), FreeError> {
-        for (i, entry) in entries.iter().enumerate().skip(prepared) {
-            let Block { pfn, order } = block(entry);
-            if let Err(error) = self.claim_free(pfn, order) {
-                for done in &entries[..i] {
-                    if let Some((zone, page)) = self.locate(block(done).pfn) {
-                        zone.frames().set_tag(page, zone.frames().tag(page).with_state(PageState::Allocated));
+        let mut done = prepared;
+        while let Some(first) = entries.get(done) {
+            let alike = self.prepare_run_hot(&entries[done..], &block);
+            if alike == 0 {
+                let Block { pfn, order } = block(first);
+                if let Err(error) = self.claim_free(pfn, order) {
+                    for done in &entries[..done] {
+                        if let Some((zone, page)) = self.locate(block(done).pfn) {
+                            zone.frames().set_tag(page, zone.frames().tag(page).with_state(PageState::Allocated));
+                        }
                     }
+                    return Err(error);
                 }
-                return Err(error);
             }
+            done += alike.max(1);
         }
         Ok(())
     }

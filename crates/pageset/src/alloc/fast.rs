@@ -10,33 +10,40 @@
 //! If one of them says otherwise, nothing has changed, and the general path serves the call. Specification:
 //! `linux-page-allocator.md` 2.3, 2.5, 4.11.
 
+use core::sync::atomic::AtomicU8;
+
 use crate::alloc::Allocator;
 use crate::alloc::request::{Block, Request};
 use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
-use crate::frame::{Order, PageState, Pfn, Tag, exchange};
+use crate::frame::pageblock::Pageblock;
+use crate::frame::{Frames, Order, PageState, Pfn, Tag, exchange};
 use crate::machine::{CpuHint, Machine, MachineHint};
 use crate::pcp::{CachedZone, Pageset, PcpGuard, Place};
 use crate::policy::state::is_costly;
 use crate::policy::{ListRule, OwnerRule, Tuning};
 use crate::sync::{self, LockedWord};
-use crate::zone::{RELAXED, RELAXED_CHECKED, RELAXED_MIXED, RELAXED_MIXED_CHECKED};
+use crate::zone::{CHECKED, MIXED, RELAXED, RELAXED_CHECKED, RELAXED_MIXED_CHECKED};
 
 /// Entries of the table of lists: orders by types, in powers of two, so that an index needs no test.
 pub(crate) const LIST_TABLE: usize = 64;
 /// The tags of a single movable page: in use, and in a pageset.
-const MOVABLE_PAGE: Tag = Tag::new(PageState::Allocated, Order::ZERO, MigrateType::Movable);
-const MOVABLE_PAGE_CACHED: Tag = Tag::new(PageState::Cached, Order::ZERO, MigrateType::Movable);
+const MOVABLE_PAGE: [Tag; 2] = [
+    Tag::new(PageState::Allocated, Order::ZERO, MigrateType::Movable),
+    Tag::new(PageState::Cached, Order::ZERO, MigrateType::Movable),
+];
+/// The list of these pages, under every rule.
+const MOVABLE_LIST: usize = MigrateType::Movable.index();
 /// Stands for no list.
 const NO_LIST: u8 = u8::MAX;
 
-/// The list of each order and ordinary type under a rule.
+/// The list of each order and ordinary type under a rule, and that of CMA and HIGHATOMIC blocks.
 pub(crate) fn list_table(rule: ListRule) -> [u8; LIST_TABLE] {
     let mut table = [NO_LIST; LIST_TABLE];
     for order in Order::all() {
-        for migratetype in &MigrateType::ALL[..MigrateType::PCP_COUNT] {
-            if let Some(list) = rule.list(order, *migratetype) {
-                table[4 * order.index() + migratetype.index()] = list as u8;
+        for (kind, migratetype) in MigrateType::ORDINARY.into_iter().chain([MigrateType::Cma]).enumerate() {
+            if let Some(list) = rule.list(order, migratetype) {
+                table[4 * order.index() + kind] = list as u8;
             }
         }
     }
@@ -135,51 +142,72 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone = found;
             match zone.shared.flags.of_found_zone() {
                 RELAXED_CHECKED => {}
-                RELAXED => return self.give_hot::<false>(zone, pfn, order, MigrateType::Movable, hint),
+                RELAXED_MIXED_CHECKED if zone.is_movable_hot(pfn) => {}
+                RELAXED => return self.give_movable::<false>(zone, pfn, order, hint),
                 _ => return false,
             }
         }
-        self.give_hot::<true>(zone, pfn, order, MigrateType::Movable, hint)
+        self.give_movable::<true>(zone, pfn, order, hint)
     }
 
-    /// The rest of [`Self::free_hot`] in a zone whose pageblocks have several types.
-    #[inline]
-    pub(crate) fn free_mixed(&self, pfn: Pfn, order: Order) -> bool {
+    /// Puts a movable block into the caller's pageset. A block that was allocated for another type is for the general path.
+    #[inline(always)]
+    fn give_movable<const CHECKED: bool>(
+        &self,
+        zone: &'a CachedZone<'a, M>,
+        pfn: Pfn,
+        order: Order,
+        hint: impl CpuHint<M::Lock>,
+    ) -> bool {
+        let tags = [PageState::Allocated, PageState::Cached].map(|state| Tag::new(state, order, MigrateType::Movable));
+        let list = self.list_of(order, MigrateType::Movable);
+        list.is_some_and(|list| self.give_hot::<CHECKED>(zone, pfn, order, list, tags, hint))
+    }
+
+    /// The rest of [`Self::free_hot`], for blocks of any type in pageblocks of any type but ISOLATE.
+    #[inline(always)]
+    pub(crate) fn free_other(&self, pfn: Pfn, order: Order) -> bool {
+        // The compiler makes one that has no shifts.
+        if order == Order::ZERO { self.give_other(pfn, Order::ZERO) } else { self.give_other(pfn, order) }
+    }
+
+    #[inline(always)]
+    fn give_other(&self, pfn: Pfn, order: Order) -> bool {
         let Some(zone) = self.zone_hot(pfn) else { return false };
         let flags = zone.shared.flags.of_found_zone();
-        if flags != RELAXED_MIXED && flags != RELAXED_MIXED_CHECKED {
+        if flags & !(MIXED | CHECKED) != RELAXED {
             return false;
         }
-        let Some(page) = zone.frames().page(pfn) else { return false };
-        let migratetype = zone.frames().block_type(page);
-        if !migratetype.is_ordinary() {
+        let Some(tag) = zone.tag_hot(pfn) else { return false };
+        let page = pfn.0.wrapping_sub(zone.frames().base.0) as u32;
+        let (allocated, migratetype) = (Tag::from_byte(tag.get()), zone.frames().block_type(page));
+        if migratetype == MigrateType::Isolate || !allocated.is(PageState::Allocated, order) {
             return false;
         }
+        let Some(list) = self.list_of(order, migratetype) else { return false };
+        let tags = [allocated, Tag::new(PageState::Cached, order, migratetype)];
         let hint = MachineHint::of(&self.machine);
-        if flags == RELAXED_MIXED {
-            self.give_hot::<false>(zone, pfn, order, migratetype, hint)
+        if flags & CHECKED == 0 {
+            self.give_hot::<false>(zone, pfn, order, list, tags, hint)
         } else {
-            self.give_hot::<true>(zone, pfn, order, migratetype, hint)
+            self.give_hot::<true>(zone, pfn, order, list, tags, hint)
         }
     }
 
+    /// Puts a block into the caller's pageset. Its tag changes from the first to the second.
     #[inline(always)]
     fn give_hot<const CHECKED: bool>(
         &self,
         zone: &'a CachedZone<'a, M>,
         pfn: Pfn,
         order: Order,
-        migratetype: MigrateType,
+        list: usize,
+        [allocated, cached]: [Tag; 2],
         hint: impl CpuHint<M::Lock>,
     ) -> bool {
         let page = pfn.0.wrapping_sub(zone.frames().base.0);
-        // Pages outside the zone's span read as `Inside`.
-        let Some(tag) = usize::try_from(page).ok().and_then(|page| zone.frames().tags.get(page)) else { return false };
-        let Some(list) = self.list_of(order, migratetype) else { return false };
+        let Some(tag) = zone.tag_hot(pfn) else { return false };
         let Some(pcp) = zone.try_lock_hinted(self.env(), hint) else { return false };
-        // A block that was allocated for another type is for the general path.
-        let [allocated, cached] =
-            [PageState::Allocated, PageState::Cached].map(|state| Tag::new(state, order, migratetype));
         if CHECKED && !exchange(tag, allocated, cached) {
             return false;
         }
@@ -200,92 +228,127 @@ impl<'a, M: Machine> Allocator<'a, M> {
         true
     }
 
-    /// Checks pages and puts them into the caller's pageset, under one hold of its lock. Does so only if none of them makes a drain
-    /// due. Serves single movable pages in use, in the zone of the first page, whose pageblocks are all MOVABLE. Returns the number
-    /// of pages, from the first on, whose tags are now Cached, and what became of them.
+    /// What the first of some blocks has in common with those after it that one hold of the pageset's lock may serve. `None` if the general
+    /// path must serve it.
+    #[inline(always)]
+    fn run_of(&self, block: Block, state: PageState) -> Option<RunOf<'a, M>> {
+        let Block { pfn, order } = block;
+        let zone = self.zone_hot(pfn)?;
+        let flags = zone.shared.flags.of_found_zone();
+        if flags & !(MIXED | CHECKED) != RELAXED {
+            return None;
+        }
+        let tag = zone.tag_hot(pfn).map(|tag| Tag::from_byte(tag.get())).filter(|tag| tag.is(state, order))?;
+        let is_mixed = flags & MIXED != 0;
+        let migratetype = if is_mixed { tag.kind()? } else { MigrateType::Movable };
+        Some(RunOf {
+            zone,
+            order,
+            list: self.list_of(order, migratetype)?,
+            tags: [PageState::Allocated, PageState::Cached].map(|state| Tag::new(state, order, migratetype)),
+            pageblocks: is_mixed.then_some(Pageblock::with(migratetype)),
+        })
+    }
+
+    /// Checks blocks and puts them into the caller's pageset, under one hold of its lock. Does so only if none of them makes a drain
+    /// due. Serves blocks like the first one: [`Self::run_of`]. Returns the number of blocks, from the first on, whose tags are now
+    /// Cached, and what became of them.
     #[inline(always)]
     pub(crate) fn free_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> (usize, Run) {
-        let first = entries.first().and_then(|first| self.zone_hot(block(first).pfn));
-        let Some(zone) = first else { return (0, Run::Outside) };
-        match (zone.shared.flags.of_found_zone(), self.checks_bulk) {
-            (RELAXED | RELAXED_CHECKED, false) => self.free_run_in::<T, false>(zone, entries, block),
-            (RELAXED_CHECKED, true) => self.free_run_in::<T, true>(zone, entries, block),
-            _ => (0, Run::Outside),
+        let checked = |tag: &AtomicU8, from, to| exchange(tag, from, to);
+        let unchecked = |tag: &AtomicU8, _, to: Tag| {
+            tag.set(to.byte());
+            true
+        };
+        let Some(first) = entries.first().map(&block) else { return (0, Run::Outside) };
+        // The compiler makes two for single movable pages, which have no shifts and no branches for the others.
+        if let Some(zone) = self.zone_hot(first.pfn)
+            && first.order == Order::ZERO
+            && matches!(zone.shared.flags.of_found_zone(), RELAXED | RELAXED_CHECKED)
+        {
+            let run = RunOf { zone, order: Order::ZERO, list: MOVABLE_LIST, tags: MOVABLE_PAGE, pageblocks: None };
+            return if self.checks_bulk {
+                self.free_run_in(&run, entries, block, checked)
+            } else {
+                self.free_run_in(&run, entries, block, unchecked)
+            };
         }
+        let Some(run) = self.run_of(first, PageState::Allocated) else { return (0, Run::Outside) };
+        let checks = self.checks_bulk;
+        self.free_run_in(
+            &run,
+            entries,
+            block,
+            |tag: &AtomicU8, from, to| {
+                if checks { checked(tag, from, to) } else { unchecked(tag, from, to) }
+            },
+        )
     }
 
     #[inline(always)]
-    fn free_run_in<T, const CHECKED: bool>(
+    fn free_run_in<T>(
         &self,
-        zone: &'a CachedZone<'a, M>,
+        run: &RunOf<'a, M>,
         entries: &[T],
         block: impl Fn(&T) -> Block,
+        claim: impl Fn(&AtomicU8, Tag, Tag) -> bool,
     ) -> (usize, Run) {
-        // Copies: the compiler would read the zone's own words again after each store.
-        let (tags, base) = (zone.frames().tags, zone.frames().base.0);
+        let [allocated, cached] = run.tags;
         // The page of an entry whose tag is now Cached.
-        let prepare = |entry: &T| {
-            let Block { pfn, order } = block(entry);
-            let page = pfn.0.wrapping_sub(base);
-            let tag = tags.get(usize::try_from(page).ok()?)?;
-            if order > Order::ZERO || tag.get() != MOVABLE_PAGE.byte() {
-                return None;
-            }
-            if CHECKED {
-                return exchange(tag, MOVABLE_PAGE, MOVABLE_PAGE_CACHED).then_some(page as u32);
-            }
-            tag.set(MOVABLE_PAGE_CACHED.byte());
-            Some(page as u32)
-        };
+        let prepare = run.each(allocated, block, move |tag| claim(tag, allocated, cached));
         let count = || entries.iter().position(|entry| prepare(entry).is_none()).unwrap_or(entries.len());
         let hint = MachineHint::of(&self.machine);
-        let has_room = |pageset: &Pageset<M::Lock>| pageset.room_before_drain() > entries.len();
+        let has_room = |pageset: &Pageset<M::Lock>| pageset.room_for_run(run.order) >= entries.len();
         // Asked first without the lock, so that it is not taken needlessly.
-        if entries.len() <= self.tuning.long_free_run() && zone.pagesets.get(hint.cpu() as usize).is_some_and(has_room)
+        if entries.len() <= self.tuning.long_free_run()
+            && run.zone.pagesets.get(hint.cpu() as usize).is_some_and(has_room)
         {
-            let Some(pcp) = zone.try_lock_hinted(self.env(), hint) else {
+            let Some(pcp) = run.zone.try_lock_hinted(self.env(), hint) else {
                 return (count(), Run::Busy);
             };
             if !has_room(&pcp) {
                 drop(pcp);
                 return (count(), Run::Outside);
             }
-            let list = MigrateType::Movable.index();
-            let given = pcp.push_all(list, entries, prepare);
+            let given = pcp.push_all(run.list, entries, &prepare);
             if given == entries.len() {
-                pcp.note_given(given as u32);
+                pcp.note_given(given as u32, run.order);
                 return (given, Run::Inside);
             }
-            // A page that is not served here, or a pageset without room: the others wait for its check.
-            pcp.take_back(list, given);
+            // A block that is not served here, or a pageset without room: the others wait for its check.
+            pcp.take_back(run.list, given);
             return (given, Run::Outside);
         }
         (count(), Run::Outside)
     }
 
-    /// Puts pages whose tags are Cached, of the first one's zone, into the caller's pageset under one hold of its lock, until a drain
+    /// Checks blocks like the first one: [`Self::run_of`]. Returns the number of blocks, from the first on, whose tags are now Cached.
+    pub(crate) fn prepare_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
+        let Some(run) = entries.first().and_then(|first| self.run_of(block(first), PageState::Allocated)) else {
+            return 0;
+        };
+        let [allocated, cached] = run.tags;
+        let prepare = run.each(allocated, block, move |tag| exchange(tag, allocated, cached));
+        entries.iter().position(|entry| prepare(entry).is_none()).unwrap_or(entries.len())
+    }
+
+    /// Puts blocks whose tags are Cached, like the first one, into the caller's pageset under one hold of its lock, until a drain
     /// would be due. Returns their number: 0 if another thread holds the lock, `None` if the general path must serve
     /// the call.
     #[inline(always)]
     pub(crate) fn give_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Option<usize> {
-        let is_relaxed =
-            |zone: &&CachedZone<'a, M>| matches!(zone.shared.flags.of_found_zone(), RELAXED | RELAXED_CHECKED);
-        let zone = self.zone_hot(block(entries.first()?).pfn).filter(is_relaxed)?;
+        let run = self.run_of(block(entries.first()?), PageState::Cached)?;
         let hint = MachineHint::of(&self.machine);
         // Checked first, so that the lock is not taken needlessly.
-        if zone.pagesets.get(hint.cpu() as usize)?.room_before_drain() <= 1 {
+        if run.zone.pagesets.get(hint.cpu() as usize)?.room_for_run(run.order) == 0 {
             return None;
         }
-        let Some(pcp) = zone.try_lock_hinted(self.env(), hint) else { return Some(0) };
-        let most = pcp.room_before_drain().saturating_sub(1).min(self.tuning.long_free_run()).min(entries.len());
-        let (tags, base) = (zone.frames().tags, zone.frames().base.0);
+        let Some(pcp) = run.zone.try_lock_hinted(self.env(), hint) else { return Some(0) };
+        let most = pcp.room_for_run(run.order).min(self.tuning.long_free_run()).min(entries.len());
         // Two zones may share a section. A page of the other one has no such tag here.
-        let page = |entry: &T| {
-            let page = usize::try_from(block(entry).pfn.0.wrapping_sub(base)).ok()?;
-            (tags.get(page)?.get() == MOVABLE_PAGE_CACHED.byte()).then_some(page as u32)
-        };
-        let given = pcp.push_all(MigrateType::Movable.index(), &entries[..most], page);
-        pcp.note_given(given as u32);
+        let page = run.each(run.tags[1], block, |_| true);
+        let given = pcp.push_all(run.list, &entries[..most], page);
+        pcp.note_given(given as u32, run.order);
         (given > 0).then_some(given)
     }
 
@@ -298,13 +361,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
     }
 
-    /// The list of blocks of this order and ordinary type: [`ListRule::list`], looked up.
+    /// The list of blocks of this order and type: [`ListRule::list`], looked up.
     #[inline(always)]
     fn list_of(&self, order: Order, migratetype: MigrateType) -> Option<usize> {
-        if order == Order::ZERO {
+        if order == Order::ZERO && migratetype.is_ordinary() {
             return Some(migratetype.index());
         }
-        let list = self.lists[(4 * order.index() + migratetype.index()) % self.lists.len()];
+        let list = self.lists[(4 * order.index() + migratetype.index().min(MigrateType::PCP_COUNT)) % self.lists.len()];
         (list != NO_LIST).then_some(list as usize)
     }
 
@@ -318,11 +381,76 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 }
 
-impl<L> Pageset<L> {
-    /// Single pages until a drain is due, the page that makes it due included; 0 where `drain_threshold` is 0.
+impl<M: Machine> CachedZone<'_, M> {
+    /// The tag of a page, if the zone has it. Pages outside the zone's span read as `Inside`.
     #[inline(always)]
-    fn room_before_drain(&self) -> usize {
-        self.drain_threshold.get().saturating_sub(self.count.get()) as usize
+    fn tag_hot(&self, pfn: Pfn) -> Option<&AtomicU8> {
+        let page = pfn.0.wrapping_sub(self.frames().base.0);
+        self.frames().tags.get(usize::try_from(page).ok()?)
+    }
+
+    /// Whether the pageblock around a page is MOVABLE. False for a page that the zone does not have.
+    #[inline(always)]
+    fn is_movable_hot(&self, pfn: Pfn) -> bool {
+        let page = pfn.0.wrapping_sub(self.frames().base.0);
+        let pageblock = usize::try_from(page >> Order::PAGEBLOCK.get()).ok().and_then(|at| self.frames().types.get(at));
+        pageblock.is_some_and(|pageblock| Pageblock(pageblock.get()).is_movable())
+    }
+}
+
+/// What blocks have in common that a bulk free puts into the caller's pageset under one hold of its lock.
+struct RunOf<'a, M: Machine> {
+    zone: &'a CachedZone<'a, M>,
+    order: Order,
+    list: usize,
+    /// The tags of a block in use, and in a pageset.
+    tags: [Tag; 2],
+    /// The type of their pageblocks, in a zone that has several.
+    pageblocks: Option<Pageblock>,
+}
+
+impl<'a, M: Machine> RunOf<'a, M> {
+    /// Gives the page of an entry if its block is of the run, its tag is `tag`, and `then` says so.
+    #[inline(always)]
+    fn each<T>(
+        &self,
+        tag: Tag,
+        block: impl Fn(&T) -> Block,
+        then: impl Fn(&'a AtomicU8) -> bool,
+    ) -> impl Fn(&T) -> Option<u32> {
+        // Copies: the compiler would read the zone's own words again after each store.
+        let &RunOf { zone, order: of_run, pageblocks, .. } = self;
+        let &Frames { tags, types, base, .. } = zone.frames();
+        move |entry| {
+            let Block { pfn, order } = block(entry);
+            let page = usize::try_from(pfn.0.wrapping_sub(base.0)).ok()?;
+            let word = tags.get(page)?;
+            if order != of_run || word.get() != tag.byte() {
+                return None;
+            }
+            if let Some(pageblock) = pageblocks
+                && !Pageblock(types.get(page >> Order::PAGEBLOCK.get())?.get()).is_like(pageblock)
+            {
+                return None;
+            }
+            then(word).then_some(page as u32)
+        }
+    }
+}
+
+impl<L> Pageset<L> {
+    /// Blocks of an order that can be freed one after the other before a drain is due; 0 where `drain_threshold` is 0.
+    #[inline(always)]
+    fn room_for_run(&self, order: Order) -> usize {
+        let count = self.count.get();
+        let below = |limit: u32| (limit.saturating_sub(count).saturating_sub(1) >> order.get()) as usize;
+        let room = below(self.drain_threshold.get());
+        if !is_costly(order) {
+            return room;
+        }
+        // Until that many pages are freed in a row, or with that many pages: the free that drains asks for the frees before it.
+        let in_a_row = self.costly_frees.get().saturating_sub(self.free_count.get()).div_ceil(order.pages() as u32);
+        room.min(below(self.costly_room.get()).max(in_a_row as usize))
     }
 }
 
@@ -374,14 +502,25 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         }
     }
 
-    /// Updates the state for single pages that were put on a list one after the other without a drain.
-    fn note_given(&self, pages: u32) {
-        if pages == 0 {
+    /// Updates the state for blocks that were put on a list one after the other without a drain.
+    fn note_given(&self, blocks: u32, order: Order) {
+        if blocks == 0 {
             return;
         }
-        let (freed, cap) = (self.free_count.get(), self.free_count_cap.get());
+        let pages = blocks << order.get();
         self.count.set(self.count.get() + pages);
-        self.free_count.set(if freed < cap { (freed + pages).min(cap) } else { freed });
-        sync::add(&self.free_pages, pages.into());
+        // Counted until it reaches the cap: the block that reaches it counts as a whole.
+        let (freed, cap) = (self.free_count.get(), self.free_count_cap.get());
+        let counted = cap.saturating_sub(freed).div_ceil(order.pages() as u32).min(blocks);
+        self.free_count.set(freed + (counted << order.get()));
+        if order == Order::ZERO {
+            // The pageset's state stays unsettled.
+            return sync::add(&self.free_pages, pages.into());
+        }
+        self.settle();
+        self.alloc_factor.set(self.alloc_factor.get() >> blocks.min(7));
+        self.block_factor.set(self.block_factor.get() >> blocks.min(7));
+        self.prev_high_order.set(is_costly(order));
+        self.count_freed(pages.into());
     }
 }

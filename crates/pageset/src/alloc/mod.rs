@@ -259,7 +259,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[cold]
     #[inline(never)]
     pub fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        if self.free_mixed(pfn, order) {
+        if self.free_other(pfn, order) {
             return Ok(());
         }
         let (zone, page) = self.claim_free(pfn, order)?;

@@ -48,8 +48,14 @@ impl Frames<'_> {
 
     #[inline]
     pub(crate) fn tag(&self, page: u32) -> Tag {
-        let tag = Tag::from_byte(self.tags[page as usize].get());
+        let tag = self.plain_tag(page);
         if tag == Tag::INSIDE { self.largest_tag(page) } else { tag }
+    }
+
+    /// As [`Self::tag`], but `Inside` for a free block of the largest order.
+    #[inline(always)]
+    pub(crate) fn plain_tag(&self, page: u32) -> Tag {
+        Tag::from_byte(self.tags[page as usize].get())
     }
 
     /// The tag of a free block of the largest order, if one begins at a page.
@@ -87,9 +93,9 @@ impl Frames<'_> {
     /// second free of it fails. Returns false, with nothing changed, if no allocated block of this order begins here.
     #[inline]
     pub(crate) fn claim(&self, page: u32, order: Order) -> bool {
-        let tag = &self.tags[page as usize];
-        let now = Tag::from_byte(tag.get());
-        now.is(PageState::Allocated, order) && exchange(tag, now, now.with_state(PageState::Cached))
+        let now = self.plain_tag(page);
+        now.is(PageState::Allocated, order)
+            && exchange(&self.tags[page as usize], now, now.with_state(PageState::Cached))
     }
 
     /// Lends a block as the target of a move: it is in use, and its owner may free it.

@@ -42,6 +42,23 @@ impl Pageblock {
         decode(self.0)
     }
 
+    /// A byte with this type and nothing else.
+    pub(crate) const fn with(migratetype: MigrateType) -> Self {
+        Pageblock(code(migratetype))
+    }
+
+    /// Whether the types are equal.
+    #[inline(always)]
+    pub(crate) const fn is_like(self, other: Self) -> bool {
+        (self.0 ^ other.0) & TYPE == 0
+    }
+
+    /// Whether the type is MOVABLE: one test of a mask.
+    #[inline(always)]
+    pub(crate) const fn is_movable(self) -> bool {
+        self.0 & TYPE == code(MigrateType::Movable)
+    }
+
     const fn is_isolated(self) -> bool {
         self.0 & TYPE == code(MigrateType::Isolate)
     }

@@ -171,7 +171,7 @@ pub(crate) const BELOW_HIGH: u8 = 2;
 /// The marks were boosted, and reclaim is not yet woken for it.
 const BOOSTED: u8 = 4;
 /// Not all pageblocks are MOVABLE.
-const MIXED: u8 = 8;
+pub(crate) const MIXED: u8 = 8;
 
 /// Frees on the fast path claim their block with an atomic exchange. This flag and the next are constant after construction: the fast path
 /// tests them together with the others.
@@ -184,11 +184,9 @@ pub(crate) const LOOK_UP_ZONE: u8 = 128;
 
 /// The flags of a zone that is under no pressure, and whose pageblocks are all MOVABLE.
 pub(crate) const RELAXED: u8 = 0;
-/// As [`RELAXED`], where pageblocks have several types.
-pub(crate) const RELAXED_MIXED: u8 = MIXED;
-/// Both in an allocator whose fast path claims blocks.
+/// The same in an allocator whose fast path claims blocks; and where pageblocks have several types.
 pub(crate) const RELAXED_CHECKED: u8 = RELAXED | CHECKED;
-pub(crate) const RELAXED_MIXED_CHECKED: u8 = RELAXED_MIXED | CHECKED;
+pub(crate) const RELAXED_MIXED_CHECKED: u8 = RELAXED_CHECKED | MIXED;
 
 /// The flags of one zone, one bit each: hints that several CPUs set and clear concurrently without losing an update.
 /// Specification 1.1.

@@ -205,6 +205,27 @@ impl Behaviour for Asked {
     }
 }
 
+/// A page of a CMA or HIGHATOMIC pageblock is on a list of movable pages.
+#[test]
+fn frees_into_reserved_pageblocks_take_the_fast_path() {
+    for migratetype in [MigrateType::Cma, MigrateType::HighAtomic] {
+        for order in [0, 3, 9] {
+            let lists = |generally| {
+                NO_HINT.set(generally);
+                let after = one_zone(Tuning::default(), 1 << 16, 1, |world| {
+                    let block = world.alloc(&movable(order)).expect("memory");
+                    world.set_pageblock_type(Pfn(block.0 & !511), migratetype).expect("in the zone");
+                    world.free(block, Order::new(order).expect("an order")).expect("in use");
+                    state(world, 1)
+                });
+                NO_HINT.set(false);
+                after
+            };
+            assert_eq!(lists(false), lists(true), "{migratetype:?}, order {order}");
+        }
+    }
+}
+
 #[test]
 fn a_hit_and_a_free_take_the_fast_path_also_in_a_zone_of_several_types() {
     for migratetype in [MigrateType::Movable, MigrateType::Unmovable] {
@@ -221,5 +242,14 @@ fn a_hit_and_a_free_take_the_fast_path_also_in_a_zone_of_several_types() {
         world.free(page, Order::ZERO).expect("in use");
         assert_eq!(asked.0.load(Relaxed), before, "{migratetype:?}");
         world.free(first, Order::ZERO).expect("in use");
+        // So do bulk frees of blocks of one order and type.
+        for order in [Order::ZERO, Order::COSTLY] {
+            let request = Request { order, ..request };
+            let blocks: Vec<_> = (0..16).map(|_| world.alloc(&request).map(|pfn| Block { pfn, order })).collect();
+            let blocks: Result<Vec<_>, _> = blocks.into_iter().collect();
+            let before = asked.0.load(Relaxed);
+            world.free_bulk(&blocks.expect("memory")).expect("in use");
+            assert_eq!(asked.0.load(Relaxed), before, "{migratetype:?}, order {order:?}");
+        }
     }
 }
