@@ -8,8 +8,8 @@ use crate::alloc::fast::Run;
 use crate::alloc::general::Attempt;
 use crate::alloc::request::{Block, PageHandle, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
-use crate::machine::Machine;
-use crate::pcp::CachedZone;
+use crate::machine::{LockPath, Machine};
+use crate::pcp::{CachedZone, TAKEN_PER_HOLD};
 use crate::policy::{ListRule, OwnerRule};
 
 impl<'a, M: Machine> Allocator<'a, M> {
@@ -64,8 +64,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 }
             }
         }
-        *pages.first_mut()? = zone.frames().pfn(self.take_direct(zone, cpu, request, attempt)?);
-        Some(1)
+        // One page if the pageset is busy: the next one tries it again.
+        let alone = !zone.bypasses(self.env(), zone.pagesets.get(cpu.0 as usize)?);
+        let (pages, _) = pages.split_at_mut(pages.len().min(if alone { 1 } else { TAKEN_PER_HOLD }));
+        let mut got = 0;
+        self.take_each_direct(zone, cpu, request, attempt, |page| {
+            pages[got] = zone.frames().pfn(page);
+            got += 1;
+            got < pages.len() && self.may_take(zone, request, attempt)
+        });
+        (got > 0).then_some(got)
     }
 
     /// Frees many blocks. First checks all of them, then frees them in order: no block enters a pageset before all are
@@ -175,12 +183,30 @@ impl<'a, M: Machine> Allocator<'a, M> {
             // Each block may have another owner, and one pageset's lock is held at a time.
             return self.free_first(entries, &block);
         }
+        if zone.pagesets.get(self.machine.cpu().0 as usize).is_some_and(|pageset| zone.bypasses(self.env(), pageset)) {
+            return self.free_run_to_buddy(zone, entries, &block);
+        }
         let run = entries.iter().take(self.tuning.free_run()).map_while(|entry| {
             let Block { pfn, order } = block(entry);
             let page = zone.frames().page(pfn)?;
             Some((self.list_for(zone, page, order)?, page, order))
         });
         zone.free_run(self.env(), self.machine.cpu(), run)
+    }
+
+    /// Frees checked blocks to the buddy under one hold of the first block's region, up to the first block elsewhere. Returns their number.
+    #[cold]
+    fn free_run_to_buddy<T>(&self, zone: &CachedZone<'a, M>, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
+        let at = |entry: &T| Some((zone.frames().page(block(entry).pfn)?, block(entry).order));
+        let Some((first, _)) = entries.first().and_then(at) else { return 0 };
+        let guard = zone.shared.lock(self.env(), LockPath::DirectFree, first);
+        let is_here = |&(page, _): &(u32, Order)| zone.shared.buddy.region_of(page) == guard.number();
+        let run = entries.iter().take(TAKEN_PER_HOLD).map_while(|entry| at(entry).filter(is_here));
+        run.map(|(page, order)| {
+            guard.free_block(page, order, guard.frames.block_type(page));
+            guard.count_direct_free(order.pages());
+        })
+        .count()
     }
 
     /// Frees the first of the checked blocks. Returns the number of blocks freed: 0 or 1.

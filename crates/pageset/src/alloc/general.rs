@@ -160,7 +160,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Whether a zone's marks allow a request. Specification 1.7, 4.8.
-    fn may_take(&self, zone: &CachedZone<'a, M>, request: &Request, attempt: Attempt) -> bool {
+    pub(crate) fn may_take(&self, zone: &CachedZone<'a, M>, request: &Request, attempt: Attempt) -> bool {
         let test = request.mark_test(attempt.rights);
         if self.tuning.below_high && !zone.shared.pressure().below_high {
             if zone.shared.passes_mark(Mark::High, &test) {
@@ -227,24 +227,49 @@ impl<'a, M: Machine> Allocator<'a, M> {
         request: &Request,
         attempt: Attempt,
     ) -> Option<u32> {
+        let mut found = None;
+        self.take_each_direct(zone, cpu, request, attempt, |page| {
+            found = Some(page);
+            false
+        });
+        found
+    }
+
+    /// As [`Self::take_direct`], blocks under one hold of a region's lock: gives each to `give`, until that returns false or the region has
+    /// no more.
+    pub(crate) fn take_each_direct(
+        &self,
+        zone: &CachedZone<'a, M>,
+        cpu: CpuId,
+        request: &Request,
+        attempt: Attempt,
+        mut give: impl FnMut(u32) -> bool,
+    ) {
         let (wanted, rights) = (attempt.wanted(&zone.shared, request), attempt.rights);
         let take = |guard: &ZoneGuard<'_, '_, M>, wanted: Wanted| {
             let reserved = |right: bool| {
                 if right { guard.take_smallest(wanted.order, MigrateType::HighAtomic) } else { None }
             };
-            let page = reserved(rights.highatomic)
-                .or_else(|| guard.take(wanted, &mut Stage::default()))
-                .or_else(|| reserved(rights.oom_victim || rights.non_blocking))?;
-            guard.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
-            guard.count_direct_alloc(wanted.order.pages());
-            Some(page)
+            let next = || {
+                let page = reserved(rights.highatomic)
+                    .or_else(|| guard.take(wanted, &mut Stage::default()))
+                    .or_else(|| reserved(rights.oom_victim || rights.non_blocking))?;
+                guard.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+                guard.count_direct_alloc(wanted.order.pages());
+                Some(page)
+            };
+            let first = next()?;
+            if give(first) {
+                while next().is_some_and(&mut give) {}
+            }
+            Some(())
         };
-        let pageset = zone.pagesets.get(cpu.0 as usize)?;
-        let page = zone
-            .take_from_regions(self.env(), LockPath::DirectAlloc, pageset, wanted, take)
-            .or_else(|| zone.take_from_bitmaps(self.env(), pageset, wanted))?;
+        let Some(pageset) = zone.pagesets.get(cpu.0 as usize) else { return };
+        if zone.take_from_regions(self.env(), LockPath::DirectAlloc, pageset, wanted, take).is_none() {
+            let Some(page) = zone.take_from_bitmaps(self.env(), pageset, wanted) else { return };
+            give(page);
+        }
         self.report_boost(zone, request);
-        Some(page)
     }
 
     /// Wakes reclaim once after the marks were boosted. The marks are boosted only under the zone lock, so a block from

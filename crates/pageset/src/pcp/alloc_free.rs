@@ -4,7 +4,7 @@
 //! Specification: `linux-page-allocator.md` 2.3 to 2.5, 4.11.
 
 use super::whole_blocks::SplitBlock;
-use super::{CachedZone, MachineGuard, PcpGuard};
+use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::{Buddy, Env, Locked, Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
@@ -14,7 +14,7 @@ use crate::sync::{self, LockedWord};
 use crate::zone::ZoneGuard;
 
 /// The most pages that a bulk allocation takes under one hold of a pageset's lock: as many as [`Tuning::long_free_run`] puts in.
-const TAKEN_PER_HOLD: usize = 512;
+pub(crate) const TAKEN_PER_HOLD: usize = 512;
 
 /// The result of an allocation from a pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +57,9 @@ impl<M: Machine> CachedZone<'_, M> {
         list: usize,
         wanted: Wanted,
     ) -> Option<u32> {
+        if self.bypasses(env, pcp) {
+            return None;
+        }
         // A pageset that may keep nothing gets the one block of the request.
         if env.tuning.claim_blocks && pcp.may_keep() {
             return self.refill_by_claims(env, pcp, wanted);
@@ -71,6 +74,13 @@ impl<M: Machine> CachedZone<'_, M> {
             return env.machine.without_interrupts(|| self.refill_with(env, pcp, list, wanted, blocks));
         }
         self.refill_with(env, pcp, list, wanted, blocks)
+    }
+
+    /// Whether blocks go to and from the free lists directly, since the pageset may keep nothing: under the rule
+    /// [`Tuning::kept_fraction`]. In the kernels each is refilled or drained by itself.
+    #[inline]
+    pub(crate) fn bypasses(&self, env: Env<'_, M>, pageset: &Pageset<M::Lock>) -> bool {
+        env.tuning.kept_fraction > 0 && !pageset.may_keep()
     }
 
     /// As [`Self::refill`], with whole pageblocks, if no block of the pageset is large enough.
@@ -224,8 +234,8 @@ impl<M: Machine> CachedZone<'_, M> {
         order: Order,
         drain: bool,
     ) -> bool {
-        // A free that must not drain leaves the pageset within its share.
-        let has_room = drain || order.pages() as u32 + pcp.count() <= pcp.high_max.get();
+        // A free that must not drain leaves the pageset within its share, and every free one that may keep nothing.
+        let has_room = drain && pcp.may_keep() || order.pages() as u32 + pcp.count() <= pcp.high_max.get();
         if env.tuning.kept_fraction > 0 && !has_room {
             return false;
         }

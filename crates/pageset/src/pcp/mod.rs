@@ -39,9 +39,9 @@ use crate::sync::{self, AtomicU64, LockedWord, const_new};
 use crate::zone::Zone;
 use crate::zone::deferred::Deferred;
 
-pub(crate) use alloc_free::FromCache;
 #[cfg(feature = "history")]
 pub(crate) use alloc_free::remembered_type;
+pub(crate) use alloc_free::{FromCache, TAKEN_PER_HOLD};
 
 pub(crate) use guard::{HintedGuard, MachineGuard, PcpGuard};
 pub(crate) use stack::Place;

@@ -437,3 +437,25 @@ fn a_call_for_pages_in_a_section_of_two_zones() {
         });
     }
 }
+
+/// Bulk calls take the zone's lock once where the pagesets keep nothing, and give the pages of single calls.
+#[test]
+fn bulk_calls_without_pagesets_take_the_zone_lock_once() {
+    let pages_and_holds = |most: usize| {
+        one_zone(Tuning::default(), 1 << 16, 1, |world| {
+            world.disable_pagesets(0);
+            let holds = || world.zone_stats(0).lock_acquisitions();
+            let (mut pages, before) = ([Pfn(0); 96], holds());
+            for part in pages.chunks_mut(most) {
+                assert_eq!(world.alloc_bulk(&movable(0), part), Ok(part.len()));
+            }
+            let taken = holds();
+            pages.chunks(most).for_each(|part| world.free_bulk_of(Order::ZERO, part).expect("in use"));
+            assert_eq!(world.zone_stats(0).nr_free_pages, 1 << 16);
+            (pages, taken - before, holds() - taken)
+        })
+    };
+    let (alone, together) = (pages_and_holds(1), pages_and_holds(96));
+    assert_eq!((together.0, together.1, together.2), (alone.0, 1, 1));
+    assert_eq!((alone.1, alone.2), (96, 96));
+}
