@@ -23,7 +23,7 @@ use core::sync::atomic::AtomicU32;
 use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, largest_blocks, pageblocks as starts};
 use crate::machine::{Access, Guard, Line, Machine};
 use crate::policy::{Active, Tuning};
-use crate::sync::{self, AtomicU64, Counter, const_new};
+use crate::sync::{self, AtomicU64, Counter, LockedWord, const_new};
 
 #[cfg(feature = "history")]
 pub(crate) use fallback::may_claim;
@@ -95,6 +95,8 @@ pub(crate) struct Buddy<'a, L> {
     pub(crate) owners: Owners<'a>,
     /// Free parts of pageblocks that are on no list.
     pub(crate) bitmaps: Bitmaps<'a>,
+    /// The pageblock in whose bitmap [`Self::has_bitmap_block`] found a block last. A hint.
+    found_in: AtomicU32,
     /// Pageblocks claimed by refills, and pages that refills found in their CPU's own pageblocks.
     pub(crate) claimed_blocks: AtomicU64,
     pub(crate) own_parts: AtomicU64,
@@ -164,6 +166,7 @@ impl<L> Buddy<'_, L> {
             steals: Counter::new(),
             owners: Owners::NONE,
             bitmaps: Bitmaps::NONE,
+            found_in: AtomicU32::new(0),
             claimed_blocks: AtomicU64::new(0),
             own_parts: AtomicU64::new(0),
             deferral: Deferral::new(),
@@ -202,10 +205,19 @@ impl<L> Buddy<'_, L> {
         self.bitmaps_with(order, (from, end), usize::MAX, suits)
     }
 
-    /// Whether a bitmap has a block of an order, at a recent moment. Looks at the first [`TESTED`] pageblocks that may have free parts:
-    /// false if only later ones have it.
+    /// Whether a bitmap has a block of an order, at a recent moment. Looks where it found one last, then at the first [`TESTED`] pageblocks
+    /// that may have free parts: false if only later ones have it.
     pub(crate) fn has_bitmap_block(&self, order: Order, suits: impl Fn(MigrateType) -> bool) -> bool {
-        self.bitmaps_with(order, (0, self.frames.len() / PAGEBLOCK), TESTED, suits).is_some()
+        let last = self.found_in.get();
+        let end = self.frames.len() / PAGEBLOCK;
+        let found = self
+            .bitmaps_with(order, (last, end.min(last + 1)), 1, &suits)
+            .or_else(|| self.bitmaps_with(order, (0, end), TESTED, &suits));
+        // Several CPUs write this line.
+        if let Some(found) = found.filter(|&found| found != last) {
+            self.found_in.set(found);
+        }
+        found.is_some()
     }
 
     /// As [`Self::bitmap_with`], among the first `most` pageblocks that may have free parts.

@@ -92,7 +92,8 @@ impl<M: Machine> CachedZone<'_, M> {
         most: u32,
     ) -> u32 {
         let buddy = &self.shared.buddy;
-        if !buddy.bitmaps.are_kept() || wanted.order >= Order::PAGEBLOCK {
+        // The pages first: a search in vain reads the notes of all pageblocks of the region.
+        if buddy.bitmap_pages() == 0 || wanted.order >= Order::PAGEBLOCK {
             return 0;
         }
         let (first, end) = buddy.pageblocks_of(region);
