@@ -21,6 +21,8 @@ thread_local! {
     /// What an interrupt does, while interrupts may come, and how many came.
     static INTERRUPT: Cell<Option<fn()>> = const { Cell::new(None) };
     static COMES_AT: Cell<fn(Access) -> bool> = const { Cell::new(anywhere) };
+    /// Whether nothing masks it: an NMI.
+    static UNMASKABLE: Cell<bool> = const { Cell::new(false) };
     static INTERRUPTS: Cell<u32> = const { Cell::new(0) };
     static WORLD: Cell<Option<&'static World>> = const { Cell::new(None) };
     /// A page that interrupts allocated and the next one frees.
@@ -98,7 +100,7 @@ impl Machine for OneCpu {
     }
 
     fn probe(&self, access: Access) {
-        if MASKED.get() > 0 || !COMES_AT.get()(access) {
+        if MASKED.get() > 0 && !UNMASKABLE.get() || !COMES_AT.get()(access) {
             return;
         }
         // No interrupt comes within an interrupt.
@@ -217,6 +219,33 @@ fn refills_of_clusters_mask_interrupts() {
     with_interrupts(at_pages, interrupt, || page = world.alloc(&movable(0)));
     assert!(world.zone_stats(0).cluster_alloc_pages > taken, "the refill took no cluster");
     world.free(page.expect("memory"), Order::ZERO).expect("allocated");
+    ends_well(world);
+}
+
+/// An NMI meanwhile finds the zone's lock free, and must not take it: a claim of a pageblock would wait for the refill.
+#[test]
+fn calls_that_wait_for_nothing_wait_for_no_refill_of_clusters() {
+    fn interrupt() {
+        let unmovable = Request::new(Order::ZERO, MigrateType::Unmovable);
+        if let Some(before) = PAGE.replace(interrupted().non_blocking().alloc(&unmovable).ok()) {
+            interrupted().free_deferred(before, Order::ZERO).expect("an interrupt allocated it");
+        }
+    }
+    let world = world(CLUSTERS_FREE);
+    // No pageblock is free as a whole: a request of another type claims one that is partly free.
+    let pins = || (0..PAGES).step_by(512).map(Pfn);
+    pins().for_each(|page| assert!(world.alloc_at(page, Order::ZERO)));
+    work(world);
+    assert!(world.drain());
+    let taken = world.zone_stats(0).cluster_alloc_pages;
+    UNMASKABLE.set(true);
+    let came = with_interrupts(at_pages, interrupt, || work(world));
+    UNMASKABLE.set(false);
+    assert!(
+        came > 20 && world.zone_stats(0).cluster_alloc_pages > taken,
+        "{came} interrupts, the refills took no cluster"
+    );
+    pins().for_each(|page| world.free(page, Order::ZERO).expect("allocated"));
     ends_well(world);
 }
 
