@@ -47,7 +47,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// code, is left out. Returns true when another tick has more to do, also for a pageset that was left out.
     pub fn tick(&self) -> bool {
         let cpu = self.machine.cpu();
-        self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu, false) | more)
+        self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu, false, None) | more)
     }
 
     /// As [`Self::tick`], for one zone, given by its number.
@@ -55,7 +55,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Panics
     /// There is no zone of that number.
     pub fn tick_zone(&self, zone: usize) -> bool {
-        self.tick_on(&self.zones[zone], self.machine.cpu(), false)
+        self.tick_on(&self.zones[zone], self.machine.cpu(), false, None)
+    }
+
+    /// As [`Self::tick_zone`], for a caller that counts what its CPUs change in a zone, as the kernels do: `used` is whether a count of the
+    /// zone has changed on this CPU since the last tick.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn tick_zone_counted(&self, zone: usize, used: bool) -> bool {
+        self.tick_on(&self.zones[zone], self.machine.cpu(), false, Some(used))
     }
 
     /// As [`Self::tick`], for any CPU: for a CPU that is idle, or whose timer does not run. Waits for the locks of that CPU's
@@ -64,15 +73,15 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Panics
     /// There is no CPU of that number.
     pub fn tick_cpu(&self, cpu: CpuId) -> bool {
-        self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu, true) | more)
+        self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu, true, None) | more)
     }
 
-    fn tick_on(&self, zone: &CachedZone<'a, M>, cpu: CpuId, waits: bool) -> bool {
+    fn tick_on(&self, zone: &CachedZone<'a, M>, cpu: CpuId, waits: bool, used: Option<bool>) -> bool {
         let remote = self.rules.node_of(cpu) != zone.shared.node;
         if self.tuning.below_high_at_tick {
             zone.shared.clear_below_high();
         }
-        let more = zone.tick(self.env(), cpu, remote, waits);
+        let more = zone.tick(self.env(), cpu, remote, waits, used);
         zone.tick_depots(self.env(), self.rules.online.count()) || more
     }
 
@@ -91,6 +100,15 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// There is no zone of that number.
     pub fn drain_local(&self, zone: usize) -> bool {
         self.zones[zone].try_drain_cpu(self.env(), self.machine.cpu(), None)
+    }
+
+    /// As [`Self::drain_local`], but at most `pages` pages, and the rest of the last block: one hold of a drain that lets others use
+    /// the pageset in between.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn drain_pages(&self, zone: usize, pages: u32) -> bool {
+        self.zones[zone].try_drain_pages(self.env(), self.machine.cpu(), pages)
     }
 
     /// Drains the pagesets of one CPU of all zones, from any CPU. Waits for their locks.

@@ -109,9 +109,9 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). Returns true when
-    /// another tick has more to do. If `waits` is false, a pageset whose lock is held is left for that next tick.
-    /// Specification 4.7, 8.2.
-    pub(crate) fn tick(&self, env: Env<'_, M>, cpu: CpuId, remote: bool, waits: bool) -> bool {
+    /// another tick has more to do. If `waits` is false, a pageset whose lock is held is left for that next tick. `used`: whether
+    /// the zone was used since the last tick, if the caller knows. Specification 4.7, 8.2.
+    pub(crate) fn tick(&self, env: Env<'_, M>, cpu: CpuId, remote: bool, waits: bool, used: Option<bool>) -> bool {
         let pageset = self.pageset(env, cpu);
         let lock = || {
             if waits { Some(self.lock_again(env, pageset, cpu)) } else { self.try_lock_again(env, pageset, cpu) }
@@ -125,7 +125,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let Some(mut pcp) = self.drain_in_holds(env, pcp, decay.drain.max(above), 0, false, lock) else {
             return true;
         };
-        let expired = pcp.expire(remote, env.tuning.expire_all);
+        let expired = pcp.expire(remote, env.tuning.expire_all, used);
         self.drain(env, &mut pcp, expired.drain, 0, None);
         env.tuning.end_tick(&mut pcp);
         decay.more || expired.more
@@ -144,6 +144,15 @@ impl<M: Machine> CachedZone<'_, M> {
     pub(crate) fn try_drain_cpu(&self, env: Env<'_, M>, cpu: CpuId, capture: Option<&Capture>) -> bool {
         let pageset = self.pageset(env, cpu);
         self.drain_all(env, pageset, capture, || self.try_lock_again(env, pageset, cpu))
+    }
+
+    /// Drains at most `pages` pages of one pageset, and the rest of the last block. Waits for no pageset: returns false if the lock is
+    /// held.
+    pub(crate) fn try_drain_pages(&self, env: Env<'_, M>, cpu: CpuId, pages: u32) -> bool {
+        let pageset = self.pageset(env, cpu);
+        let Some(mut pcp) = self.try_lock_again(env, pageset, cpu) else { return false };
+        self.drain(env, &mut pcp, pages, 0, None);
+        true
     }
 
     /// Drains a pageset in bounded holds of its lock, while `lock` takes it. Returns whether it was empty once.

@@ -160,12 +160,13 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         self.update_threshold();
     }
 
-    /// The result of the remote expiry at a tick.
-    pub(super) fn expire(&self, remote: bool, all: bool) -> Decay {
-        // Both counters only grow, so their sum shows whether any page was allocated or freed, at no cost to the fast
-        // path.
-        let pages = self.alloc_pages().wrapping_add(self.free_pages.get());
-        let used = pages != self.seen_pages.get();
+    /// The result of the remote expiry at a tick. `used`: whether the zone was used since the last tick, if the caller knows.
+    pub(super) fn expire(&self, remote: bool, all: bool, used: Option<bool>) -> Decay {
+        // The counters only grow, so their sum shows whether any page was allocated, freed or drained, at no cost to the
+        // fast path. A drain is a use under the kernels' rule.
+        let drained = if all { 0 } else { self.drain_pages.get() };
+        let pages = self.alloc_pages().wrapping_add(self.free_pages.get()).wrapping_add(drained);
+        let used = used.unwrap_or(pages != self.seen_pages.get());
         self.seen_pages.set(pages);
         let mut expiry = Expiry { left: self.expire.get() };
         let asked = expiry.tick(used, remote, self.count(), self.batch(), all);

@@ -87,7 +87,7 @@ pub struct Pageset<L> {
     pub(crate) drains: AtomicU64,
     pub(crate) drain_pages: AtomicU64,
 
-    /// Pages allocated plus pages freed, as of the last tick.
+    /// Pages allocated plus pages freed and, under the kernels' rule, drained, as of the last tick.
     seen_pages: AtomicU64,
     /// [`Expiry::left`].
     expire: AtomicU8,

@@ -255,8 +255,8 @@ pub struct Tuning {
     /// Whether a tick also clears "below high". In the kernels only a drain by a free does: a zone without frees keeps
     /// the flag, and its pagesets stay small. Not a kernel rule; 4.8, "Clear".
     pub below_high_at_tick: bool,
-    /// Whether idle pages of other nodes are drained batch after batch. The kernels drain one batch per idle period,
-    /// and the rest stays. Not a kernel rule; 8.2.
+    /// Whether idle pages of other nodes are drained a batch at each tick. The kernels drain one at every third tick, since the
+    /// drain is a use of the zone. Not a kernel rule; 8.2.
     pub expire_all: bool,
     /// Whether a bulk allocation ends consecutive frees, as every other allocation does. In the kernels it does not: a
     /// CPU that frees single pages and allocates in bulk drains as if it only freed. Not a kernel rule; 2.3, step 2.
