@@ -54,6 +54,7 @@ fn borrowed(row: &Replayed) -> String {
     let Borrowed {
         start_lists,
         start_counters,
+        unclear_starts: _,
         drain_requests,
         inferred_allocs,
         moved_allocs,

@@ -52,6 +52,9 @@ names! {
     DirectAllocations = "direct-allocations",
     DirectFrees = "direct-frees",
     RemoteDrains = "remote-drains",
+    Expiries = "expiries",
+    MovedTasks = "moved-tasks",
+    RejoinedBlocks = "rejoined-blocks",
     Fallbacks = "fallbacks",
     ForeignPages = "foreign-pages",
     UnseenChanges = "unseen-changes",
@@ -63,6 +66,7 @@ names! {
     TakenTwice = "taken-twice",
     NotMade = "not-made",
     FreedUnseen = "freed-unseen",
+    UnclearStarts = "unclear-starts",
 }
 
 /// A warning about a result, in one sentence.

@@ -251,6 +251,28 @@ fn unseen(notes: &Notes, facts: &Facts, level: Level) -> impl Iterator<Item = Wa
             notes.found.remote_drains,
             "no event says why",
         ),
+        (
+            Name::Expiries,
+            "drains of other nodes' idle pages by the timer work",
+            notes.found.expiries,
+            "they follow counters of the zone, of which events show a part",
+        ),
+        (
+            Name::MovedTasks,
+            "allocations and frees in the pageset of another CPU than their event's",
+            notes.found.moved_tasks,
+            "the task moved in between, which only some pages show",
+        ),
+        (
+            Name::RejoinedBlocks,
+            if notes.found.rejoined_proofs > 0 {
+                "blocks freed page by page and put back whole, as later events of some prove"
+            } else {
+                "blocks freed page by page and taken to be put back whole, as by this kernel"
+            },
+            notes.found.rejoined_blocks,
+            "their frees look like those of single pages",
+        ),
         (Name::Fallbacks, "blocks taken from another migratetype's pageblock", notes.found.fallbacks, unknown_lists),
         (Name::ForeignPages, "pages outside all zones of the snapshots", notes.found.foreign, "they are left out"),
         (
@@ -316,6 +338,12 @@ pub(super) fn of_run(outcome: &Outcome, notes: &Notes) -> Vec<Counted> {
             "blocks freed that were never seen to be taken",
             outcome.unseen_allocs.saturating_sub(reported),
             "they are taken just before",
+        ),
+        (
+            Name::UnclearStarts,
+            "pagesets whose first moves fit several starts, or none",
+            outcome.borrowed.unclear_starts,
+            "the most likely start is replayed, so their next moves may differ",
         ),
     ])
     .collect()

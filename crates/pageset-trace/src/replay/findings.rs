@@ -43,6 +43,8 @@ pub(super) struct DrainRequest {
     pub(super) zone: usize,
     /// The pageset's CPU.
     pub(super) cpu: CpuId,
+    /// The pages of a part of the drain that is not the last one; `None` to drain the whole pageset.
+    pub(super) pages: Option<u32>,
 }
 
 /// Counts of the recording's events, and of the events that make a replay less reliable.
@@ -79,6 +81,19 @@ pub struct Found {
     pub direct_frees: u64,
     /// Drains of a pageset by another CPU.
     pub remote_drains: u64,
+    /// Drains of pagesets of other nodes by the timer work.
+    #[serde(default)]
+    pub expiries: u64,
+    /// Allocations and frees that used the pageset of another CPU than the CPU of their event: the task moved in between.
+    #[serde(default)]
+    pub moved_tasks: u64,
+    /// Blocks of several pages that were freed page by page, and that the kernel put back whole.
+    #[serde(default)]
+    pub rejoined_blocks: u64,
+    /// Of these blocks, those for which a later event proves it. The others are of the same kind, or the kernel is one
+    /// that does so.
+    #[serde(default)]
+    pub rejoined_proofs: u64,
     /// Pages outside all zones.
     pub foreign: u64,
     /// Events that contradict the reconstructed kernel lists.

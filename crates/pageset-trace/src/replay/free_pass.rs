@@ -5,11 +5,13 @@
 use std::collections::HashMap;
 
 use pageset::{MigrateType, Order, Pfn};
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::blocks::{BlockMap, Freed, PageMap};
 use super::findings::{Earlier, Notes};
-use super::setting::State;
+use super::gfp::migratetype_of;
+use super::setting::{Setting, State};
+use super::split_blocks::SplitBlocks;
 use super::types::ordinary;
 use crate::event::{Context, Event, Kind};
 
@@ -22,6 +24,10 @@ impl FreeNote {
     const KNOWN: u8 = 4;
     const BATCHED: u8 = 8;
     const DIRECT: u8 = 16;
+    /// An interrupt freed the block while the interrupted batch held the pageset's lock. The input shows it.
+    const LOCKED_OUT: u8 = 32;
+    /// The page is a part of a block that a later free puts back whole.
+    const PART: u8 = 64;
     /// Pages of type 3 and above are on the movable list.
     const SPECIAL: u8 = 3;
 
@@ -39,6 +45,8 @@ impl FreeNote {
 #[derive(Debug, Default)]
 pub(super) struct FreeNotes {
     notes: Vec<FreeNote>,
+    /// The orders of blocks that were freed page by page and went back whole, by the free of the last page.
+    whole: FxHashMap<usize, Order>,
     before_window: usize,
     places_before_window: u64,
 }
@@ -51,7 +59,29 @@ impl FreeNotes {
 
     /// Whether this free went directly to the buddy because the pageset was busy.
     pub(super) fn is_direct(&self, free: usize) -> bool {
-        self.notes.get(free).is_some_and(|note| note.0 & FreeNote::DIRECT != 0)
+        self.notes.get(free).is_some_and(|note| note.0 & (FreeNote::DIRECT | FreeNote::LOCKED_OUT) != 0)
+    }
+
+    /// Whether this free went directly to the buddy because the CPU held the pageset's lock, by the input alone.
+    pub(super) fn is_locked_out(&self, free: usize) -> bool {
+        self.notes.get(free).is_some_and(|note| note.0 & FreeNote::LOCKED_OUT != 0)
+    }
+
+    /// The block that this free puts back: usually the freed one. `None` for a part of a block that a later free puts back.
+    pub(super) fn block(&self, free: usize, pfn: Pfn, order: Order) -> Option<(Pfn, Order)> {
+        if self.whole.is_empty() {
+            return Some((pfn, order));
+        }
+        if self.notes.get(free).is_some_and(|note| note.0 & FreeNote::PART != 0) {
+            return None;
+        }
+        Some(self.whole.get(&free).map_or((pfn, order), |order| (pfn.align_down(*order), *order)))
+    }
+
+    /// Whether the freed pages probably were pages of a process or a file. Larger blocks of unknown type are mostly the kernel's own.
+    pub(super) fn is_on_lru(&self, free: usize, order: Order) -> bool {
+        let known = self.notes.get(free).is_some_and(|note| note.0 & FreeNote::KNOWN != 0);
+        self.list_type(free) == MigrateType::Movable && (known || order == Order::ZERO)
     }
 
     /// The number of frees before the replayed window.
@@ -78,6 +108,16 @@ struct Interrupt {
     in_refill: bool,
 }
 
+/// A batched free in progress on a CPU. It holds the pageset's lock between the blocks of one zone.
+#[derive(Debug)]
+struct Batch {
+    pid: u32,
+    context: Context,
+    zone: Option<usize>,
+    /// Frees by interrupts since the last block of the batch.
+    inside: Vec<u32>,
+}
+
 /// The state of the pass.
 #[derive(Debug)]
 pub(super) struct FreePass {
@@ -88,6 +128,9 @@ pub(super) struct FreePass {
     interrupt: HashMap<u32, Interrupt, FxBuildHasher>,
     interrupts: Vec<Interrupt>,
     preemptible: bool,
+    /// The batched frees in progress, by CPU.
+    batches: HashMap<u32, Batch, FxBuildHasher>,
+    split: SplitBlocks,
     /// CPUs with a refill whose allocation event has not come yet, and the refill's context.
     refilling: HashMap<u32, Context, FxBuildHasher>,
     /// The last known migratetype of each pageblock, and the last one that an allocation from the pageblock requested.
@@ -97,6 +140,8 @@ pub(super) struct FreePass {
     live: BlockMap<u32>,
     freed: PageMap<bool>,
     earlier: Vec<Earlier>,
+    /// Pages of bulk allocations that were not freed yet, and the migratetype of the last one.
+    bulk: (u64, u8),
     began: Option<u64>,
     before_window: usize,
     places_before_window: u64,
@@ -105,9 +150,13 @@ pub(super) struct FreePass {
 impl FreePass {
     /// `preemptible` says whether interrupts can come while a pageset's lock is held. This is certain from 6.7 on and
     /// likely from 6.2 to 6.6; those kernels are treated like older ones.
-    pub(super) fn new(preemptible: bool) -> Self {
+    ///
+    /// `bulk_unseen`: see [`Setting::bulk_unseen`].
+    pub(super) fn new(preemptible: bool, bulk_unseen: bool) -> Self {
         FreePass {
             preemptible,
+            batches: HashMap::default(),
+            split: SplitBlocks::new(bulk_unseen),
             notes: Vec::new(),
             last: PageMap::new(),
             interrupt: HashMap::default(),
@@ -118,13 +167,14 @@ impl FreePass {
             live: BlockMap::new(),
             freed: PageMap::new(),
             earlier: Vec::new(),
+            bulk: (0, 0),
             began: None,
             before_window: 0,
             places_before_window: 0,
         }
     }
 
-    pub(super) fn event(&mut self, notes: &mut Notes, event: &Event, state: State) {
+    pub(super) fn event(&mut self, notes: &mut Notes, setting: &Setting, event: &Event, state: State) {
         notes.events += 1;
         if self.began.is_none() {
             self.before_window = self.notes.len();
@@ -145,6 +195,8 @@ impl FreePass {
             _ if self.refilling.get(&event.cpu.0) == Some(&event.context) => _ = self.refilling.remove(&event.cpu.0),
             _ => {}
         }
+        self.follow_batch(setting, event);
+        self.split.event(|pfn| setting.zone_of(pfn), event);
         match event.kind {
             Kind::Free { pfn, .. } => {
                 // A page freed twice was allocated without an event in between. No later event shows the list of the
@@ -153,7 +205,14 @@ impl FreePass {
                 self.notes.push(FreeNote::default());
                 // Beyond 2^32 frees, the types stay unknown.
                 let free = u32::try_from(self.notes.len()).unwrap_or(0);
+                self.split.freed(event, free, state == State::Inside);
                 self.last.set(pfn, free);
+                if let Some(batch) = self.batches.get_mut(&event.cpu.0)
+                    && free > 0
+                    && batch.zone == setting.zone_of(pfn)
+                {
+                    batch.inside.push(free - 1);
+                }
                 if in_interrupt && free > 0 {
                     let refilling = self.refilling.get(&event.cpu.0);
                     let interrupt = self.interrupt.entry(event.cpu.0).or_default();
@@ -240,6 +299,39 @@ impl FreePass {
         }
     }
 
+    /// Follows batched frees. Between two blocks of a batch the CPU holds the lock of the zone's pageset, unless the
+    /// second is of another zone.
+    fn follow_batch(&mut self, setting: &Setting, event: &Event) {
+        if !self.preemptible {
+            return;
+        }
+        let Kind::FreeBatched { pfn } = event.kind else {
+            let interrupts = |batch: &Batch| event.context as u8 > batch.context as u8;
+            let goes_on = !event.kind.is_input() || self.batches.get(&event.cpu.0).is_some_and(interrupts);
+            if !goes_on {
+                self.batches.remove(&event.cpu.0);
+            }
+            return;
+        };
+        let zone = setting.zone_of(pfn);
+        let batch = Batch { pid: event.pid, context: event.context, zone, inside: Vec::new() };
+        match self.batches.get_mut(&event.cpu.0) {
+            // An interrupt's own batch leaves the interrupted one alone.
+            Some(outer) if event.context as u8 > outer.context as u8 => {}
+            Some(open) if (open.pid, open.context) == (event.pid, event.context) => {
+                let Batch { zone: held, inside, .. } = std::mem::replace(open, batch);
+                for free in inside.into_iter().filter(|_| held == zone) {
+                    let note = &mut self.notes[free as usize];
+                    // A block of a batch has an event only if it entered the pageset.
+                    if note.0 & FreeNote::BATCHED == 0 {
+                        note.0 |= FreeNote::LOCKED_OUT;
+                    }
+                }
+            }
+            _ => _ = self.batches.insert(event.cpu.0, batch),
+        }
+    }
+
     fn count(&mut self, notes: &mut Notes, event: &Event) {
         notes.replayed += 1;
         match event.kind {
@@ -263,18 +355,29 @@ impl FreePass {
             }
             Kind::Free { pfn, order } => {
                 let known = self.live.free(pfn, order, |_, _, _| {}, |_, _| 0);
+                if known == Freed::Unknown && order == Order::ZERO && self.bulk.0 > 0 {
+                    // A page of a bulk allocation has the type of its request.
+                    self.bulk.0 -= 1;
+                    let requested = self.requested.get(pageblock(pfn)).unwrap_or(self.bulk.1);
+                    self.requested.set(pageblock(pfn), Some(requested));
+                }
                 if known == Freed::Unknown && !self.freed.get(pfn) {
                     // `finish` sets the type.
                     self.earlier.push(Earlier { pfn, order, migratetype: MigrateType::Movable });
                 }
                 self.freed.set(pfn, true);
             }
+            Kind::BulkAlloc { taken, gfp, .. } => {
+                self.bulk = (self.bulk.0 + u64::from(taken), migratetype_of(gfp).index() as u8);
+            }
             _ => {}
         }
     }
 
     /// The facts about all frees, and the pages that were in use before, by the input alone.
-    pub(super) fn finish(mut self) -> (FreeNotes, Vec<Earlier>) {
+    /// `frees_whole`: see [`Setting::frees_runs_whole`].
+    pub(super) fn finish(mut self, notes: &mut Notes, frees_whole: bool) -> (FreeNotes, Vec<Earlier>) {
+        let whole = self.rejoin(notes, frees_whole);
         self.settle_interrupts();
         for (pfn, free) in std::mem::take(&mut self.last).iter() {
             self.settle_by_pageblock(pfn, free);
@@ -285,7 +388,24 @@ impl FreePass {
             page.migratetype = self.requested.get(pageblock(page.pfn)).map_or(MigrateType::Movable, ordinary);
         }
         let Self { notes, before_window, places_before_window, .. } = self;
-        (FreeNotes { notes, before_window, places_before_window }, self.earlier)
+        (FreeNotes { notes, whole, before_window, places_before_window }, self.earlier)
+    }
+
+    /// Joins the frees of blocks that the kernel put back whole. Returns the orders of these blocks by their last frees.
+    fn rejoin(&mut self, notes: &mut Notes, frees_whole: bool) -> FxHashMap<usize, Order> {
+        let mut whole = FxHashMap::default();
+        let split = std::mem::take(&mut self.split);
+        for block in split.rejoined(frees_whole) {
+            let Some((last, parts)) = block.frees.split_last() else { continue };
+            for part in parts {
+                self.notes[*part as usize].0 |= FreeNote::PART;
+            }
+            self.notes[*last as usize].set_type(block.migratetype);
+            whole.insert(*last as usize, block.order);
+            notes.found.rejoined_blocks += u64::from(block.is_inside);
+            notes.found.rejoined_proofs += u64::from(block.is_inside && block.proof == Some(true));
+        }
+        whole
     }
 }
 

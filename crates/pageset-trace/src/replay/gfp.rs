@@ -33,6 +33,11 @@ pub(super) fn migratetype_of(gfp: u32) -> MigrateType {
     }
 }
 
+/// Whether a request with these GFP flags is for pages of a process or of a file, which are on the lists of reclaim.
+pub(super) fn is_for_lru(gfp: u32) -> bool {
+    gfp & (GFP_HIGHMEM | GFP_MOVABLE) == GFP_HIGHMEM | GFP_MOVABLE
+}
+
 /// How urgent a request with these GFP flags is.
 pub(super) fn urgency_of(gfp: u32) -> Urgency {
     if gfp & GFP_HIGH != 0 { Urgency::High } else { Urgency::Ordinary }

@@ -30,6 +30,16 @@ struct Entry {
     since: u64,
 }
 
+/// A block on a list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) list: ListId,
+    /// The event that put it there.
+    pub(super) since: u64,
+    /// Whether the next allocation from the list takes it.
+    pub(super) is_newest: bool,
+}
+
 #[derive(Debug, Default)]
 struct List {
     /// Known blocks, bottom to top.
@@ -109,6 +119,26 @@ impl KernelLists {
         }
     }
 
+    /// The known blocks of a list.
+    pub(super) fn known(&self, id: ListId) -> u64 {
+        self.lists[id.0 as usize].known.len() as u64
+    }
+
+    /// Takes a page for a bulk allocation: the newest known page. Without one, it takes a page from before the start.
+    /// Returns whether the page is known.
+    pub(super) fn pop_in_bulk(&mut self, id: ListId, event: u64) -> bool {
+        match self.list(id).known.pop_back() {
+            Some(entry) => {
+                self.gone(id, entry.pfn, event);
+                true
+            }
+            None => {
+                self.held_more(id, 1);
+                false
+            }
+        }
+    }
+
     /// Takes the first block of a refill for the bulk allocation that caused it, which has no event.
     pub(super) fn pop_unseen(&mut self, id: ListId, pfn: Pfn, event: u64) {
         self.forget(pfn);
@@ -128,6 +158,14 @@ impl KernelLists {
             self.unseen[number as usize - 1] = None;
         }
         number > 0
+    }
+
+    /// The list that holds a block, if it is known.
+    pub(super) fn held(&self, pfn: Pfn) -> Option<Held> {
+        let list = ListId(self.place.get(pfn).checked_sub(1)?);
+        let known = &self.lists[list.0 as usize].known;
+        let at = known.iter().rposition(|e| e.pfn == pfn)?;
+        Some(Held { list, since: known[at].since, is_newest: at + 1 == known.len() })
     }
 
     /// Takes an allocated block off a list. All blocks above it must have left the list before.

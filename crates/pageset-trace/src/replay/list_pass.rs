@@ -13,6 +13,7 @@ use super::balance::Balance;
 use super::blocks::{BlockMap, Freed, PageMap};
 use super::findings::{DrainRequest, Earlier, Notes, Shown, Taken};
 use super::free_pass::FreeNotes;
+use super::gfp::migratetype_of;
 use super::hotplug::Hotplug;
 use super::kernel_lists::{KernelLists, ListId, Unseen};
 use super::moves::{Move, Moves};
@@ -46,6 +47,17 @@ struct OpenDrain {
     moved: Move,
     /// The drain's first event.
     event: u64,
+    /// The process that drains on request.
+    asked_by: Option<u32>,
+}
+
+/// A requested drain of a process that has done nothing else since.
+#[derive(Clone, Copy, Debug)]
+struct Emptying {
+    /// The index in `drain_requests`.
+    request: usize,
+    /// The pages that it drained.
+    pages: u32,
 }
 
 /// A free or a run of the timer work, which may cause a drain.
@@ -104,6 +116,8 @@ pub(super) struct Found {
     pub(super) drain_requests: Vec<DrainRequest>,
     /// The events of drains of at most three batches. Under reclaim a pageset keeps four batches and drains three.
     pub(super) small_drains: Vec<u64>,
+    /// The events of allocations and frees that used the pageset of another CPU.
+    pub(super) moved_tasks: FxHashMap<u64, CpuId>,
 }
 
 /// The state of the pass.
@@ -127,6 +141,12 @@ pub(super) struct ListPass<'s> {
     /// Refills by processes without a later event of the process: the process was preempted, or the recording ended. By
     /// process.
     unfinished: FxHashMap<u32, Unfinished>,
+    /// Requested drains by the process that has done nothing else since.
+    emptying: FxHashMap<u32, Emptying>,
+    /// The CPU of each process's last refill.
+    refilling: FxHashMap<u32, CpuId>,
+    /// Whether the refill that ends now is that of a recorded bulk allocation.
+    in_bulk: bool,
     began: bool,
     ended: bool,
     found: Found,
@@ -147,6 +167,9 @@ impl<'s> ListPass<'s> {
             balance: Balance::new(setting.zones.len(), setting.cpus.len()),
             hotplug: Hotplug::new(setting),
             unfinished: FxHashMap::default(),
+            emptying: FxHashMap::default(),
+            refilling: FxHashMap::default(),
+            in_bulk: false,
             began: false,
             ended: false,
             found: Found {
@@ -158,6 +181,7 @@ impl<'s> ListPass<'s> {
                 histories: Histories::new(setting.zones.len(), setting.cpus.len()),
                 drain_requests: Vec::new(),
                 small_drains: Vec::new(),
+                moved_tasks: FxHashMap::default(),
             },
         }
     }
@@ -211,21 +235,33 @@ impl<'s> ListPass<'s> {
             }
             Kind::ExtFrag { .. } => {}
             Kind::Alloc { pfn: Some(pfn), order, migratetype, gfp } => {
+                let begins_with = |run: &Option<Run>| run.as_ref().is_some_and(|run| run.blocks.first() == Some(&pfn));
                 let run = self.run(event).take();
-                let ends_run = run.as_ref().is_some_and(|run| run.blocks.first() == Some(&pfn));
-                let shown = ends_run.then_some(Shown { event: index, gfp });
+                let moved = if begins_with(&run) { None } else { self.moved_run(event, pfn) };
+                let ends_run = moved.is_some() || begins_with(&run);
+                let shown = Shown { event: index, gfp };
                 if let Some(run) = run {
+                    let shown = (run.blocks.first() == Some(&pfn)).then_some(shown);
                     self.close_run(notes, cpu, run, shown);
                 }
+                if let Some((from, run)) = moved {
+                    self.close_run(notes, from, run, Some(shown));
+                    self.move_task(notes, index, from);
+                }
                 let late = finished.filter(|refill| !ends_run && refill.taken.pfn == Some(pfn));
+                let from = late.as_ref().map_or(cpu, |refill| refill.taken.cpu);
                 if let Some(refill) = &late {
-                    self.found.taken.push(Taken { shown: Some(Shown { event: index, gfp }), ..refill.taken });
+                    self.found.taken.push(Taken { shown: Some(shown), ..refill.taken });
+                }
+                if from != cpu {
+                    self.move_task(notes, index, from);
                 }
                 if !ends_run {
-                    self.alloc(notes, index, cpu, (pfn, order, migratetype), late.is_some());
+                    self.alloc(notes, index, from, (pfn, order, migratetype), late.is_some());
                 }
                 self.live.insert(pfn, order, 0);
             }
+            Kind::BulkAlloc { taken, gfp, node, .. } => self.bulk(notes, index, event, (taken, gfp, node)),
             _ => {
                 if let Some(run) = self.run(event).take() {
                     self.close_run(notes, cpu, run, None);
@@ -247,10 +283,32 @@ impl<'s> ListPass<'s> {
         }
     }
 
+    /// Removes the run of the event's process that began with this page on another CPU: the process moved after its refill.
+    fn moved_run(&mut self, event: &Event, pfn: Pfn) -> Option<(CpuId, Run)> {
+        let from = *self.refilling.get(&event.pid).filter(|from| **from != event.cpu)?;
+        if event.context != Context::Process {
+            return None;
+        }
+        let run = &mut self.cpus[from.0 as usize].runs[level(Context::Process)];
+        let run = run.take_if(|run| run.pid == event.pid && run.blocks.first() == Some(&pfn))?;
+        Some((from, run))
+    }
+
+    /// Notes that the allocation or free at an event used the pageset of another CPU.
+    fn move_task(&mut self, notes: &mut Notes, event: u64, to: CpuId) {
+        if self.began {
+            notes.found.moved_tasks += 1;
+            self.found.moved_tasks.insert(event, to);
+        }
+    }
+
     /// Keeps the possible cause of a later drain in this context.
     fn note_cause(&mut self, event: &Event, may_drain: bool) {
         if matches!(event.kind, Kind::Drain { .. }) {
             return;
+        }
+        if event.context == Context::Process && !self.emptying.is_empty() {
+            self.emptying.remove(&event.pid);
         }
         let zone = match event.kind {
             Kind::Free { pfn, .. } | Kind::FreeBatched { pfn } => self.setting.zone_of(pfn),
@@ -289,6 +347,7 @@ impl<'s> ListPass<'s> {
             Kind::Free { pfn, order } => {
                 let number = self.free;
                 self.free += 1;
+                let Some((pfn, order)) = self.frees.block(number, pfn, order) else { return };
                 self.freed(index, pfn, order, number);
                 if self.setting.zone_of(pfn).is_some_and(|zone| self.hotplug.is_offlined_by(zone, event.pid)) {
                     return;
@@ -352,6 +411,10 @@ impl<'s> ListPass<'s> {
                 }
                 let (blocks, place) = (vec![pfn], self.place);
                 let context = event.context;
+                // The idle process 0 runs on all CPUs.
+                if context == Context::Process && event.pid != 0 {
+                    self.refilling.insert(event.pid, event.cpu);
+                }
                 *self.run(event) =
                     Some(Run { pid: event.pid, context, order, migratetype, zone, blocks, event: index, place });
             }
@@ -381,7 +444,9 @@ impl<'s> ListPass<'s> {
         }
         if self.began {
             let refill = run.blocks.len() as u32;
-            self.found.histories.step(run.zone, cpu, Step::Alloc { order: run.order, refill });
+            if !self.in_bulk {
+                self.found.histories.step(run.zone, cpu, Step::Alloc { order: run.order, refill });
+            }
             let pages = refill * run.order.pages() as u32;
             let taken =
                 Taken { event: run.event, zone: run.zone, cpu, pfn: Some(first), order: run.order, migratetype, shown };
@@ -411,15 +476,63 @@ impl<'s> ListPass<'s> {
         self.found.factors.entry((run.zone, cpu)).or_insert((run.event, exact.or(factor).unwrap_or(0)));
     }
 
+    /// Handles a bulk allocation. Its pages leave one list, before and after a refill that it may have caused.
+    fn bulk(&mut self, notes: &mut Notes, index: u64, event: &Event, (taken, gfp, node): (u32, u32, i32)) {
+        let run = self.run(event).take();
+        let zone = self.setting.zone_of_bulk(event.cpu, gfp, node);
+        let id = zone
+            .zip(self.tuning.lists.list(Order::ZERO, migratetype_of(gfp)))
+            .map(|(zone, list)| (zone, self.found.lists.id(zone, event.cpu, list)));
+        let (mut left, mut refill) = (u64::from(taken), 0);
+        if let Some(run) = run {
+            let own = (run.pid, run.order, Some(run.zone)) == (event.pid, Order::ZERO, zone);
+            if let (true, Some((_, id))) = (own && run.blocks.len() > 1, id) {
+                // The pages that the list held went first, then the refill's first page.
+                left = left.saturating_sub(self.found.lists.known(id) + 1);
+                refill = run.blocks.len() as u32;
+                self.in_bulk = true;
+            }
+            self.close_run(notes, event.cpu, run, None);
+            self.in_bulk = false;
+        }
+        let Some((zone, id)) = id.filter(|_| taken > 0) else { return };
+        for _ in 0..left {
+            let is_known = self.found.lists.pop_in_bulk(id, index);
+            self.balance.add(zone, event.cpu, -i64::from(!is_known));
+        }
+        if self.began {
+            self.found.histories.step(zone, event.cpu, Step::Bulk { pages: taken, refill });
+        }
+    }
+
     /// Handles an allocation outside a run: it took the block from a list, if its order is cached. `is_counted` says
     /// that the history already has the allocation with its refill.
     fn alloc(&mut self, notes: &mut Notes, index: u64, cpu: CpuId, block: (Pfn, Order, u8), is_counted: bool) {
         let (pfn, order, migratetype) = block;
         let Some(zone) = self.zone_of(notes, pfn) else { return };
         let Some(list) = self.tuning.lists.list(order, ordinary(migratetype)) else { return };
+        let pages = order.pages() as i64;
+        let mut cpu = cpu;
+        if let Some(held) = self.found.lists.held(pfn)
+            && let (held_in, other, same) = self.found.lists.parts(held.list)
+            && (held_in, same) == (zone, list)
+            && other != cpu
+        {
+            if held.is_newest {
+                // The allocation took the page before its task moved.
+                self.move_task(notes, index, other);
+                cpu = other;
+            } else {
+                // The free put the page on this list after its task had moved.
+                self.move_task(notes, held.since, cpu);
+                self.found.lists.push(self.found.lists.id(zone, cpu, list), pfn, index);
+                self.balance.add(zone, other, -pages);
+                self.balance.add(zone, cpu, pages);
+            }
+        }
         let id = self.found.lists.id(zone, cpu, list);
         self.found.lists.pop(id, pfn, index);
-        self.balance.add(zone, cpu, -(order.pages() as i64));
+        self.balance.add(zone, cpu, -pages);
         if self.began && !is_counted {
             self.found.histories.step(zone, cpu, Step::Alloc { order, refill: 0 });
         }
@@ -446,7 +559,7 @@ impl<'s> ListPass<'s> {
         self.found.lists.push(id, pfn, index);
         self.balance.add(zone, cpu, order.pages() as i64);
         if self.began {
-            self.found.histories.step(zone, cpu, Step::Free { order, drained: 0 });
+            self.found.histories.step(zone, cpu, Step::Free { order, drained: 0, last: 0 });
         }
     }
 
@@ -454,7 +567,10 @@ impl<'s> ListPass<'s> {
         let (cpu, (pfn, order, migratetype)) = (event.cpu, block);
         let Some(zone) = self.zone_of(notes, pfn) else { return };
         let Some(list) = self.tuning.lists.list(order, ordinary(migratetype)) else { return };
-        let id = self.found.lists.id(zone, self.hotplug.emptied_by(event.pid).unwrap_or(cpu), list);
+        // A process drains one CPU's pageset after the other, so an unknown page is of the same one as the page before.
+        let open = self.cpus[cpu.0 as usize].drain.as_ref().filter(|open| open.asked_by == Some(event.pid));
+        let emptied = self.hotplug.emptied_by(event.pid).or(open.map(|open| open.owner));
+        let id = self.found.lists.id(zone, emptied.unwrap_or(cpu), list);
         let from: ListId = self.found.lists.drain(id, pfn);
         let (_, owner, _) = self.found.lists.parts(from);
         let pages = order.pages() as u32;
@@ -477,21 +593,45 @@ impl<'s> ListPass<'s> {
             Some(open) if (open.zone, open.owner) == (zone, owner) => open.moved.pages += pages,
             _ => {
                 let place = runs.cause;
+                let ticks =
+                    runs.freed[level].iter().flatten().find(|freed| causes(freed)).is_some_and(|c| c.zone.is_none());
                 self.close_drain(cpu);
                 let moved = Move { place, zone: zone as u32, cpu: owner, pages };
-                self.cpus[cpu.0 as usize].drain = Some(OpenDrain { zone, owner, moved, event: index });
-                if requested && self.began {
-                    self.found.drain_requests.push(DrainRequest { event: index, zone, cpu: owner });
+                let asked_by = requested.then_some(event.pid);
+                self.cpus[cpu.0 as usize].drain = Some(OpenDrain { zone, owner, moved, event: index, asked_by });
+                if self.began {
+                    if requested {
+                        self.request_drain(event.pid, DrainRequest { event: index, zone, cpu: owner, pages: None });
+                    }
+                    notes.found.remote_drains += u64::from(owner != cpu);
+                    let is_remote = self.setting.zones[zone].node != self.setting.cpus[cpu.0 as usize];
+                    notes.found.expiries += u64::from(ticks && !requested && is_remote);
                 }
-                notes.found.remote_drains += u64::from(self.began && owner != cpu);
             }
         }
+    }
+
+    /// Adds a requested drain. If it goes on with the pageset that the same process drained last, that drain ended early: the pageset
+    /// stays in use between the holds of its lock.
+    fn request_drain(&mut self, pid: u32, request: DrainRequest) {
+        let requests = &mut self.found.drain_requests;
+        if let Some(before) = self.emptying.get(&pid)
+            && let Some(part) = requests.get_mut(before.request)
+            && (part.zone, part.cpu) == (request.zone, request.cpu)
+        {
+            part.pages = Some(before.pages);
+        }
+        self.emptying.insert(pid, Emptying { request: requests.len(), pages: 0 });
+        requests.push(request);
     }
 
     fn close_drain(&mut self, cpu: CpuId) {
         if let Some(open) = self.cpus[cpu.0 as usize].drain.take()
             && self.began
         {
+            if let Some(emptying) = open.asked_by.and_then(|pid| self.emptying.get_mut(&pid)) {
+                emptying.pages = open.moved.pages;
+            }
             self.found.kernel.drains.push(open.moved);
             if open.moved.pages <= 3 * self.setting.zones[open.zone].start.bounds.batch {
                 self.found.small_drains.push(open.event);

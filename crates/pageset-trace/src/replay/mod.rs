@@ -14,6 +14,7 @@
 //! | `reclaim` | the times of active reclaim |
 //! | `hotplug` | on-line CPUs, and zones with disabled pagesets |
 //! | `findings` | counts of a recording, and operations without an event of their own |
+//! | `split_blocks` | blocks that are allocated whole and freed page by page |
 //! | `free_pass`, `list_pass`, `survey` | passes before a replay: the kernel's moves, and changes without an event |
 //! | `high_orders` | free memory in large blocks |
 //! | `holds` | the work under zone locks |
@@ -21,6 +22,7 @@
 //! | `plan` | the inputs of one replay |
 //! | `gfp` | zones, migratetype and urgency of a recorded request |
 //! | `corrections` | memory that changed without an event |
+//! | `zone_counters` | the counters of a zone on each CPU, which the timer work reads |
 //! | `run` | one replay under one set of rules |
 //! | `parallel` | replays on several threads |
 //! | [`selection`] | refills and drains by CPU, process or cgroup |
@@ -48,11 +50,13 @@ mod reclaim;
 mod run;
 pub mod selection;
 pub mod setting;
+mod split_blocks;
 mod start_state;
 mod survey;
 mod types;
 pub mod what_if;
 mod world;
+mod zone_counters;
 
 use std::sync::Arc;
 
@@ -108,6 +112,8 @@ pub struct Borrowed {
     pub start_lists: u64,
     /// Pagesets with counters at the start that are inferred from the kernel's first refills and drains. Both levels.
     pub start_counters: u64,
+    /// Of these pagesets, those that several starts explain equally well, or that no start explains. Both levels.
+    pub unclear_starts: u64,
     /// Drains that compaction, a contiguous range or hot-plug requested. They are detected as kernel drains that no
     /// free and no timer work caused. Both levels.
     pub drain_requests: u64,

@@ -2,10 +2,10 @@
 
 use pageset::CpuId;
 use pageset::policy::sizes::ZoneSize;
-use pageset::policy::{BatchRule, Bounds, PcpState, Tuning};
+use pageset::policy::{BatchRule, Bounds, Tuning};
 
 use super::setting::{PagesetSnapshot, Setting, ZoneState};
-use super::start_state::Shown;
+use super::start_state::{Shown, Start};
 use super::survey::Survey;
 use super::what_if::WhatIf;
 use super::{Level, Recorded, RuleSet};
@@ -58,8 +58,8 @@ impl Plan<'_> {
         Tuning { batch, ..self.tuning() }.bounds(size, fraction)
     }
 
-    /// The counters of a pageset at the start, and whether the kernel's first refills and drains show them.
-    pub(super) fn start(&self, zone: usize, cpu: usize, snapshot: PagesetSnapshot) -> (PcpState, bool) {
+    /// The counters of a pageset at the start.
+    pub(super) fn start(&self, zone: usize, cpu: usize, snapshot: PagesetSnapshot) -> Start {
         let bounds = self.bounds(zone, &self.setting.zones[zone].start, None);
         let slice = self.rules.cache_slice_pages.or(self.setting.cache_slice_pages).unwrap_or(0);
         let large_cache = self.tuning().large_cache(slice, bounds.batch);

@@ -7,15 +7,13 @@ use std::slice;
 use pageset::admin::stats::PagesetStats;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, OwnerRule, PcpState};
-use pageset::{
-    AllocError, Allocator, CpuId, Machine as _, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneSpec,
-};
+use pageset::{AllocError, Allocator, CpuId, Machine as _, MigrateType, Order, PageRange, Pfn, Request, ZoneSpec};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::{BlockMap, Freed};
 use super::corrections::{Corrections, FreeScanner};
 use super::findings::{DrainRequest, Taken};
-use super::gfp::{highest_zone, migratetype_of, urgency_of, wait_of};
+use super::gfp::{highest_zone, is_for_lru, migratetype_of, urgency_of, wait_of};
 use super::high_orders::{self, HighOrders};
 use super::holds;
 use super::hotplug::Hotplug;
@@ -26,6 +24,7 @@ use super::setting::{State, ZoneState};
 use super::types::ordinary;
 use super::what_if::WhatIf;
 use super::world::{self, Placed, Plans, ReplayMachine, World};
+use super::zone_counters::ZoneCounters;
 use super::{Level, Outcome, ReplayError};
 use crate::event::{Event, Kind, StateChange};
 
@@ -128,6 +127,7 @@ struct Run<'r, 'a> {
     /// The CPU that allocated each recorded block, if the blocks are freed there.
     origins: Option<FxHashMap<Pfn, CpuId>>,
     corrections: Corrections,
+    counters: ZoneCounters,
     /// Pages in all pagesets.
     held: u64,
     /// Pages in all depots.
@@ -172,6 +172,7 @@ impl<'r, 'a> Run<'r, 'a> {
             pending: FxHashMap::default(),
             origins: (plan.what_if == WhatIf::LocalFrees).then(FxHashMap::default),
             corrections: Corrections::new(spare),
+            counters: ZoneCounters::new(plan.setting),
             held: 0,
             in_depots: 0,
             own_locks: 0,
@@ -185,9 +186,10 @@ impl<'r, 'a> Run<'r, 'a> {
         for (zone, z) in self.plan.setting.zones.iter().enumerate() {
             self.set_parameters(zone);
             for (cpu, snapshot) in z.start.pagesets.iter().enumerate() {
-                let (state, is_shown) = self.plan.start(zone, cpu, *snapshot);
-                self.world.restore_pageset(zone, CpuId(cpu as u32), &state);
-                self.outcome.borrowed.start_counters += u64::from(is_shown);
+                let start = self.plan.start(zone, cpu, *snapshot);
+                self.world.restore_pageset(zone, CpuId(cpu as u32), &start.state);
+                self.outcome.borrowed.start_counters += u64::from(start.is_shown);
+                self.outcome.borrowed.unclear_starts += u64::from(start.is_unclear);
             }
             self.world.set_below_high(zone, z.start.free <= z.start.watermarks.high);
         }
@@ -244,9 +246,10 @@ impl<'r, 'a> Run<'r, 'a> {
         if !self.hotplug.change(change, pid, zone) {
             return;
         }
+        // Pagesets that are switched off are in use until the kernel has drained them one by one. Those drains are requests.
         let emptied = self.pagesets().filter(|(z, c)| match change {
             StateChange::CpuOffline(cpu) => *c == cpu,
-            StateChange::PagesetsOff(_) => Some(*z) == zone,
+            StateChange::PagesetsOn(_) => Some(*z) == zone,
             _ => false,
         });
         for (zone, cpu) in emptied {
@@ -263,31 +266,30 @@ impl<'r, 'a> Run<'r, 'a> {
         while let Some(request) = self.requests.next_if(|request| request.event <= index) {
             // A recorded hot-plug event may have drained the pageset already.
             self.outcome.borrowed.drain_requests += u64::from(self.count(request.zone, request.cpu) > 0);
-            self.operate(request.zone, request.cpu, |run| run.world.drain_local(request.zone));
+            self.operate(request.zone, request.cpu, |run| match request.pages {
+                Some(pages) => run.world.drain_pages(request.zone, pages),
+                None => run.world.drain_local(request.zone),
+            });
         }
         while let Some(taken) = self.taken.next_if(|taken| taken.event <= index) {
             self.take_early(taken);
         }
+        let moved_to = self.plan.survey.moved_tasks.get(&index).copied();
+        let cpu = moved_to.unwrap_or(event.cpu);
         match &event.kind {
             Kind::Alloc { pfn: Some(pfn), order, migratetype, gfp } if !self.done.remove(&index) => {
-                self.alloc(event.cpu, *pfn, *order, ordinary(*migratetype), *gfp);
+                self.alloc(cpu, *pfn, *order, ordinary(*migratetype), *gfp);
             }
             Kind::Free { pfn, order } => {
-                let notes = &self.plan.survey.first.frees;
-                let direct = notes.is_direct(self.free) && self.plan.level == Level::Reconstructed;
-                self.outcome.borrowed.direct_frees += u64::from(direct);
-                let zone = self.plan.setting.zone_of(*pfn);
-                let direct = direct || zone.is_some_and(|zone| self.hotplug.is_offlined_by(zone, event.pid));
-                if notes.is_batched(self.free) {
-                    self.pending.insert(*pfn, *order);
-                } else {
-                    self.release(event.cpu, *pfn, *order, direct);
-                }
+                let number = self.free;
                 self.free += 1;
+                if let Some((pfn, order)) = self.plan.survey.first.frees.block(number, *pfn, *order) {
+                    self.free(event, cpu, number, pfn, order);
+                }
             }
             Kind::FreeBatched { pfn } => {
                 if let Some(order) = self.pending.remove(pfn) {
-                    self.release(event.cpu, *pfn, order, false);
+                    self.release(cpu, *pfn, order, false);
                 }
             }
             Kind::VmstatWork => self.tick(event.cpu),
@@ -299,6 +301,23 @@ impl<'r, 'a> Run<'r, 'a> {
         self.place += u64::from(event.kind.is_input());
     }
 
+    /// Handles the event of a free. `number` counts the earlier frees.
+    fn free(&mut self, event: &Event, cpu: CpuId, number: usize, pfn: Pfn, order: Order) {
+        let frees = &self.plan.survey.first.frees;
+        let inferred = frees.is_direct(number) && self.plan.level == Level::Reconstructed;
+        self.outcome.borrowed.direct_frees += u64::from(inferred);
+        let zone = self.plan.setting.zone_of(pfn);
+        let offlined = zone.is_some_and(|zone| self.hotplug.is_offlined_by(zone, event.pid));
+        if let (Some(zone), true) = (zone, frees.is_on_lru(number, order)) {
+            self.counters.change_lru(zone, event.cpu, order);
+        }
+        if frees.is_batched(number) {
+            self.pending.insert(pfn, order);
+        } else {
+            self.release(cpu, pfn, order, inferred || frees.is_locked_out(number) || offlined);
+        }
+    }
+
     fn set_reclaim(&self, change: &Change) {
         let zones = self.plan.setting.zones.iter().enumerate().filter(|(_, zone)| zone.node == change.node);
         zones.for_each(|(zone, _)| self.world.set_reclaim_active(zone, change.active));
@@ -307,9 +326,7 @@ impl<'r, 'a> Run<'r, 'a> {
     /// Replays a bulk allocation of single pages. Its pages are unknown until their frees.
     fn bulk(&mut self, cpu: CpuId, pages: u32, gfp: u32, node: i32) {
         self.outcome.operations += 1;
-        let local = self.plan.setting.cpus.get(cpu.0 as usize).copied().unwrap_or(NodeId(0));
-        let node = u32::try_from(node).map_or(local, NodeId);
-        let Some(zone) = self.plan.setting.preferred_zone(node, highest_zone(gfp)) else { return };
+        let Some(zone) = self.plan.setting.zone_of_bulk(cpu, gfp, node) else { return };
         let request = Request { zone: Some(zone), ..Request::new(Order::ZERO, migratetype_of(gfp)) };
         for _ in 0..pages {
             self.operate(zone, cpu, |run| match run.take_in_bulk(&request) {
@@ -372,6 +389,9 @@ impl<'r, 'a> Run<'r, 'a> {
             wait: wait_of(gfp),
             ..Request::new(order, migratetype)
         };
+        if is_for_lru(gfp) {
+            self.counters.change_lru(zone, cpu, order);
+        }
         self.operate(zone, cpu, |run| {
             let got = run.world.alloc(&request).or_else(|_| {
                 run.outcome.below_min += 1;
@@ -446,8 +466,12 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn tick(&mut self, cpu: CpuId) {
         for zone in 0..self.world.zone_count() {
+            let changed = self.counters.tick(zone, cpu);
             self.operate(zone, cpu, |run| {
-                run.world.tick_zone(zone);
+                match changed.filter(|_| !run.world.tuning().expire_all) {
+                    Some(changed) => run.world.tick_zone_counted(zone, changed),
+                    None => run.world.tick_zone(zone),
+                };
             });
         }
         self.look_at_depots();
@@ -464,8 +488,13 @@ impl<'r, 'a> Run<'r, 'a> {
             return self.operate_on_all(zone, operation);
         }
         let before = self.world.pageset_stats(zone, cpu);
+        let free = self.counters.counts(zone, cpu).then(|| self.world.zone_stats(zone).nr_free_pages);
         operation(self);
         self.note_moves(zone, cpu, before);
+        if let Some(free) = free {
+            let refilled = self.world.pageset_stats(zone, cpu).refills > before.refills;
+            self.counters.change_free(zone, cpu, free, self.world.zone_stats(zone).nr_free_pages, refilled);
+        }
         self.note_held(0);
     }
 

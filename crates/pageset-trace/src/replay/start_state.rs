@@ -4,6 +4,8 @@
 //! alone over each pageset's first operations, from every plausible start. The start that explains the kernel's first
 //! refills and drains best is chosen. Specification: `trace-replay.md` 3g, `kernels-2026.md` 3.3.
 
+use std::cmp::Reverse;
+
 use pageset::policy::{Bounds, PcpState, Pressure, Tuning};
 use pageset::{CpuId, Order};
 
@@ -15,14 +17,20 @@ const STEPS_MAX: usize = 8192;
 /// The number of refills and drains used per pageset. A guess: each one halves or doubles the factors, which have six
 /// values.
 const MOVES_MAX: u32 = 8;
+/// The weight of a page of the first refill or drain. A power of four, so that [`MOVES_MAX`] moves have a weight.
+const FIRST: u64 = 4_u64.pow(MOVES_MAX);
+/// The number of operations after which starts that have come to the same state are merged.
+const STEPS_PER_MERGE: usize = 32;
 
 /// One operation on a pageset, and the kernel's move at that operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// An allocation. `refill` is the number of blocks of its refill, or 0.
     Alloc { order: Order, refill: u32 },
-    /// A free. `drained` is the number of pages of its drain, or 0.
-    Free { order: Order, drained: u32 },
+    /// A bulk allocation of single pages. `refill` is the number of pages of its refill, or 0.
+    Bulk { pages: u32, refill: u32 },
+    /// A free. `drained` is the number of pages of its drain, or 0, and `last` those of the drain's last block.
+    Free { order: Order, drained: u32, last: u32 },
     /// The timer work. `drained` is the number of pages that it drained.
     Tick { drained: u32 },
 }
@@ -62,7 +70,10 @@ impl Histories {
         }
         let moved = matches!(
             step,
-            Step::Alloc { refill: 1.., .. } | Step::Free { drained: 1.., .. } | Step::Tick { drained: 1.. }
+            Step::Alloc { refill: 1.., .. }
+                | Step::Bulk { refill: 1.., .. }
+                | Step::Free { drained: 1.., .. }
+                | Step::Tick { drained: 1.. }
         );
         history.moves += u32::from(moved);
         history.steps.push(step);
@@ -74,7 +85,11 @@ impl Histories {
         if history.closed {
             return;
         }
-        if let Some(Step::Free { drained, .. } | Step::Tick { drained }) = history.steps.last_mut() {
+        let Some(step) = history.steps.last_mut() else { return };
+        if let Step::Free { last, .. } = step {
+            *last = pages;
+        }
+        if let Step::Free { drained, .. } | Step::Tick { drained } = step {
             history.moves += u32::from(*drained == 0);
             *drained += pages;
         }
@@ -85,11 +100,11 @@ impl Histories {
         self.of(zone, cpu).closed = true;
     }
 
-    /// The counters of a pageset at the start under these rules, and whether a refill or drain shows them.
-    pub(super) fn start(&self, zone: usize, cpu: CpuId, tuning: &Tuning, shown: Shown) -> (PcpState, bool) {
+    /// The counters of a pageset at the start under these rules.
+    pub(super) fn start(&self, zone: usize, cpu: CpuId, tuning: &Tuning, shown: Shown) -> Start {
         let History { steps, moves, .. } = &self.of[zone * self.cpus + cpu.0 as usize];
         // Without allocations the free factor never decays, so the last free before the start has left its factor.
-        let allocates = steps.iter().any(|step| matches!(step, Step::Alloc { .. }));
+        let allocates = steps.iter().any(|step| matches!(step, Step::Alloc { .. } | Step::Bulk { .. }));
         let at_rest =
             Hidden { free: u32::from(!tuning.free_count && !steps.is_empty() && !allocates), ..Hidden::default() };
         // A free of orders 1 to 3 restricts the factors even without a drain.
@@ -97,17 +112,30 @@ impl Histories {
             |step: &Step| matches!(step, Step::Free { order, .. } if (1..=Order::COSTLY.get()).contains(&order.get()));
         let is_shown = *moves > 0 || steps.iter().any(costly);
         if !is_shown {
-            return (at_rest.state(tuning, shown), false);
+            return Start { state: at_rest.state(tuning, shown), is_shown, is_unclear: false };
         }
-        let mut best = (u64::MAX, at_rest);
-        for hidden in std::iter::once(at_rest).chain(candidates(tuning, shown)) {
-            let cost = cost(tuning, hidden.state(tuning, shown), steps, best.0);
-            if cost < best.0 {
-                best = (cost, hidden);
-            }
+        let starts = std::iter::once(at_rest).chain(candidates(tuning, shown));
+        let mut trials: Vec<Trial> = starts.map(|hidden| Trial::new(hidden.state(tuning, shown))).collect();
+        for (chunk, steps) in steps.chunks(STEPS_PER_MERGE).enumerate() {
+            let numbered = || steps.iter().enumerate().map(|(at, step)| (chunk * STEPS_PER_MERGE + at, step));
+            trials.iter_mut().for_each(|trial| numbered().for_each(|(at, step)| trial.step(tuning, at, step)));
+            merge(&mut trials);
         }
-        (best.1.state(tuning, shown), true)
+        // Starts that explain the first moves equally well, but end in other states, may move other amounts later.
+        let best = &trials[0];
+        let is_unclear = best.agrees < usize::MAX || trials.get(1).is_some_and(|second| second.key() == best.key());
+        Start { state: best.start, is_shown, is_unclear }
     }
+}
+
+/// The counters of a pageset at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Start {
+    pub(super) state: PcpState,
+    /// Whether the kernel's first refills and drains show the counters.
+    pub(super) is_shown: bool,
+    /// Whether they show them in part only: other counters explain them equally well, or none explains all of them.
+    pub(super) is_unclear: bool,
 }
 
 /// A pageset in zoneinfo at the start, and its bounds under the rules.
@@ -175,40 +203,93 @@ fn candidates(tuning: &Tuning, shown: Shown) -> impl Iterator<Item = Hidden> {
     })
 }
 
-/// The difference between the state machine's refills and drains and the kernel's, in pages. Stops at `cost_max`.
-fn cost(tuning: &Tuning, mut state: PcpState, steps: &[Step], cost_max: u64) -> u64 {
-    let rest = Pressure::default();
-    let mut cost = 0;
-    for step in steps {
-        match *step {
+/// The state machine from one start on.
+#[derive(Clone, Debug)]
+struct Trial {
+    start: PcpState,
+    state: PcpState,
+    /// The number of operations before the first one at which its refill or drain differs from the kernel's by more than
+    /// an eighth. After it the two have other counts, so that later moves differ for any start.
+    agrees: usize,
+    /// The difference between its refills and drains and the kernel's. A page of the first move counts [`FIRST`], and
+    /// each further move, of the kernel or of the state machine, counts a quarter of the one before.
+    cost: u64,
+    weight: u64,
+}
+
+impl Trial {
+    fn new(start: PcpState) -> Self {
+        Trial { start, state: start, agrees: usize::MAX, cost: 0, weight: FIRST }
+    }
+
+    /// Small for a start that explains the first moves well.
+    fn key(&self) -> (Reverse<usize>, u64) {
+        (Reverse(self.agrees), self.cost)
+    }
+
+    /// Does operation number `at`.
+    fn step(&mut self, tuning: &Tuning, at: usize, step: &Step) {
+        let state = &mut self.state;
+        let (ours, kernel) = match *step {
             Step::Alloc { order, refill } => {
-                tuning.on_alloc(&mut state);
-                let pages = order.pages() as u32;
-                if refill > 0 {
-                    let asked = tuning.refill(&mut state, order, rest).0;
-                    cost += u64::from(asked.abs_diff(refill)) * order.pages();
-                    state.count += refill * pages;
-                }
+                tuning.on_alloc(state);
+                let moved = refilled(tuning, state, order, refill);
                 // Bulk allocations may write no event, so the count may be too low.
+                let pages = order.pages() as u32;
                 state.count = state.count.max(pages);
-                tuning.on_take(&mut state, pages);
+                tuning.on_take(state, pages);
+                moved
             }
-            Step::Free { order, drained } => {
+            Step::Bulk { pages, refill } => {
+                let moved = refilled(tuning, state, Order::ZERO, refill);
+                state.count = state.count.saturating_sub(pages);
+                moved
+            }
+            Step::Free { order, drained, last } => {
                 let count = state.count;
-                let due = tuning.commit(&mut state, order, rest).min(state.count);
-                cost += u64::from(due.abs_diff(drained));
+                let due = tuning.commit(state, order, Pressure::default()).min(state.count);
                 state.count = (count + order.pages() as u32).saturating_sub(drained);
+                // A drain ends with the block that completes its pages.
+                let is_due = due <= drained && due + last > drained;
+                (if is_due { drained } else { due }, drained)
             }
             Step::Tick { drained } => {
-                let _ = tuning.decay(&mut state);
+                let _ = tuning.decay(state);
                 state.count = state.count.saturating_sub(drained);
+                (drained, drained)
             }
-        }
-        if cost >= cost_max {
-            break;
+        };
+        if (ours, kernel) != (0, 0) {
+            if ours.abs_diff(kernel) > ours.max(kernel) / 8 {
+                self.agrees = self.agrees.min(at);
+            }
+            self.cost += self.weight * u64::from(ours.abs_diff(kernel));
+            self.weight /= 4;
         }
     }
-    cost
+}
+
+/// Sorts the trials, the most likely start first, and keeps the best of the trials that have come to the same state.
+fn merge(trials: &mut Vec<Trial>) {
+    trials.sort_by_key(Trial::key);
+    let mut kept: Vec<Trial> = Vec::new();
+    for trial in trials.drain(..) {
+        if !kept.iter().any(|other| (other.state, other.weight) == (trial.state, trial.weight)) {
+            kept.push(trial);
+        }
+    }
+    *trials = kept;
+}
+
+/// The pages of the state machine's refill and of the kernel's, which is `refill` blocks or none. The count follows the kernel.
+fn refilled(tuning: &Tuning, state: &mut PcpState, order: Order, refill: u32) -> (u32, u32) {
+    if refill == 0 {
+        return (0, 0);
+    }
+    let asked = tuning.refill(state, order, Pressure::default()).0;
+    let pages = order.pages() as u32;
+    state.count += refill * pages;
+    (asked * pages, refill * pages)
 }
 
 #[cfg(test)]
@@ -223,12 +304,17 @@ mod tests {
         large_cache: true,
     };
 
-    fn start(rules: &str, shown: Shown, steps: &[Step]) -> (PcpState, bool) {
+    fn found(rules: &str, shown: Shown, steps: &[Step]) -> Start {
         let mut histories = Histories::new(1, 4);
         for &step in steps {
             histories.step(0, CpuId(3), step);
         }
         histories.start(0, CpuId(3), &Preset::find(rules).unwrap().tuning, shown)
+    }
+
+    fn start(rules: &str, shown: Shown, steps: &[Step]) -> (PcpState, bool) {
+        let Start { state, is_shown, .. } = found(rules, shown, steps);
+        (state, is_shown)
     }
 
     #[test]
@@ -239,9 +325,32 @@ mod tests {
             let (state, is_shown) = start("linux-6.18", SHOWN, &steps);
             assert_eq!((state.alloc_factor, is_shown), (factor as u8, true));
         }
-        let freed = [Step::Free { order: Order::ZERO, drained: 0 }, Step::Alloc { order: Order::ZERO, refill: 126 }];
+        let freed =
+            [Step::Free { order: Order::ZERO, drained: 0, last: 1 }, Step::Alloc { order: Order::ZERO, refill: 126 }];
         assert!((2..=3).contains(&start("linux-6.18", SHOWN, &freed).0.alloc_factor));
         assert!(!start("linux-6.18", SHOWN, &freed[..1]).1);
+    }
+
+    /// A later move that no start explains does not outweigh the first ones.
+    #[test]
+    fn the_first_moves_count_most() {
+        let alloc = |refill| Step::Alloc { order: Order::ZERO, refill };
+        let mut steps = vec![alloc(1008), alloc(2016)];
+        // The pageset cannot hold so much, so the state machine drains at each of these frees.
+        steps.extend([Step::Free { order: Order::ZERO, drained: 0, last: 1 }; 2000]);
+        let found = found("linux-6.18", SHOWN, &steps);
+        assert_eq!((found.state.alloc_factor, found.is_unclear), (4, true));
+    }
+
+    #[test]
+    fn a_bulk_allocation_takes_pages_and_ends_no_frees() {
+        let shown = Shown { snapshot: PagesetSnapshot { count: 3400, high: 3492 }, ..SHOWN };
+        // 200 pages leave, so 200 frees drain nothing; the next ones drain a row of frees.
+        let mut steps = vec![Step::Bulk { pages: 200, refill: 0 }];
+        steps.extend([Step::Free { order: Order::ZERO, drained: 0, last: 1 }; 291]);
+        steps.push(Step::Free { order: Order::ZERO, drained: 292, last: 1 });
+        let found = found("linux-6.18", shown, &steps);
+        assert_eq!((found.state.free_count, found.is_unclear), (0, false));
     }
 
     #[test]
@@ -254,7 +363,7 @@ mod tests {
         histories.step(1, CpuId(1), refill(1));
         let tuning = &Preset::find("linux-6.18").unwrap().tuning;
         let start = |zone, cpu| {
-            let (state, is_shown) = histories.start(zone, CpuId(cpu), tuning, SHOWN);
+            let Start { state, is_shown, .. } = histories.start(zone, CpuId(cpu), tuning, SHOWN);
             is_shown.then_some(state.alloc_factor)
         };
         let starts = [0, 1].map(|zone| [0, 1, 2].map(|cpu| start(zone, cpu)));
@@ -270,14 +379,17 @@ mod tests {
             bounds: Bounds { batch: 63, high_min: 3492, high_max: 3492 },
             ..SHOWN
         };
-        let at_once = [Step::Free { order, drained: 3197 }];
+        let at_once = [Step::Free { order, drained: 3197, last: 1 }];
         let (state, is_shown) = start("linux-6.1", shown, &at_once);
         assert!(is_shown && state.free_factor >= 1, "{state:?}");
-        let kept = [Step::Alloc { order, refill: 7 }, Step::Free { order, drained: 0 }];
+        let kept = [Step::Alloc { order, refill: 7 }, Step::Free { order, drained: 0, last: 1 }];
         assert_eq!(start("linux-6.1", shown, &kept).0.free_factor, 0);
         // The pageset has no allocations, and a free of order 3 drained nothing.
-        assert_eq!(start("linux-6.1", shown, &[Step::Free { order, drained: 0 }]).0.free_factor, 0);
+        assert_eq!(start("linux-6.1", shown, &[Step::Free { order, drained: 0, last: 1 }]).0.free_factor, 0);
         // The pageset has no allocations: the factor that a free before the start left never decays.
-        assert_eq!(start("linux-6.1", shown, &[Step::Free { order: Order::ZERO, drained: 0 }]).0.free_factor, 1);
+        assert_eq!(
+            start("linux-6.1", shown, &[Step::Free { order: Order::ZERO, drained: 0, last: 1 }]).0.free_factor,
+            1
+        );
     }
 }

@@ -50,7 +50,7 @@ impl First {
     ) -> Result<First, TraceError> {
         let preemptible = preemptible(&setting.kernel_tuning());
         let mut notes = Notes::default();
-        let mut frees = FreePass::new(preemptible);
+        let mut frees = FreePass::new(preemptible, setting.bulk_unseen);
         let mut reclaim = Reclaim::new(setting);
         let mut hotplug = Hotplug::new(setting);
         let mut fewest_sharers = vec![None::<u32>; setting.zones.len()];
@@ -66,11 +66,11 @@ impl First {
                     *fewest = [*fewest, hotplug.sharers(zone)].into_iter().flatten().min();
                 }
             }
-            frees.event(&mut notes, &event, state);
+            frees.event(&mut notes, setting, &event, state);
             reclaim.event(setting, index as u64, &event);
             progress(index as u64);
         }
-        let (frees, earlier_by_input) = frees.finish();
+        let (frees, earlier_by_input) = frees.finish(&mut notes, setting.frees_runs_whole);
         let reclaim_by_input = reclaim.finish();
         Ok(First { preemptible, notes, frees, earlier_by_input, fewest_sharers, reclaim_by_input })
     }
@@ -95,6 +95,8 @@ pub(super) struct Survey {
     pub(super) initial: Vec<Vec<[u64; KERNEL_LISTS]>>,
     /// The first refill of single pages on each pageset: its event and the factor that its size shows.
     pub(super) factors: FxHashMap<(usize, CpuId), (u64, u8)>,
+    /// The events of allocations and frees that used the pageset of another CPU.
+    pub(super) moved_tasks: FxHashMap<u64, CpuId>,
     /// Sorted by event.
     pub(super) drain_requests: Vec<DrainRequest>,
     /// The first operations of each pageset.
@@ -134,6 +136,7 @@ impl Survey {
             earlier: found.earlier,
             taken: found.taken,
             factors: found.factors,
+            moved_tasks: found.moved_tasks,
             first,
         })
     }

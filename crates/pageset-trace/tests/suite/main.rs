@@ -7,6 +7,7 @@ mod dependencies;
 mod own_form;
 mod perf;
 mod procfs;
+mod real;
 #[cfg(target_endian = "little")] // the capture is x86-64's
 mod ring_buffers;
 mod text;

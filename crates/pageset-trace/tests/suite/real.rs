@@ -1,0 +1,110 @@
+//! Pieces of recordings of real programs, one for each thing that events show only in part. Each piece is replayed with the
+//! strict limits at both levels, and says how often it occurs.
+//!
+//! `tests/data/real/README.md` describes the pieces.
+
+use std::path::Path;
+
+use pageset_trace::Trace;
+use pageset_trace::replay::agreement::{agrees, explained_pct};
+use pageset_trace::replay::{Borrowed, Found, Level, Outcome, Replay};
+
+/// Replays a piece at both levels. `check` gets the survey and both outcomes.
+fn replayed(name: &str, check: impl Fn(&Replay<'_>, [&Outcome; 2])) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/real/{name}.pstrace"));
+    let trace = Trace::open(&file).unwrap();
+    let replay = Replay::prepare(&trace, &mut |_| {}).unwrap();
+    let [input, reconstructed] = [Level::Input, Level::Reconstructed]
+        .map(|level| replay.run(&replay.kernel_rules(), level, &mut |_| {}).unwrap());
+    for outcome in [&input, &reconstructed] {
+        let (kernel, ours) = (replay.kernel().totals(|_| true), outcome.moves.totals(|_| true));
+        assert!(agrees(&kernel, &ours), "{name}, {}: {kernel:?} as {ours:?}", outcome.level.name());
+    }
+    check(&replay, [&input, &reconstructed]);
+}
+
+fn found(replay: &Replay<'_>) -> Found {
+    replay.notes().found
+}
+
+fn explained(replay: &Replay<'_>, outcome: &Outcome) -> f64 {
+    explained_pct(replay.kernel(), &outcome.moves)
+}
+
+/// 7.3: stacks of threads are blocks of order 2 that are freed as four pages in a row, and the kernel puts them back whole.
+#[test]
+fn stacks_go_back_whole() {
+    replayed("rejoined", |replay, [_, reconstructed]| {
+        let Found { rejoined_blocks, rejoined_proofs, .. } = found(replay);
+        assert_eq!((rejoined_blocks, rejoined_proofs), (7, 4));
+        assert_eq!(explained(replay, reconstructed), 100.0);
+    });
+}
+
+/// 6.12 on three nodes: a CPU drains pages of other nodes every third tick, unless a counter of the zone changed.
+#[test]
+fn pages_of_other_nodes_expire_again() {
+    replayed("expiry", |replay, outcomes| {
+        assert_eq!(found(replay).expiries, 3);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.totals(|_| true).drains, 3);
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+        }
+    });
+}
+
+/// 6.18: a first refill of 1,008 pages, and bulk allocations before the first drain.
+#[test]
+fn the_first_refill_shows_the_start() {
+    replayed("start_factor", |replay, [input, _]| {
+        assert_eq!(explained(replay, input), 100.0);
+        let Borrowed { start_counters, unclear_starts, .. } = input.borrowed;
+        assert_eq!((start_counters, unclear_starts), (1, 0));
+    });
+}
+
+/// 6.18: a task refills on CPU 1, and the event of its huge page is on CPU 0, 172 ms later.
+#[test]
+fn a_task_moves_after_its_refill() {
+    replayed("moved_task", |replay, outcomes| {
+        assert_eq!(found(replay).moved_tasks, 1);
+        for outcome in outcomes {
+            assert_eq!(explained(replay, outcome), 100.0);
+        }
+    });
+}
+
+/// 7.3: memory goes off-line. The pagesets are in use until each of them is drained.
+#[test]
+fn switched_off_pagesets_are_in_use_until_they_are_drained() {
+    replayed("switched_off", |replay, [input, _]| {
+        let kernel = replay.kernel().totals(|_| true);
+        let ours = input.moves.totals(|_| true);
+        assert!(ours.refills.abs_diff(kernel.refills) <= 2 && ours.drains == kernel.drains, "{kernel:?} as {ours:?}");
+        assert_eq!(input.borrowed.drain_requests, 4);
+    });
+}
+
+/// 6.12: a soft interrupt frees two blocks of order 1 between two pages of a batched free, which holds the pageset's lock.
+#[test]
+fn an_interrupt_finds_the_batch_holding_the_lock() {
+    replayed("locked_out", |replay, outcomes| {
+        assert_eq!(found(replay).direct_frees, 2);
+        assert_eq!(outcomes[0].borrowed.direct_frees, 0, "the input shows it");
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+        }
+    });
+}
+
+/// 7.3: `splice` takes 16 pages in bulk and frees them one by one. The bulk calls show what the list held at the start.
+#[test]
+fn bulk_calls_show_the_list_at_the_start() {
+    replayed("bulk", |replay, [input, _]| {
+        let refills = |moves: &pageset_trace::replay::Moves| {
+            let of = |m: &&pageset_trace::replay::Move| m.cpu == pageset::CpuId(3);
+            moves.refills.iter().filter(of).copied().collect::<Vec<_>>()
+        };
+        assert_eq!(refills(&input.moves), refills(replay.kernel()));
+    });
+}
