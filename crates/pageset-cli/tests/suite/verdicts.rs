@@ -68,10 +68,11 @@ fn all_commands_say_the_same_of_a_recording() {
             assert!(first.contains(&format!("; trust {trust}")), "{name}: {first}");
         }
 
-        // `top` recommends advice on the whole recording only where advice finds the locks noticeable.
+        // `top` asks for advice where advice has a value to set. It counts pages in batches, of which a kernel may move several
+        // at once, so it also asks where nothing is to do.
         let (top, _) = ends(0, &[&"top", &"--once", &"--from", path]);
         let asks = top.lines().next().unwrap().contains("pageset advise");
-        assert!(!(asks && basis == "not-felt"), "{name}: {top}");
+        assert!(asks || basis != "gain", "{name}: {top}");
 
         // The remedy was not used already.
         let info = json(&ends(0, &[&"trace", &"info", path, &"--json"]).0);

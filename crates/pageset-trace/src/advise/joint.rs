@@ -47,10 +47,11 @@ impl AdviceSet {
         let of_scale = |advice: &&Advice| Load { settings: advice.scales().to_vec(), ..of_load(advice) };
         let by_scale: Vec<Load> = used.iter().map(of_scale).collect();
         let rare = |advice: &&Advice| advice.verdict.basis == Basis::NotFelt;
-        let verdict = match recordings.iter().find(rare) {
+        let verdict = match (over_both(&by_fraction, &by_scale), recordings.first()) {
+            (mixed, _) if mixed.basis == Basis::Mixed => mixed,
             // No replay has a part in it.
-            Some(first) if recordings.iter().all(|advice| rare(&advice)) => first.verdict.clone(),
-            _ => over_both(&by_fraction, &by_scale),
+            (_, Some(first)) if recordings.iter().all(|advice| rare(&advice)) => first.verdict.clone(),
+            (verdict, _) => verdict,
         };
         let (gain, price) = gain_and_price(&by_fraction, &by_scale, &verdict).unzip();
         AdviceSet { schema: Schema::V1, verdict, gain, price, left_out, recordings }

@@ -83,7 +83,7 @@
     },
     legend: {show: false}, padding: [8, 26, 0, 0],
   });
-  const timeAxis = {...axis, space: 70, size: 34, gap: 8, values: (_, ticks) => ticks.map((tick) => `${plain(tick)} s`)};
+  const timeAxis = {...axis, space: 70, size: 38, gap: 12, values: (_, ticks) => ticks.map((tick) => `${plain(tick)} s`)};
 
   // The powers of ten of a logarithmic scale.
   const decades = (plot) => {
