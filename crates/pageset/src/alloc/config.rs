@@ -486,7 +486,7 @@ impl Config<'_> {
     /// Capacity of each pageset: the largest high that the rules or an administrator can ask for, or what the build allows.
     fn capacity(&self, zone: &ZoneSpec<'_>) -> u32 {
         if self.pageset_capacity > 0 {
-            return pcp::capacity_for(self.pageset_capacity.min(MAX_HIGH), 0).min(pcp::MOST_CAPACITY);
+            return pcp::within_build(pcp::capacity_for(self.pageset_capacity.min(MAX_HIGH), 0));
         }
         let (tuning, size) = (self.rules(), self.zone_size(zone));
         let within = |bounds| tuning.within_share(bounds, size.managed, self.cpus.len() as u32);
@@ -495,7 +495,7 @@ impl Config<'_> {
             crate::policy::HighRule::FromLowWatermark => within(tuning.bounds(size, MIN_HIGH_FRACTION)).high_max,
             _ => auto.high_max,
         };
-        pcp::capacity_for(auto.high_max.max(most), auto.batch).min(pcp::MOST_CAPACITY)
+        pcp::within_build(pcp::capacity_for(auto.high_max.max(most), auto.batch))
     }
 
     fn check(&self) -> Result<(), MapError> {

@@ -239,7 +239,7 @@ impl<M: Machine> CachedZone<'_, M> {
         if env.tuning.kept_fraction > 0 && !has_room {
             return false;
         }
-        if !pcp.push(list, page) && !(drain && self.make_room(env, &mut pcp, list) && pcp.push(list, page)) {
+        if !(pcp.push(list, page) || drain && self.make_room(env, &mut pcp, list) && pcp.push(list, page)) {
             return false;
         }
         let due = env.tuning.commit(&mut pcp, order, self.shared.pressure());
@@ -385,7 +385,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return 0 };
         let mut done = 0;
         for (list, page, order) in blocks {
-            if !pcp.push(list, page) && !(self.make_room(env, &mut pcp, list) && pcp.push(list, page)) {
+            if !(pcp.push(list, page) || self.make_room(env, &mut pcp, list) && pcp.push(list, page)) {
                 break;
             }
             done += 1;

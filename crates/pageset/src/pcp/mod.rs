@@ -128,8 +128,10 @@ pub(crate) const fn array_words(capacity: u32, lists: usize, shares: bool) -> u6
     stack::words(capacity, if shares && partly > stack::PARTLY_USED { stack::PARTLY_USED } else { partly })
 }
 
-/// The largest capacity of a pageset. Without the feature `rules`, 1.5 KiB for its arrays.
-pub(crate) const MOST_CAPACITY: u32 = if cfg!(feature = "rules") { u32::MAX } else { 14 * stack::ENTRIES };
+/// A capacity of a pageset that the build allows. Without the feature `rules`, its arrays have 1.5 KiB.
+pub(crate) fn within_build(capacity: u32) -> u32 {
+    if cfg!(feature = "rules") { capacity } else { capacity.min(14 * stack::ENTRIES) }
+}
 
 /// The capacity for a pageset that reaches `high` pages. Before a drain, a batch, the excess of a cluster, and a block
 /// of each cached order may enter.
