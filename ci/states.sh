@@ -32,7 +32,7 @@ count() {
     valgrind --tool=callgrind --callgrind-out-file="$work/$1.profile" --compress-strings=no --compress-pos=no \
         --toggle-collect='*subject*' "$states" run "$1" >"$work/$1.failed" 2>"$work/$1.said" || { cat "$work/$1.said" >&2 && exit 1; }
     awk -v order="$calls" '
-        NR == FNR { failed[$1]; next }
+        FILENAME == ARGV[1] { failed[$1]; next }
         /^fn=/ {
             name = ""
             if (match($0, /subject::[a-z_0-9]+/)) name = substr($0, RSTART + 9, RLENGTH - 9)
