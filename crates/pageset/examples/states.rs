@@ -260,43 +260,203 @@ const STATES: &[State] = &[
     State { name: "one-page-per-2-MiB", age: |world| pin(world, 512), ..FRESH },
     State { name: "one-page-per-64-KiB", age: |world| pin(world, 16), ..FRESH },
     State { name: "every-other-page", age: |world| pin(world, 2), ..FRESH },
-    State { name: "50-percent-in-use", age: |world| fill(world, 50), ..FRESH },
-    State { name: "90-percent-in-use", age: |world| fill(world, 90), ..FRESH },
-    State { name: "99-percent-in-use", age: |world| fill(world, 99), ..FRESH },
+    State {
+        name: "50-percent-in-use",
+        age: |world| fill(world, 50),
+        slow: &[("alloc_3", "the free lists have no block of order 3: the mark test finds one in a bitmap")],
+        ..FRESH
+    },
+    State {
+        name: "90-percent-in-use",
+        age: |world| fill(world, 90),
+        slow: &[("alloc_unmovable", "types share pageblocks: each refill takes parts of other types' pageblocks")],
+        ..FRESH
+    },
+    State {
+        name: "99-percent-in-use",
+        age: |world| fill(world, 99),
+        slow: &[(
+            "alloc alloc_unmovable free free_bulk",
+            "the zone is at its marks: the marks are tested for each request, and pagesets keep little",
+        )],
+        ..FRESH
+    },
     State { name: "a-day-of-mixed-orders", age: day, ..FRESH },
     State { name: "one-unmovable-block", age: |world| retype(world, 100, MigrateType::Unmovable), ..FRESH },
     State { name: "half-unmovable", age: |world| retype(world, 2, MigrateType::Unmovable), ..FRESH },
     State { name: "half-reclaimable", age: |world| retype(world, 2, MigrateType::Reclaimable), ..FRESH },
-    State { name: "half-cma", age: |world| retype(world, 2, MigrateType::Cma), ..FRESH },
+    State {
+        name: "half-cma",
+        age: |world| retype(world, 2, MigrateType::Cma),
+        slow: &[(
+            "free_bulk",
+            "some of the pages of a call are in CMA pageblocks: a run ends at each change of the type",
+        )],
+        ..FRESH
+    },
     State { name: "half-isolated", age: |world| retype(world, 2, MigrateType::Isolate), ..FRESH },
     State { name: "unmovable-exhausted", age: |world| exhaust(world, MigrateType::Unmovable), ..FRESH },
     State { name: "movable-exhausted", age: |world| exhaust(world, MigrateType::Movable), ..FRESH },
-    State { name: "highatomic-reserve", age: reserve, ..FRESH },
-    State { name: "below-high", before: |world| marks(world, [0, 0, 1]), ..FRESH },
-    State { name: "below-low", before: |world| marks(world, [0, 1, 1]), ..FRESH },
-    State { name: "below-min", before: |world| marks(world, [1, 1, 1]), ..FRESH },
+    State {
+        name: "highatomic-reserve",
+        age: reserve,
+        slow: &[(
+            "free free_3 free_9",
+            "the zone was below its high mark and no tick has come since: each free moves high, as below",
+        )],
+        ..FRESH
+    },
+    State {
+        name: "below-high",
+        before: |world| marks(world, [0, 0, 1]),
+        slow: &[
+            (
+                "alloc alloc_3 alloc_9 alloc_non_blocking alloc_unmovable",
+                "below the high mark each request tests the marks",
+            ),
+            ("free free_3 free_9 free_bulk", "below the high mark each free lowers high: specification 4.8"),
+        ],
+        ..FRESH
+    },
+    State {
+        name: "below-low",
+        before: |world| marks(world, [0, 1, 1]),
+        slow: &[
+            (
+                "alloc alloc_3 alloc_9 alloc_bulk alloc_non_blocking alloc_unmovable",
+                "below the low mark each request fails there, wakes reclaim and tries the min mark",
+            ),
+            ("free free_3 free_9 free_bulk", "below the high mark each free lowers high: specification 4.8"),
+        ],
+        ..FRESH
+    },
+    State {
+        name: "below-min",
+        before: |world| marks(world, [1, 1, 1]),
+        slow: &[("free free_3 free_9 free_bulk", "below the high mark each free lowers high: specification 4.8")],
+        ..FRESH
+    },
     State { name: "high-mark-just-met", age: |world| marks_at(world, 4096), ..FRESH },
     State { name: "boosted", shape: BOOSTS, age: boost, ..FRESH },
-    State { name: "reclaim-active", before: |world| world.set_reclaim_active(0, true), ..FRESH },
+    State {
+        name: "reclaim-active",
+        before: |world| world.set_reclaim_active(0, true),
+        slow: &[(
+            "alloc_9 alloc_bulk free free_3 free_9 free_bulk",
+            "each free lowers high to four batches, and the pagesets drain: specification 4.6",
+        )],
+        ..FRESH
+    },
     State { name: "deferred-frees", before: defer, ..FRESH },
     State { name: "depot-full", age: |world| drains(world, 1 << 15), ..FRESH },
-    State { name: "pagesets-disabled", age: |world| world.disable_pagesets(0), ..FRESH },
-    State { name: "small-pagesets", age: small_pagesets, ..FRESH },
+    State {
+        name: "pagesets-disabled",
+        age: |world| world.disable_pagesets(0),
+        slow: &[(
+            "alloc alloc_3 alloc_9 alloc_bulk alloc_non_blocking alloc_unmovable free free_3 free_9 free_bulk free_undrained free_unmovable",
+            "the pagesets keep nothing: each block is split or merged under the zone's lock",
+        )],
+        ..FRESH
+    },
+    State {
+        name: "small-pagesets",
+        age: small_pagesets,
+        slow: &[(
+            "alloc_3 alloc_9 alloc_bulk alloc_unmovable free_3 free_9 free_bulk",
+            "the blocks in use at once are more pages than the 24 that a pageset may keep: each round has refills and drains",
+        )],
+        ..FRESH
+    },
     State { name: "half-offline", age: half_offline, ..FRESH },
-    State { name: "small-zone", shape: Shape { pages: 1 << 13, ..ONE }, ..FRESH },
+    State {
+        name: "small-zone",
+        shape: Shape { pages: 1 << 13, ..ONE },
+        slow: &[("alloc_9 free_9", "a huge page is more than the pageset of a zone of 32 MiB may keep")],
+        ..FRESH
+    },
     State { name: "other-cpu-offline", shape: TWO_CPUS, age: |world| offline(world, 1), ..FRESH },
-    State { name: "this-cpu-offline", shape: TWO_CPUS, age: |world| offline(world, 0), ..FRESH },
-    State { name: "four-regions", shape: REGIONS, ..FRESH },
-    State { name: "four-regions-pinned", shape: REGIONS, age: |world| pin(world, 1024), ..FRESH },
-    State { name: "first-region-full", shape: REGIONS, age: |world| take_all(world, 0, PAGES / 4), ..FRESH },
-    State { name: "last-region-free", shape: REGIONS, age: |world| take_all(world, 0, 3 * PAGES / 4), ..FRESH },
+    State {
+        name: "this-cpu-offline",
+        shape: TWO_CPUS,
+        age: |world| offline(world, 0),
+        slow: &[(
+            "alloc alloc_3 alloc_9 alloc_bulk alloc_non_blocking alloc_unmovable free free_3 free_9 free_bulk free_unmovable",
+            "the CPU's pageset keeps nothing: each block is split or merged under the zone's lock",
+        )],
+        ..FRESH
+    },
+    State {
+        name: "four-regions",
+        shape: REGIONS,
+        slow: &[("alloc_9", "two CPUs share the zone: a pageset keeps fewer huge pages, and some calls refill")],
+        ..FRESH
+    },
+    State {
+        name: "four-regions-pinned",
+        shape: REGIONS,
+        age: |world| pin(world, 1024),
+        slow: &[("alloc_9", "two CPUs share the zone: a pageset keeps fewer huge pages, and some calls refill")],
+        ..FRESH
+    },
+    State {
+        name: "first-region-full",
+        shape: REGIONS,
+        age: |world| take_all(world, 0, PAGES / 4),
+        slow: &[("alloc_9", "two CPUs share the zone: a pageset keeps fewer huge pages, and some calls refill")],
+        ..FRESH
+    },
+    State {
+        name: "last-region-free",
+        shape: REGIONS,
+        age: |world| take_all(world, 0, 3 * PAGES / 4),
+        slow: &[("alloc_9", "two CPUs share the zone: a pageset keeps fewer huge pages, and some calls refill")],
+        ..FRESH
+    },
     State { name: "dma32-and-normal", shape: DMA32, ..FRESH },
-    State { name: "normal-full", shape: DMA32, age: |world| take_all(world, PAGES, PAGES), ..FRESH },
+    State {
+        name: "normal-full",
+        shape: DMA32,
+        age: |world| take_all(world, PAGES, PAGES),
+        slow: &[(
+            "alloc alloc_3 alloc_9 alloc_non_blocking alloc_unmovable",
+            "the preferred zone is full: its marks are tested first",
+        )],
+        ..FRESH
+    },
     State { name: "two-nodes", shape: NODES, ..FRESH },
-    State { name: "own-node-full", shape: NODES, age: |world| take_all(world, 0, PAGES), ..FRESH },
-    State { name: "linux-6.18", shape: KERNEL, ..FRESH },
-    State { name: "linux-6.18-pinned", shape: KERNEL, age: |world| pin(world, 1024), ..FRESH },
-    State { name: "linux-6.18-90-percent", shape: KERNEL, age: |world| fill(world, 90), ..FRESH },
+    State {
+        name: "own-node-full",
+        shape: NODES,
+        age: |world| take_all(world, 0, PAGES),
+        slow: &[(
+            "alloc alloc_3 alloc_9 alloc_non_blocking alloc_unmovable",
+            "the preferred zone is full: its marks are tested first",
+        )],
+        ..FRESH
+    },
+    State {
+        name: "linux-6.18",
+        shape: KERNEL,
+        slow: &[("free_bulk", "32 pages are more than one hold of the kernel's rules, 31")],
+        ..FRESH
+    },
+    State {
+        name: "linux-6.18-pinned",
+        shape: KERNEL,
+        age: |world| pin(world, 1024),
+        slow: &[("free_bulk", "32 pages are more than one hold of the kernel's rules, 31")],
+        ..FRESH
+    },
+    State {
+        name: "linux-6.18-90-percent",
+        shape: KERNEL,
+        age: |world| fill(world, 90),
+        slow: &[
+            ("alloc_unmovable", "types share pageblocks: each refill takes parts of other types' pageblocks"),
+            ("free_bulk", "32 pages are more than one hold of the kernel's rules, 31"),
+        ],
+        ..FRESH
+    },
 ];
 
 /// The first page of zone 0.
