@@ -349,8 +349,8 @@ impl Config<'_> {
         Ok(MetadataSize { words, zones })
     }
 
-    /// Size of the metadata of a zone, given by its number. With the default rules about 9.5 bytes per page, and 16 KiB per
-    /// CPU; so at most 12 bytes per page in zones of 2^16 pages per CPU and more. [`Tuning::clusters`] adds 4 bytes per
+    /// Size of the metadata of a zone, given by its number. With the default rules about 9.7 bytes per page, and 6 to 18 KiB per
+    /// CPU; so at most 12 bytes per page in zones of 2^14 pages per CPU and more. [`Tuning::clusters`] adds 4 bytes per
     /// page and 8 per batch of pages.
     ///
     /// # Errors
