@@ -495,7 +495,11 @@ impl Config<'_> {
             crate::policy::HighRule::FromLowWatermark => within(tuning.bounds(size, MIN_HIGH_FRACTION)).high_max,
             _ => auto.high_max,
         };
-        pcp::within_build(pcp::capacity_for(auto.high_max.max(most), auto.batch))
+        match auto.high_max.max(most) {
+            // A refill brings the one block of its request.
+            0 => 1,
+            high => pcp::within_build(pcp::capacity_for(high, auto.batch)),
+        }
     }
 
     fn check(&self) -> Result<(), MapError> {

@@ -124,7 +124,7 @@ const _: () = {
 /// The number of words of the arrays of a pageset with some lists that holds `capacity` pages. If `shares`, some of its lists at a time.
 pub(crate) const fn array_words(capacity: u32, lists: usize, shares: bool) -> u64 {
     // Both ends of a list may be in chunks that are partly used.
-    let partly = 2 * lists as u32;
+    let partly = if shares && 2 * lists as u32 > capacity { capacity } else { 2 * lists as u32 };
     stack::words(capacity, if shares && partly > stack::PARTLY_USED { stack::PARTLY_USED } else { partly })
 }
 

@@ -20,7 +20,7 @@ const LAST: u32 = CHUNK - 1;
 pub(crate) const ENTRIES: u32 = CHUNK - FIRST;
 /// Chunks for the ends of lists, beside those for the capacity, where not every list has its own. A guess: a program uses some orders
 /// of one or two types. Where no chunk is left, the blocks of another list go to the zone.
-pub(crate) const PARTLY_USED: u32 = if cfg!(feature = "rules") { 16 } else { 9 };
+pub(crate) const PARTLY_USED: u32 = if cfg!(feature = "rules") { 12 } else { 9 };
 
 /// No chunk. Also stands for no block, in the place before the oldest block of a list or of a chunk: a pop that reads it has found
 /// the chunk empty. No position is as large, so a list without a chunk has it as its top.

@@ -170,8 +170,8 @@ fn work(world: &World) {
     world.tick();
     world.tick_cpu(CpuId(1));
     world.set_bounds(0, Bounds { batch: 7, high_min: 14, high_max: 14 }).expect("room");
-    // At the end of the last region, where no handler's block is.
-    let range = PageRange::new(Pfn(PAGES - 1024), 1024);
+    // In the middle of a region, whether there are 1, 2 or 8: handlers have blocks from its ends.
+    let range = PageRange::new(Pfn(5 * PAGES / 16), 1024);
     if world.alloc_range(range, MigrateType::Movable, &Immovable).is_ok() {
         world.free_range(range).expect("allocated");
     }
