@@ -290,7 +290,7 @@ const STATES: &[State] = &[
         age: |world| retype(world, 2, MigrateType::Cma),
         slow: &[(
             "free_bulk",
-            "some of the pages of a call are in CMA pageblocks: a run ends at each change of the type",
+            "pages in CMA pageblocks have tags of another type: no run, and each is checked and freed by itself; can be mended",
         )],
         ..FRESH
     },
