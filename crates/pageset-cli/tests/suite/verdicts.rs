@@ -82,20 +82,3 @@ fn all_commands_say_the_same_of_a_recording() {
     }
     assert!(bases.len() >= 2, "the recordings do not tell verdicts apart: {bases:?}");
 }
-
-/// The kernel itself refilled and drained twice a second. The replay misses the few drains, which was once a reason for no trust,
-/// next to a report with full trust.
-#[test]
-fn a_replay_that_misses_a_few_drains_does_not_hide_that_locks_are_rare() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/real/6.12-2cswap.sqlite.pstrace");
-    if !path.exists() {
-        return println!("SKIPPED: there is no {}", path.display());
-    }
-    let advice = json(&ends(0, &[&"advise", &path, &"--json"]).0);
-    assert_eq!((&advice["verdict"]["basis"], &advice["sure"]["trust"]), (&"not-felt".into(), &"high".into()));
-    // Its rows still say nothing.
-    let (report, _) = ends(0, &[&"report", &"--markdown", &path, &"-o", &"-"]);
-    assert!(report.contains("**Change nothing.**") && report.contains("\nTrust: high\n"), "{report}");
-    assert!(report.contains("- but compare no rows: under the setting in force the replay's "), "{report}");
-    assert!(!report.contains("| zone-lock holds | "), "{report}");
-}
