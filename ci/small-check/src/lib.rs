@@ -37,7 +37,7 @@ unsafe impl Sync for Frames {}
 static FRAMES: Frames = Frames(UnsafeCell::new(None));
 
 fn frames() -> &'static Allocator<'static, Kernel> {
-    // SAFETY: nobody writes after `frames_build`.
+    // SAFETY: only `frames_build` writes, and no other call runs meanwhile.
     match unsafe { &*FRAMES.0.get() } {
         Some(frames) => frames,
         // SAFETY: the kernel's function has no preconditions.
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn frames_build(start: u64, pages: u64, cpus: usize, memor
         // SAFETY: the caller vouches for the memory.
         let memory = unsafe { slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), bytes) };
         let built = Allocator::from_bytes(Kernel, config, memory).ok();
-        // SAFETY: the caller vouches that nobody reads.
+        // SAFETY: the caller runs no other CPU, so no other call reads.
         unsafe { *FRAMES.0.get() = built };
         frames().zone_count() > 0
     })

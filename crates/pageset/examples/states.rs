@@ -140,7 +140,7 @@ const PAIRS: [Pair; 9] = [
     pair!(alloc_contig, free_contig, 4, request(4, MigrateType::Movable)),
 ];
 
-/// Makes all calls in a state. Returns the names of those that failed.
+/// Makes every call in a state. Returns the names of the calls that failed.
 fn run(world: &World<'_>, state: &State) -> BTreeSet<&'static str> {
     let mut failed = BTreeSet::new();
     let mut note = |name, succeeded: bool| {

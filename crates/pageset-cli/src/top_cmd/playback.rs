@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = 256 << 20;
 /// Which snapshots of a recording are looks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Apart {
-    /// Those that are at least so far apart.
+    /// Each snapshot that is at least this time after the look before it.
     Least(Duration),
     /// The last one, with the changes since the first one.
     Whole,

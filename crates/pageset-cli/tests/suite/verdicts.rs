@@ -82,3 +82,16 @@ fn all_commands_say_the_same_of_a_recording() {
     }
     assert!(bases.len() >= 2, "the recordings do not tell verdicts apart: {bases:?}");
 }
+
+/// The kernel itself refilled and drained twice a second: advice and report agree that locks are rare, and how sure that is.
+#[test]
+fn a_few_drains_do_not_hide_that_locks_are_rare() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/real/6.12-2cswap.sqlite.pstrace");
+    if !path.exists() {
+        return println!("SKIPPED: there is no {}", path.display());
+    }
+    let advice = json(&ends(0, &[&"advise", &path, &"--json"]).0);
+    assert_eq!((&advice["verdict"]["basis"], &advice["sure"]["trust"]), (&"not-felt".into(), &"high".into()));
+    let (report, _) = ends(0, &[&"report", &"--markdown", &path, &"-o", &"-"]);
+    assert!(report.contains("**Change nothing.**") && report.contains("\nTrust: high\n"), "{report}");
+}

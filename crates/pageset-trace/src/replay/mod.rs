@@ -112,7 +112,7 @@ pub struct Borrowed {
     pub start_lists: u64,
     /// Pagesets with counters at the start that are inferred from the kernel's first refills and drains. Both levels.
     pub start_counters: u64,
-    /// Of these pagesets, those that several starts explain equally well, or that no start explains. Both levels.
+    /// Pagesets whose start is unclear: several starts explain the first moves equally well, or none does. Both levels.
     pub unclear_starts: u64,
     /// Drains that compaction, a contiguous range or hot-plug requested. They are detected as kernel drains that no
     /// free and no timer work caused. Both levels.

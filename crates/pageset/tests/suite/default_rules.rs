@@ -5,7 +5,7 @@ use crate::support::{World, build, movable, one_zone};
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
 use pageset::policy::sizes::ZoneSize;
 use pageset::policy::{Bounds, BulkFree, HighRule, ListRule, RegionRule, Tuning, Watermarks};
-use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
+use pageset::{Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];
 
@@ -171,4 +171,34 @@ fn fixed_bounds() {
     let bounds = |auto_high| Tuning { auto_high, ..tuning }.bounds(size, 0);
     assert_eq!((bounds(true).high_min, bounds(true).high_max), (300, 900));
     assert_eq!((bounds(false).high_min, bounds(false).high_max), (300, 300));
+}
+
+/// Eighteen lists with a block each in a pageset with seventeen chunks: the last free sends another list's blocks to the zone, and its own
+/// block stays in the pageset.
+#[test]
+fn a_list_without_a_chunk_gets_that_of_another() {
+    let ranges = [PageRange::new(Pfn(0), 1 << 16)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let config = Config { pageset_capacity: 190, ..Config::new(&zones, &[NodeId(0)]) };
+    build(&config, |world| {
+        world.set_bounds(0, Bounds { batch: 190, high_min: 190, high_max: 190 }).expect("room");
+        let types = [MigrateType::Movable, MigrateType::Unmovable, MigrateType::Reclaimable];
+        let mut blocks = vec![];
+        for (pageblock, migratetype) in types.into_iter().enumerate() {
+            let first = Pfn(512 * pageblock as u64);
+            world.set_pageblock_type(first, migratetype).expect("in the zone");
+            for order in (0..6).map(|order| Order::new(order).expect("an order")) {
+                let pfn = first.offset(order.pages());
+                assert!(world.alloc_at(pfn, order));
+                blocks.push((pfn, order));
+            }
+        }
+        let free = |&(pfn, order): &(Pfn, Order)| world.free(pfn, order).expect("in use");
+        blocks[..17].iter().for_each(free);
+        assert_eq!((world.pageset_stats(0, CpuId(0)).drains, world.pageset_state(0, CpuId(0)).count), (0, 189 - 32));
+        free(&blocks[17]);
+        let stats = world.pageset_stats(0, CpuId(0));
+        let count = world.pageset_state(0, CpuId(0)).count;
+        assert_eq!((stats.drains, u64::from(count)), (1, 189 - stats.drain_pages));
+    });
 }

@@ -142,6 +142,18 @@ fn an_advice_has_the_numbers_of_its_setting() {
     }
 }
 
+/// Locks are rare by the kernel's own events, and the replay misses the kernel: the verdict stands, its rows say nothing.
+#[test]
+fn an_advice_whose_replay_fails_has_no_numbers_of_it() {
+    let mut rare = advice("not-felt", None, "high");
+    rare.sure.reasons[0].name = pageset_trace::verdict::Cause::ControlFails;
+    rare.sure.reasons[0].text = "but compare no rows: it is so".to_owned();
+    let card = advise::advise(&rare, None);
+    assert_eq!((card.verdict.text.as_str(), card.sure.trust), ("Change nothing", Trust::High));
+    assert!(card.sure.reasons[0].contains("but compare no rows: "), "{card:?}");
+    assert!(card.figures.iter().all(|figure| figure.name != "zone-lock holds"), "{card:?}");
+}
+
 /// Two recordings of one name, one of which is left out: the verdict says its gain and price.
 #[test]
 fn a_joint_verdict_has_its_price() {
