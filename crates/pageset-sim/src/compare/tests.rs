@@ -120,7 +120,7 @@ fn intervals_have_the_scatter_of_the_base() {
         let mean = scores.iter().sum::<f64>() / 3.0;
         // The quantile of Student's distribution with two degrees, and the deviation of three values.
         let squares: f64 = scores.iter().map(|score| (score - mean).powi(2)).sum();
-        4.303 * (squares / 2.0 / 3.0).sqrt() / mean
+        4.302_652_730 * (squares / 2.0 / 3.0).sqrt() / mean
     };
     let (base_width, other_width) = (relative(&base), relative(&other));
     let expected = 100.0 * other.iter().sum::<f64>() / base.iter().sum::<f64>() * base_width.hypot(other_width);

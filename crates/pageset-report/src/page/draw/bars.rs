@@ -193,13 +193,21 @@ impl BarChart {
         // in the table and in the column's title.
         let longest = self.categories.iter().map(|category| category.chars().count()).max().unwrap_or(0);
         let rows = (longest as f64 * LETTER / group).ceil().clamp(1.0, 3.0) as usize;
+        let mut ends = [0.0; 3];
         for (c, category) in self.categories.iter().enumerate() {
             let middle = left + (c as f64 + 0.5) * group;
             let most = (rows as f64 * group / LETTER).max(3.0) as usize;
             let below = BOTTOM + 18.0 + (c % rows) as f64 * 16.0;
-            let text = shortened(category, most);
-            let half = text.chars().count() as f64 * LETTER / 2.0;
-            let at = middle.min(room.width() - half).max(half.min(middle));
+            let half = |text: &str| text.chars().count() as f64 * LETTER / 2.0;
+            // At an edge of the picture a label moves inward, and is shortened once more if it met its neighbour.
+            let end = &mut ends[c % rows];
+            let mut text = shortened(category, most);
+            let mut at = middle.min(room.width() - half(&text)).max(half(&text).min(middle));
+            if at - half(&text) <= *end {
+                text = shortened(category, ((room.width() - *end) / LETTER) as usize - 1);
+                at = room.width() - half(&text);
+            }
+            *end = at + half(&text);
             drawing.text((at, below), text, "label", "middle");
             for (s, bars) in self.series.iter().enumerate() {
                 let Some(value) = bars.value(c) else { continue };

@@ -81,20 +81,24 @@ fn labels_do_not_touch() {
 /// Names, values and ratios of rows stay in their columns and in the view box.
 #[test]
 fn rows_have_room_for_their_texts() {
-    let categories = ["kernel, as recorded", "linux-6.18", "a set of rules with a very long name and settings"];
+    let categories = ["kernel, as recorded", "linux-6.18", "a set of rules with a long name and settings"];
     let categories = categories.map(str::to_owned).to_vec();
-    let series = vec![Bars::new("refills", vec![307_456.0, 21_018.0, 9.0]), Bars::new("drains", vec![1.0, 2.0, 3.0])];
-    for room in [Room::Wide, Room::Narrow] {
-        let chart = BarChart {
-            unit: "pages",
-            categories: categories.clone(),
-            series: series.clone(),
-            is_ordered: false,
-            base: Some(0),
-        };
+    // The second values have a logarithmic scale: dots instead of bars.
+    let bars = ([307_456.0, 121_018.0, 190_000.0], [100_000.0, 200_000.0, 300_000.0]);
+    let dots = ([307_456.0, 21_018.0, 9.0], [1.0, 2.0, 3.0]);
+    for (room, (refills, drains)) in
+        [Room::Wide, Room::Narrow].into_iter().flat_map(|room| [(room, bars), (room, dots)])
+    {
+        let series = vec![Bars::new("refills", refills.to_vec()), Bars::new("drains", drains.to_vec())];
+        let chart =
+            BarChart { unit: "pages", categories: categories.clone(), series, is_ordered: false, base: Some(0) };
         let drawn = drawing(&Chart::Bars(chart), room);
         let width = |text: &Text| text.text.chars().count() as f64 * 7.0;
-        let edge = drawn.bars[0].x;
+        let marks: Vec<(f64, f64, f64)> = (drawn.bars.iter().map(|bar| (bar.x, bar.y, bar.y + bar.height)))
+            .chain(drawn.dots.iter().map(|dot| (dot.x - 4.0, dot.y - 4.0, dot.y + 4.0)))
+            .collect();
+        assert_eq!((marks.len(), drawn.dots.is_empty()), (6, drains[0] > 1.0), "{room:?}");
+        let edge = marks.iter().map(|mark| mark.0).fold(f64::MAX, f64::min);
         for text in &drawn.texts {
             let (from, to) = match text.anchor {
                 "end" => (text.x - width(text), text.x),
@@ -105,13 +109,13 @@ fn rows_have_room_for_their_texts() {
             let is_left = text.class.starts_with("label") && text.anchor == "end";
             assert!(!is_left || to < edge, "{room:?}: {text:?} reaches the bars at {edge}");
         }
-        // No name is cut: long ones are above their bars.
+        // No name that fits is cut: long ones are above their bars.
         let named: Vec<&Text> = drawn.texts.iter().filter(|text| text.class.starts_with("label")).collect();
         let names: Vec<&str> = named.iter().map(|text| text.text.as_str()).collect();
         assert_eq!(names, categories, "{room:?}");
         for (i, name) in named.iter().enumerate() {
-            let (above, below) = (&drawn.bars[(2 * i).saturating_sub(1)], &drawn.bars[2 * i]);
-            assert!(name.y <= below.y && (i == 0 || name.y - 11.0 >= above.y + above.height), "{room:?}: {name:?}");
+            let ((_, _, above), (_, below, _)) = (marks[(2 * i).saturating_sub(1)], marks[2 * i]);
+            assert!(name.y <= below && (i == 0 || name.y - 11.0 >= above), "{room:?}: {name:?}");
         }
         let values = drawn.texts.iter().filter(|text| text.class == "value").map(|text| text.x + width(text));
         let ratios = drawn.texts.iter().filter(|text| text.class == "ratio").map(|text| text.x - width(text));
