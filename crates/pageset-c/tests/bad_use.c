@@ -358,7 +358,7 @@ int main(void) {
     EXPECT(pageset_pool_create(&options, &pool), PAGESET_OK, NULL);
     void *all = pageset_alloc(pool, 10);
     EXPECT(pageset_shrink(pool, 1), PAGESET_ERR_IN_USE, "; try again after its owner frees it");
-    REFUSED(pageset_alloc_contig(pool, 4096), "no free range is that large, and 0 bytes are free in all");
+    REFUSED(pageset_alloc_contig(pool, 4096), "no free range of that size starts at a multiple of 2 MiB, and 0 bytes are free in all");
     REFUSED(pageset_alloc(pool, 0), "no run of that size is free, and 0 bytes are free");
     EXPECT(pageset_free(pool, all, 10), PAGESET_OK, NULL);
     char text[64];

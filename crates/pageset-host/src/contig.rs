@@ -29,8 +29,8 @@ impl PagePool {
     /// [`Self::alloc`], which does not drain caches.
     ///
     /// # Errors
-    /// [`AllocError::ContigSize`] for 0 bytes or more than a node has, [`AllocError::NoContigRange`] if no free range is
-    /// that large, [`AllocError::DrainRefused`], and [`AllocError::Forked`].
+    /// [`AllocError::ContigSize`] for 0 bytes or more than a node has, [`AllocError::NoContigRange`] if no free range
+    /// of that size starts at a multiple of 2 MiB, [`AllocError::DrainRefused`], and [`AllocError::Forked`].
     pub fn alloc_contig(&self, bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
         self.alloc_contig_for(bytes, &request(Order::ZERO, MigrateType::Movable))
     }
@@ -102,9 +102,9 @@ impl PagePool {
         if !(address | bytes).is_multiple_of(PAGE_BYTES) || self.is_forked() {
             let wrong = if address.is_multiple_of(PAGE_BYTES) { address.wrapping_add(bytes) } else { address };
             let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
-            return Err(FreeError { address: wrong, order: Order::ZERO, reason });
+            return Err(FreeError { address: wrong, order: None, reason });
         }
-        let free = || self.free_range(address, bytes).map_err(wrong_free);
+        let free = || self.free_range(address, bytes).map_err(|error| FreeError { order: None, ..wrong_free(error) });
         let freed = self.contig_runs.remove(address, bytes, free, || self.why_no_contig_run(address));
         self.wake_waiters();
         freed

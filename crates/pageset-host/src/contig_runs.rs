@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use pageset::Order;
-
 use crate::error::{FreeError, FreeReason};
 
 /// The contiguous runs in use: the address of each and its size in bytes.
@@ -47,6 +45,6 @@ impl ContigRuns {
             Some((&at, &actual)) if start < at + actual => FreeReason::InsideContig { start: at, bytes: actual },
             _ => what_is_there(),
         };
-        Err(FreeError { address: start, order: Order::ZERO, reason })
+        Err(FreeError { address: start, order: None, reason })
     }
 }

@@ -276,10 +276,10 @@ pub enum AllocError {
         /// The current size of each node in bytes.
         max_bytes: u64,
     },
-    /// No free range has that size, not even after a drain of all caches.
+    /// No free range of that size starts at a multiple of 2 MiB, not even after a drain of all caches.
     #[error(
-        "cannot allocate a contiguous run of {bytes} bytes: no free range is that large, and {free_bytes} bytes are \
-         free in all; try a smaller run"
+        "cannot allocate a contiguous run of {bytes} bytes: no free range of that size starts at a multiple of 2 MiB, and \
+         {free_bytes} bytes are free in all; try a smaller run, or up to 4 MiB one of 2^order pages"
     )]
     NoContigRange {
         /// The requested size in bytes.
@@ -311,18 +311,18 @@ pub enum AllocError {
 pub struct FreeError {
     /// The address that the caller passed.
     pub address: usize,
-    /// The order that the caller passed. Of a contiguous run: the order of the block, or 0.
-    pub order: Order,
+    /// The order that the caller passed; `None` for a contiguous run.
+    pub order: Option<Order>,
     /// Why the free is wrong.
     pub reason: FreeReason,
 }
 
 /// What the caller tried to free.
-fn attempted(order: Order, reason: &FreeReason) -> String {
-    match reason {
-        FreeReason::ContigSize { bytes, .. } => format!("a contiguous run of {bytes} bytes"),
-        FreeReason::InsideContig { .. } | FreeReason::NotContig => "a contiguous run".to_owned(),
-        _ => format!("a run of order {order}"),
+fn attempted(order: Option<Order>, reason: &FreeReason) -> String {
+    match (order, reason) {
+        (_, FreeReason::ContigSize { bytes, .. }) => format!("a contiguous run of {bytes} bytes"),
+        (None, _) => "a contiguous run".to_owned(),
+        (Some(order), _) => format!("a run of order {order}"),
     }
 }
 

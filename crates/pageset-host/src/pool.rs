@@ -276,7 +276,7 @@ impl PagePool {
     pub unsafe fn free_deferred(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
         if self.is_forked() {
-            return Err(FreeError { address, order, reason: FreeReason::Forked });
+            return Err(FreeError { address, order: Some(order), reason: FreeReason::Forked });
         }
         let pfn = Pfn::at_address(address);
         let freed = if self.hooks.has_free_hook() {
@@ -314,7 +314,7 @@ impl PagePool {
     #[inline(never)]
     fn free_general(&self, address: usize, order: Order) -> Result<(), FreeError> {
         if self.is_forked() {
-            return Err(FreeError { address, order, reason: FreeReason::Forked });
+            return Err(FreeError { address, order: Some(order), reason: FreeReason::Forked });
         }
         let pfn = Pfn::at_address(address);
         // Without a fast path, the caller has not tried the cache yet.
@@ -454,7 +454,7 @@ impl PagePool {
     pub unsafe fn free_bulk_of(&self, order: Order, runs: &[impl PageHandle]) -> Result<(), FreeError> {
         if self.is_forked() {
             let address = runs.first().map_or(0, |run| run.pfn().address());
-            return Err(FreeError { address, order, reason: FreeReason::Forked });
+            return Err(FreeError { address, order: Some(order), reason: FreeReason::Forked });
         }
         let freed = if self.hooks.has_free_hook() {
             self.allocator().free_bulk_cleaned(order, runs, |pfn| self.before_free(pfn, order))
@@ -512,7 +512,8 @@ pub(crate) fn wrong_free(error: CoreFreeError) -> FreeError {
     let CoreFreeError { pfn, order, reason } = error;
     let address = pfn.address();
     let is_page = address.is_multiple_of(PAGE_BYTES);
-    FreeError { address, order, reason: if is_page { FreeReason::Wrong(reason) } else { FreeReason::NotAPage } }
+    let reason = if is_page { FreeReason::Wrong(reason) } else { FreeReason::NotAPage };
+    FreeError { address, order: Some(order), reason }
 }
 
 #[cfg(test)]
@@ -534,7 +535,8 @@ mod tests {
             ),
             (
                 CoreAllocError::NoRun { pages: 4096, align_pages: 1 },
-                "a contiguous run of 16777216 bytes: no free range is that large, and 8388608 bytes are free in all; try a smaller run",
+                "a contiguous run of 16777216 bytes: no free range of that size starts at a multiple of 2 MiB, and \
+                 8388608 bytes are free in all; try a smaller run, or up to 4 MiB one of 2^order pages",
             ),
         ] {
             assert_eq!(pool.failed_alloc(error).to_string(), format!("cannot allocate {message}"));

@@ -51,8 +51,8 @@ fn a_run_fits_between_runs_in_use() {
     assert_eq!(six.as_ptr() as usize - start, 20 * MIB);
     assert_eq!(
         pool.contig_pages(6 * MIB).expect_err("no other range fits").to_string(),
-        "cannot allocate a contiguous run of 6291456 bytes: no free range is that large, and 6291456 bytes are free in all; \
-         try a smaller run"
+        "cannot allocate a contiguous run of 6291456 bytes: no free range of that size starts at a multiple of 2 MiB, and \
+         6291456 bytes are free in all; try a smaller run, or up to 4 MiB one of 2^order pages"
     );
     let four = pool.contig_pages(3 * MIB).expect("the first range fits");
     assert_eq!(four.as_ptr() as usize - start, 10 * MIB);
@@ -106,7 +106,8 @@ fn wrong_sizes_nodes_and_frees_are_refused() {
     assert_eq!(pool.stats(), before, "a wrong free changed the counters");
     // SAFETY: (1) nothing refers to the run; (2) the test owns all of it.
     unsafe { pool.free_contig(run).expect("an allocated run") };
-    assert!(wrong(0, 5 * MIB).to_string().ends_with("the run is already free"), "a second free");
+    let second = wrong(0, 5 * MIB).to_string();
+    assert_eq!(second, format!("cannot free {:#x} as a contiguous run: the run is already free", start.addr()));
     assert!(
         wrong(64 * MIB, MIB).to_string().ends_with("the address is not in this pool; try the pool that allocated it")
     );
@@ -165,7 +166,7 @@ fn a_run_with_a_free_block_is_refused() {
         pool.free_contig(run).expect_err("a free block")
     };
     assert_eq!((refused.address, pool.stats().in_use_bytes), (at(4 * MIB).addr().get(), 4 * MIB as u64));
-    assert!(refused.to_string().ends_with("the run is already free"), "{refused}");
+    assert!(refused.to_string().ends_with("as a contiguous run: the run is already free"), "{refused}");
     // SAFETY: the block is in use, and nothing refers to it.
     unsafe { pool.free(at(0), crate::common::order(10)).expect("a block in use") };
     // New runs take the place of the old one, whose size no longer counts.
