@@ -225,12 +225,16 @@ impl<M: Machine> Audit<'_, '_, M> {
                 let what = "pages or a high above 0 in a pageset that is disabled or of an offline CPU";
                 return self.error(None, what, 0, kept.into());
             }
-            if may && high > pageset.capacity() {
-                let what = "high_max within the capacity of a pageset";
-                return self.error(None, what, pageset.capacity().into(), high.into());
+            let loan = pageset.loan.get();
+            let most = if loan > 0 { self.zone.shares.with_loan(loan) } else { pageset.capacity() };
+            if may && high > most {
+                let what = "high_max within the capacity of a pageset, or its share of the zone";
+                return self.error(None, what, most.into(), high.into());
             }
         }
-        Ok(())
+        let [lent, left] = self.zone.shares.lent_and_left();
+        let loans = self.zone.pagesets.iter().map(|pageset| i64::from(pageset.loan.get())).sum::<i64>();
+        self.equal("what pagesets borrow and may borrow", lent as u64, (loans + left) as u64)
     }
 
     /// Checks the tag of a block on a list.

@@ -13,7 +13,7 @@ use crate::frame::{CpuId, Order, Pfn, start_of};
 use crate::machine::{Guard, LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::policy::lists::LISTS;
-use crate::policy::sizes::ZoneSize;
+use crate::policy::sizes::{Share, ZoneSize};
 use crate::policy::{Bounds, HighRule, PcpState, Tuning, Watermarks};
 use crate::sync::LockedWord;
 
@@ -139,11 +139,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let fraction = self.rules.fraction.load(Relaxed);
         let size = self.zone_size(zone, |cpu| self.rules.online.contains(cpu));
         let bounds = self.tuning.bounds(size, fraction);
-        self.decide_bounds(zone, self.tuning.within_share(bounds, size.managed, self.rules.online.count()), changes);
+        let share = self.tuning.share(size.managed, self.rules.online.count(), fraction);
+        self.decide_bounds(zone, bounds, share, changes);
     }
 
     /// Decides the bounds of a zone's pagesets, for [`Self::apply_bounds`].
-    fn decide_bounds(&self, zone: &CachedZone<'a, M>, bounds: Bounds, _changes: &Guard<'_, M::Lock>) {
+    fn decide_bounds(
+        &self,
+        zone: &CachedZone<'a, M>,
+        bounds: Bounds,
+        share: Option<Share>,
+        _changes: &Guard<'_, M::Lock>,
+    ) {
+        zone.shares.decide(share.unwrap_or_default(), bounds);
+        let bounds = share.map_or(bounds, |share| bounds.within(share.each));
         zone.bounds.set(bounds);
         zone.shared.buddy.clusters.set_limit(bounds.batch);
     }
@@ -156,6 +165,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn apply_bounds(&self, zone: &CachedZone<'a, M>) {
         for cpu in self.possible_cpus() {
             let pageset = zone.lock_pageset(self.env(), cpu);
+            zone.end_loan(&pageset);
             let (decided, keeps) = {
                 let _changes = self.change();
                 (zone.bounds.get(), self.keeps_pages(zone, cpu))
@@ -215,7 +225,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if zone.disabled.get() > 0 {
             return Err(MapError::PagesetsDisabled { zone: zone.shared.index });
         }
-        self.decide_bounds(zone, bounds, &changes);
+        self.decide_bounds(zone, bounds, None, &changes);
         drop(changes);
         self.apply_bounds(zone);
         Ok(())

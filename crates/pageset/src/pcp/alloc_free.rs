@@ -67,6 +67,7 @@ impl<M: Machine> CachedZone<'_, M> {
         if !pcp.has_room() && wanted.waits {
             self.make_room(env, pcp, list);
         }
+        self.borrow_for(env, pcp, pcp.high.get().max(pcp.count()) + wanted.order.pages() as u32);
         let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
         pcp.update_threshold();
         if env.tuning.clusters {
@@ -234,6 +235,7 @@ impl<M: Machine> CachedZone<'_, M> {
         order: Order,
         drain: bool,
     ) -> bool {
+        self.borrow_for(env, &pcp, pcp.count() + order.pages() as u32);
         // A free that must not drain leaves the pageset within its share, and every free one that may keep nothing.
         let has_room = drain && pcp.may_keep() || order.pages() as u32 + pcp.count() <= pcp.high_max.get();
         if env.tuning.kept_fraction > 0 && !has_room {
@@ -274,16 +276,20 @@ impl<M: Machine> CachedZone<'_, M> {
 
 /// The chunks that the lists share.
 impl<M: Machine> CachedZone<'_, M> {
-    /// Makes room for a list that needs a chunk: drains the oldest blocks of another list where there is no chunk left. Returns whether
-    /// there is one now.
+    /// Makes room for a list that needs a chunk: drains the oldest blocks of another list where there is no chunk left, or of the list
+    /// itself. Returns whether there is one now.
     #[cold]
     #[inline(never)]
     fn make_room<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, list: usize) -> bool {
         let lists = env.tuning.lists.count();
         if env.tuning.kept_fraction > 0
             && !pcp.can_grow()
-            && let Some(other) = (list + 1..lists).chain(0..list).find(|&other| !pcp.list(other).is_empty())
+            && let Some(other) = (list + 1..lists).chain(0..=list).find(|&other| !pcp.list(other).is_empty())
         {
+            if other == list {
+                // The arrays have room for the pageset's own share in single pages. More in larger blocks may fit.
+                pcp.high.set(pcp.high.get().min(pcp.count()));
+            }
             let pages = (pcp.oldest(other).len() as u32) << order_of(other).get();
             self.drain(env, pcp, pages, other, None);
         }
@@ -385,6 +391,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return 0 };
         let mut done = 0;
         for (list, page, order) in blocks {
+            self.borrow_for(env, &pcp, pcp.count() + order.pages() as u32);
             if !(pcp.push(list, page) || self.make_room(env, &mut pcp, list) && pcp.push(list, page)) {
                 break;
             }

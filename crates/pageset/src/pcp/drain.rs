@@ -127,6 +127,7 @@ impl<M: Machine> CachedZone<'_, M> {
         };
         let expired = pcp.expire(remote, env.tuning.expire_all, used);
         self.drain(env, &mut pcp, expired.drain, 0, None);
+        self.return_loan(env, &pcp);
         env.tuning.end_tick(&mut pcp);
         decay.more || expired.more
     }

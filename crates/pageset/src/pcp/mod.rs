@@ -15,6 +15,7 @@
 //! | `guard` | the guard of a pageset's lock |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages drained as one block |
+//! | `shares` | what a pageset may keep, and what it borrows from idle ones |
 //! | `stack` | the arrays of the lists |
 
 mod alloc_free;
@@ -24,6 +25,7 @@ mod depots;
 mod drain;
 mod guard;
 mod regions;
+mod shares;
 pub(crate) mod stack;
 mod whole_blocks;
 
@@ -44,6 +46,7 @@ pub(crate) use alloc_free::remembered_type;
 pub(crate) use alloc_free::{FromCache, TAKEN_PER_HOLD};
 
 pub(crate) use guard::{HintedGuard, MachineGuard, PcpGuard};
+use shares::Shares;
 pub(crate) use stack::Place;
 use stack::{Pool, Stack};
 
@@ -94,6 +97,8 @@ pub struct Pageset<L> {
 
     /// The capacity of all lists together, in pages.
     capacity: AtomicU32,
+    /// Pages of the zone's share that the pageset may keep beyond its own: [`Shares`].
+    pub(crate) loan: AtomicU32,
     /// The region that the next refill tries first. A hint.
     region: AtomicU32,
     /// Blocks that other CPUs freed, for the owner of their pageblock, and the pages that came from there.
@@ -178,6 +183,7 @@ impl<L> Pageset<L> {
                 seen_pages: AtomicU64::new(0),
                 expire: AtomicU8::new(0),
                 capacity: AtomicU32::new(0),
+                loan: AtomicU32::new(0),
                 region: AtomicU32::new(0),
                 remote: Deferred::new(),
                 waiting: AtomicU32::new(0),
@@ -358,6 +364,7 @@ pub struct CachedZone<'a, M: Machine> {
     pub(crate) disabled: AtomicU32,
     /// The bounds that the pagesets of online CPUs have, or will have soon; written under the lock of changes.
     pub(crate) bounds: SharedBounds,
+    pub(crate) shares: Shares,
     /// The arrays of all pagesets' lists.
     pub(crate) arrays: &'a [AtomicU32],
     /// The words of the regions' depots; none without them.
@@ -380,6 +387,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 pagesets: metadata.pagesets,
                 disabled: AtomicU32::new(0),
                 bounds: SharedBounds { batch: AtomicU32::new(0), high_min: AtomicU32::new(0), high_max: AtomicU32::new(0) },
+                shares: Shares::new(),
                 arrays: metadata.words,
                 depots: &[],
                 depot_turn: AtomicU32::new(0),

@@ -80,13 +80,14 @@ fn most_kept(world: &World<'_>, cpus: u32, seed: u64) -> u64 {
     most
 }
 
-const MACHINES: [(u64, u32, u32); 9] = [
+const MACHINES: [(u64, u32, u32); 10] = [
     (64, 1, 1),
     (512, 1, 8),
     (1024, 1, 64),
     (4096, 1, 16),
     (1 << 14, 1, 32),
     (1 << 15, 2, 4),
+    (1 << 16, 1, 64),
     (1 << 16, 1, 224),
     (1 << 17, 2, 64),
     (1 << 18, 1, 8),
@@ -117,6 +118,70 @@ fn without_the_limit_they_keep_more() {
     });
     let most: Vec<_> = most.collect();
     assert!(most.iter().filter(|&&kept| kept > 250).count() >= 2, "thousandths of the zones: {most:?}");
+}
+
+/// Huge pages allocated and freed on two CPUs, half of memory each time, with ticks in between. Returns how often they take locks of the
+/// zone in a round, when the pagesets have found their size.
+fn locks_of_half_of_memory(cpus: u32) -> u64 {
+    machine(PAGESET, 1 << 20, 1, cpus, |world| {
+        let huge = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
+        let mut locks = [0; 4];
+        for taken in &mut locks {
+            let before = world.zone_stats(0).lock_acquisitions();
+            for cpu in 0..2 {
+                world.machine().run_on(cpu);
+                let blocks: Vec<_> = (0..512).map(|_| world.alloc(&huge).expect("memory")).collect();
+                blocks.into_iter().for_each(|pfn| world.free(pfn, Order::PAGEBLOCK).expect("in use"));
+            }
+            *taken = world.zone_stats(0).lock_acquisitions() - before;
+            (0..cpus).for_each(|cpu| _ = world.tick_cpu(CpuId(cpu)));
+        }
+        world.audit(0).expect("the audit passes");
+        locks[3]
+    })
+}
+
+/// CPUs that are configured but idle lend what they may keep. With 64 CPUs and more the zone has its largest number of regions, each with
+/// a lock of its own: that costs more locks than two CPUs take, but more CPUs cost no more.
+#[test]
+fn idle_cpus_cost_the_busy_ones_little() {
+    let [few, many, more, most] = [2, 64, 192, 1024].map(locks_of_half_of_memory);
+    assert!(many <= 2 * few, "{many} locks with 64 CPUs, {few} with 2");
+    assert!(more.max(most) <= many + many / 20, "{more} locks with 192 CPUs, {most} with 1,024, {many} with 64");
+}
+
+/// What a CPU has borrowed returns while it is idle, and others can borrow it.
+#[test]
+fn loans_end() {
+    machine(PAGESET, 1 << 20, 1, 1024, |world| {
+        let own = world.pageset_state(0, CpuId(0)).high_max;
+        let huge = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
+        let high_max = |cpu| world.pageset_state(0, CpuId(cpu)).high_max;
+        let use_cpu = |cpu| {
+            world.machine().run_on(cpu);
+            let blocks: Vec<_> = (0..512).map(|_| world.alloc(&huge).expect("memory")).collect();
+            blocks.into_iter().for_each(|pfn| world.free(pfn, Order::PAGEBLOCK).expect("in use"));
+        };
+        (0..20).for_each(use_cpu);
+        let borrowed: u32 = (0..20).map(|cpu| high_max(cpu) - own).sum();
+        assert!(borrowed > 90_000 && borrowed < (1 << 20) * 3 / 32, "{borrowed} of 98,304 pages");
+        assert!(high_max(19) < 2 * own, "the first ones have all: {}", high_max(19));
+        for cpu in (0..19).map(CpuId) {
+            let ticks = (0..200).take_while(|_| world.tick_cpu(cpu)).count();
+            assert!(ticks < 200, "an idle CPU needs no more ticks");
+        }
+        use_cpu(19);
+        assert!(high_max(0) < 400 && high_max(19) > 8192, "{} and {}", high_max(0), high_max(19));
+        // Offline, and with bounds by hand, none has a loan.
+        world.cpu_offline(CpuId(19)).expect("others are online");
+        assert_eq!(high_max(19), 0);
+        world.audit(0).expect("the audit passes");
+        use_cpu(1);
+        world.set_bounds(0, pageset::policy::Bounds { batch: 20, high_min: 50, high_max: 50 }).expect("room");
+        use_cpu(2);
+        assert_eq!([1, 2].map(high_max), [50, 50]);
+        world.audit(0).expect("the audit passes");
+    });
 }
 
 /// CPUs that come online share what the others may keep; what is too much goes back at a tick.
