@@ -43,11 +43,12 @@ pub enum FreeCheck {
     /// Frees on the fast path and bulk frees of single movable pages do not claim. The fast path tests the block with the
     /// pageset's lock held, which is enough for two threads of one CPU.
     Basic,
-    /// Bulk frees of single movable pages do not claim. Costs 2 instructions more than [`Self::Basic`], 0.2 to 0.3 ns for a
-    /// free on an AMD EPYC (`pageset-host`'s example `free_check`).
+    /// Bulk frees of single movable pages do not claim. The claim is an atomic exchange of the tag. On an AMD EPYC it costs at most
+    /// 0.3 ns for a free (`pageset-host`'s example `free_check`), and was not measurable next to the 12.1 ns of a pair in the core
+    /// alone. Exchanges cost other processors more: run the example there.
     #[default]
     Single,
-    /// All frees claim. Costs bulk frees 1.1 to 1.5 ns more for each page, measured there.
+    /// All frees claim. Costs bulk frees 1.1 to 1.5 ns more for each page, measured on the EPYC.
     All,
 }
 
