@@ -53,7 +53,7 @@ impl GiveBack {
 /// memory until it runs short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GiveBackParts {
-    /// How many times as many scans as [`GiveBack::after_scans`] must find a part free, at least 1. Default: 4, so 20 scans
+    /// How many times as many scans as [`GiveBack::after_scans`] must find a part free, at least 1. Default: 2, so 10 scans
     /// with the default of `after_scans`.
     ///
     /// With a larger factor, fewer huge pages split for memory that is wanted again soon. With a smaller one, memory goes
@@ -78,7 +78,7 @@ pub struct GiveBackParts {
 
 impl Default for GiveBackParts {
     fn default() -> Self {
-        GiveBackParts { after_scans_factor: 4, min_order: Order::ZERO, min_free_bytes: 512 << 10, calls_per_scan: 1024 }
+        GiveBackParts { after_scans_factor: 2, min_order: Order::ZERO, min_free_bytes: 512 << 10, calls_per_scan: 1024 }
     }
 }
 

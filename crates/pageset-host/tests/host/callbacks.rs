@@ -123,6 +123,32 @@ fn a_waker_that_panics_in_its_drop_loses_no_turn() {
     assert!(matches!(third.as_mut().poll(&mut Context::from_waker(quiet)), Poll::Ready(Ok(_))), "the run was lost");
 }
 
+/// A report may call everything that it has a pool for, and a ticker of its own.
+#[test]
+fn a_report_may_call_the_pool() {
+    let pool = pool();
+    let (done, wait) = mpsc::channel();
+    let weak = Arc::downgrade(&pool);
+    let report = move |pool: &PagePool| {
+        pool.tick().expect("a tick");
+        pool.drain();
+        pool.give_back(u64::MAX).expect("given back");
+        let in_use = pool.stats().metrics().len();
+        drop(pool.pages(Order::ZERO));
+        drop(pool.contig_pages(PAGE_BYTES));
+        let nested =
+            weak.upgrade().map(|pool| pool.start_ticker_with(Duration::from_millis(1), |pool| _ = pool.stats()));
+        thread::sleep(Duration::from_millis(3));
+        drop(nested.transpose().expect("a thread"));
+        let _ = done.send(in_use);
+    };
+    let ticker = pool.start_ticker_with(Duration::from_millis(1), report).expect("a thread");
+    for _ in 0..3 {
+        assert!(wait.recv_timeout(LONG).expect("a report returns") > 0);
+    }
+    drop(ticker);
+}
+
 /// The ticker's thread cannot wait for itself.
 #[test]
 fn a_report_may_drop_its_ticker() {

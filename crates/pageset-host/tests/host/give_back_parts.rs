@@ -87,6 +87,22 @@ fn a_ticker_gives_fragmented_memory_back() {
     }
 }
 
+/// By the default policy, at its rate of a scan each second, 30 seconds give all but the pages in use back.
+#[test]
+fn thirty_scans_of_the_default_policy_give_fragmented_memory_back() {
+    let policy = GiveBack { interval: Duration::from_millis(1), ..GiveBack::default() };
+    assert_eq!(GiveBack::default().interval, Duration::from_secs(1));
+    let pool = self::pool(400 * MIB, policy, GiveBackParts::default());
+    let kept = fragment(&pool, 400 * MIB, |page| page % 1024 == 0);
+    for _ in 0..30 {
+        thread::sleep(Duration::from_millis(2));
+        pool.tick().expect("a scan");
+    }
+    println!("{:.1} MiB stay resident", resident(&pool) as f64 / MIB as f64);
+    assert!(resident(&pool) < 10 * MIB, "{} MiB stay resident", resident(&pool) / MIB);
+    kept.into_iter().for_each(|(page, _)| free(&pool, page));
+}
+
 #[test]
 fn a_call_gives_whole_blocks_back_first_and_parts_once() {
     let mut pool = pool(8 * MIB, GiveBack::OFF, GiveBackParts::default());

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod affinity;
 mod bad_use;
 mod callbacks;
 mod contig;

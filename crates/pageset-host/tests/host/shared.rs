@@ -106,6 +106,58 @@ fn a_second_process_maps_the_pages() {
     }
 }
 
+/// The second process maps the memory, reads and writes pages, and unmaps it, until the first one kills it somewhere in between. The pool
+/// of the first does not notice, and the pages leave the file.
+#[test]
+fn a_second_process_may_be_killed_at_any_moment() {
+    const TEST: &str = "shared::a_second_process_may_be_killed_at_any_moment";
+    if env::var_os(SECOND).is_some() {
+        let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().expect("a socket"));
+        let mut offset = [0; 8];
+        let file = receive(&socket, &mut offset);
+        let offset = u64::from_ne_bytes(offset);
+        for round in 0_u64.. {
+            let view = SharedView::writable(&file).expect("a view");
+            let page = view.resolve(offset, 4096).expect("a page").cast::<u64>();
+            assert!(view.resolve(u64::MAX, 4096).is_err());
+            // SAFETY: (1) the first process does not use the page meanwhile; (2) a page is aligned.
+            unsafe { (0..512).for_each(|at| page.add(at).write_volatile(round)) };
+            drop(view);
+            let view = SharedView::read_only(&file).expect("a view");
+            let page = view.resolve(offset, 4096).expect("a page").cast::<u64>();
+            // SAFETY: as above.
+            assert_eq!(unsafe { page.read_volatile() }, round);
+            if round == 0 {
+                (&socket).write_all(&[1]).expect("an answer");
+            }
+        }
+    }
+    let mut pool = pool(8 * MIB);
+    for round in 0..6_u64 {
+        let (here, there) = UnixStream::pair().expect("sockets");
+        let mut command = Command::new(env::current_exe().expect("this test"));
+        command.args(["--exact", TEST, "--nocapture"]).env(SECOND, "1").stdin(Stdio::from(OwnedFd::from(there)));
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a process");
+        drop(command);
+        let mut page = pool.pages(Order::ZERO).expect("memory");
+        page.fill(0);
+        let offset = pool.offset_of(NonNull::from(&mut page[0])).expect("a page of the pool");
+        send(&here, memory_fd(&pool), &offset.to_ne_bytes());
+        assert!((&here).read_exact(&mut [0]).is_ok(), "the second process ended early");
+        // The pool is in use meanwhile.
+        let others: Vec<_> = (0..50).map(|_| pool.pages(order(2)).expect("memory")).collect();
+        thread::sleep(Duration::from_micros(300 * round + 37));
+        child.kill().expect("a process");
+        drop(others);
+        assert_eq!(child.wait().expect("an end").code(), None, "it was killed");
+        drop(page);
+        assert_eq!(pool.stats().in_use_bytes, 0);
+        pool.give_back(u64::MAX).expect("given back");
+        assert_eq!(file_bytes(&pool), 0, "the second process keeps no page");
+    }
+    pool.audit().expect("a consistent pool");
+}
+
 #[test]
 fn offsets_and_addresses_correspond() {
     for memory in [Memory::Private, Memory::Shared] {
