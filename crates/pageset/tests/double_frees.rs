@@ -163,7 +163,7 @@ impl Test<'_> {
                     (0..random.below(16)).for_each(|_| hint::spin_loop());
                 }
                 // The number of blocks is no multiple of the steps, or some are freed once and others three times.
-                let at = (from + i * if blocks.len() % step == 0 { 1 } else { step }) % blocks.len();
+                let at = (from + i * if blocks.len().is_multiple_of(step) { 1 } else { step }) % blocks.len();
                 let at = if round % 3 == 1 && thread == 1 { blocks.len() - 1 - at } else { at };
                 self.free_shared(&mut random, at, blocks[at]);
                 if own.len() < OWN && random.below(5) == 0 {
