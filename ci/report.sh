@@ -16,7 +16,6 @@ if ! command -v chromium >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get
     { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; } >"$work/apt" 2>&1 || true
 fi
 command -v chromium >/dev/null || { echo "report: SKIPPED, no chromium; apt-get install chromium"; exit 0; }
-bash ci/vendor-uplot.sh --check
 cp ci/report/*.js ci/report/package.json ci/report/package-lock.json "$work"
 if ! (cd "$work" && npm ci --silent --no-audit --no-fund >npm 2>&1); then
     echo "report: SKIPPED, playwright-core and axe-core are not to be had: $(grep . "$work/npm" | tail -n 1)"

@@ -18,7 +18,7 @@ const PRINT = {viewport: {width: 794, height: 1123}, colorScheme: 'light'}; // A
     if (name === 'report-print') await page.emulateMedia({media: 'print'});
     if (name === 'report-dark') {
       // A value under the cursor.
-      const box = await page.locator('figure.time .u-over').first().boundingBox();
+      const box = await page.locator('figure.time .area:visible').first().boundingBox();
       await page.mouse.move(box.x + box.width * 0.6, box.y + box.height * 0.5);
       await page.waitForTimeout(100);
     }

@@ -16,6 +16,7 @@
 //! | `thread_time` | running, waiting and sleeping time of a thread |
 //! | [`sample`] | one measurement on pinned threads |
 //! | [`report`] | the result: all samples, medians, ratios |
+//! | [`verdict`] | what the result says of the pool, and how far to trust it |
 //! | [`rounds`] | the order of all measurements |
 //! | [`nodes`] | frees, by the node of their page |
 //! | [`hardware`] | latencies of the machine, and its page faults by number of tasks |
@@ -32,6 +33,7 @@ pub mod rounds;
 pub mod sample;
 pub mod subject;
 mod thread_time;
+pub mod verdict;
 
 pub use pattern::Pattern;
 pub use report::Report;

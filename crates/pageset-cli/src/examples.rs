@@ -79,7 +79,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
 ];
 
-/// The files that every page names.
+/// The files that the page of the program names.
 const FILES: [FileOf; 2] = [
     (
         "NAME.pstrace",

@@ -91,7 +91,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
 ];
 
-/// The files that every page names.
+/// The files that the page of the program names.
 const FILES: [FileOf; 2] = [
     ("NAME.toml", "A set of rules, a machine, or a study, by the argument that names it."),
     ("NAME.pstrace", "A recording of `pageset record`, as a workload."),

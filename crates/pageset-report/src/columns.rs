@@ -52,6 +52,42 @@ impl Fit {
         Fit { width }
     }
 
+    /// Lines of words. A line that does not fit is broken between words, and its rest begins with two spaces.
+    pub fn prose(self, text: &str) -> String {
+        let Some(width) = self.width else { return text.to_owned() };
+        let mut lines = String::new();
+        for line in text.lines() {
+            let mut length = 0;
+            for word in line.split(' ') {
+                let letters = word.chars().count();
+                match length {
+                    0 => {}
+                    _ if length + 1 + letters > width => {
+                        lines += "\n  ";
+                        length = 2;
+                    }
+                    _ => {
+                        lines.push(' ');
+                        length += 1;
+                    }
+                }
+                lines += word;
+                length += letters;
+            }
+            lines.push('\n');
+        }
+        lines
+    }
+
+    /// A table of words, whose cells wrap.
+    pub fn words(self, mut table: Table) -> String {
+        if let Some(width) = self.width {
+            let width = u16::try_from(width).unwrap_or(u16::MAX);
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
+        trimmed(&table)
+    }
+
     /// The table's text. Columns that do not fit leave, those with the largest of `ranks` first, and a line below names them.
     /// Columns of rank 0 stay.
     pub fn table(self, mut table: Table, ranks: &[usize]) -> String {
@@ -120,6 +156,20 @@ mod tests {
         // A column of rank 0 stays, and no number is cut.
         let least = fitted(Some(3));
         assert!(least.contains("linux-6.18") && least.contains("not shown: refills, pages, held;"), "{least}");
+    }
+
+    #[test]
+    fn prose_is_broken_between_words() {
+        let text = "one two three\nfour\n";
+        let prose = |width| Fit { width }.prose(text);
+        assert_eq!((prose(None), prose(Some(13))), (text.to_owned(), text.to_owned()));
+        assert_eq!(prose(Some(8)), "one two\n  three\nfour\n");
+        // A word that is too long stays whole.
+        assert_eq!(prose(Some(3)), "one\n  two\n  three\nfour\n");
+        let mut table = numbers(["", ""].into_iter(), 0..2);
+        table.add_row(["zones", "DMA of 3,840 pages, DMA32 of 500,181 pages"]);
+        let lines = Fit { width: Some(30) }.words(table);
+        assert!(lines.lines().count() > 2 && lines.lines().all(|line| line.chars().count() <= 30), "{lines}");
     }
 
     #[test]

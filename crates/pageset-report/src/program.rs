@@ -23,19 +23,12 @@ pub struct Program {
     pub name: &'static str,
     /// The examples of each page.
     pub examples: &'static [(&'static str, &'static [Example])],
-    /// The files that every page names.
+    /// The files that the program's page names.
     pub files: &'static [FileOf],
     /// The files of single pages.
     pub files_of: &'static [(&'static str, FileOf)],
     /// The names that the argument of this identifier takes, if there are any.
     pub names: fn(&str) -> Option<Vec<&'static str>>,
-}
-
-impl Program {
-    /// The files of a page.
-    pub(crate) fn files(&self, page: &str) -> impl Iterator<Item = &FileOf> {
-        self.files_of.iter().filter(move |(of, _)| *of == page).map(|(_, file)| file).chain(self.files)
-    }
 }
 
 /// The definition of a command line with the table of exit codes, and with the examples of each subcommand.

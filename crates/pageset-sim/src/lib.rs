@@ -57,6 +57,7 @@
 //! | [`run`], [`sweep`] | one run and its result; many runs in parallel, with all seeds |
 //! | [`interleave`] | random interleavings and their invariants |
 //! | [`calibrate`], [`compare`] | fitting costs to one published row; comparing simulated with published tables |
+//! | [`verdict`] | what a result says, and how far to trust it |
 
 pub mod calibrate;
 pub mod compare;
@@ -71,5 +72,6 @@ pub mod run;
 mod sim_lock;
 pub mod sweep;
 pub mod time;
+pub mod verdict;
 pub mod workload;
 pub mod world;

@@ -1,6 +1,8 @@
 //! The statistics of all results: what `diff`, reports, studies, comparisons and benchmarks use to tell a difference from
 //! noise. Pure: numbers in, numbers out.
 
+pub mod verdict;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF as _, StudentsT};

@@ -22,16 +22,18 @@ pub(super) struct Parts {
 
 /// The whole result.
 pub(super) fn text(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
-    let mut text = format!("{}\n\n", result.verdict().sentence());
-    text += &trimmed(&header(result));
+    let mut text = fit.prose(&format!("{}\n\n", result.verdict().sentence()));
+    text += &fit.words(header(result));
     text += "\n";
     text += &fit.table(amounts(result, parts), &RANKS);
     if result.rules.iter().any(|row| row.is_kernel) {
-        text +=
-            "\nDifference from the kernel, and share of its refills and drains made near the same place (by chance)\n";
+        text += "\n";
+        text += &fit.prose(
+            "Difference from the kernel, and share of its refills and drains made near the same place (by chance)\n",
+        );
         text += &fit.table(nearness(result, parts), &NEARNESS_RANKS);
         text += "\n";
-        result.rules.iter().filter(|row| row.is_kernel).for_each(|row| text += &borrowed(row));
+        result.rules.iter().filter(|row| row.is_kernel).for_each(|row| text += &fit.prose(&borrowed(row)));
     }
     let warnings = warnings(result);
     if !warnings.is_empty() {
@@ -39,7 +41,7 @@ pub(super) fn text(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
         if parts.whole_warnings {
             warnings.iter().for_each(|warning| text += &format!("warning: {warning}\n"));
         } else {
-            text += &counted(&warnings);
+            text += &fit.prose(&counted(&warnings));
         }
     }
     for limits in result.check.iter().flat_map(|check| check.limits.chunk_by(|a, b| a.rules == b.rules)) {

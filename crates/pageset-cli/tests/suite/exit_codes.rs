@@ -1,4 +1,4 @@
-//! One table of exit codes: in each page of the manual, and in what the commands do.
+//! One table of exit codes: in the manual, and in what the commands do.
 
 use std::fs::{self, OpenOptions};
 
@@ -6,8 +6,8 @@ use crate::support::faults::{have_their_exit_codes, refuse_before_the_work, word
 use crate::support::{Small, command, ends, faults};
 
 #[test]
-fn every_page_and_the_help_have_the_same_table() {
-    faults::every_page_and_the_help_have_the_same_table();
+fn the_manual_and_the_help_have_the_same_table() {
+    faults::the_manual_and_the_help_have_the_same_table();
 }
 
 /// The same fault has the same exit code in every command, and the manual has that code.

@@ -80,6 +80,12 @@ fn refills_are_counted_by_cpu() {
     assert!(error.contains("allowed: cpu=0-3,8 process=NAME process=NUMBER cgroup=PATH"), "{error}");
     let (none, _, only) = counted(&["process=4000000000"]);
     assert_eq!((none, &only["selected_operations"]), (0, &0.into()));
+    // The verdict is on the whole machine, whatever part of it is counted.
+    let first = |words: &[&dyn AsRef<Path>]| ends(0, words).0.lines().next().unwrap().to_owned();
+    let whole = first(&[&"replay", &file]);
+    for condition in ["process=4000000000", "cpu=0"] {
+        assert_eq!(first(&[&"replay", &file, &"--only", &condition]), whole, "{condition}");
+    }
 }
 
 /// Child processes that end before the command count as the command's.

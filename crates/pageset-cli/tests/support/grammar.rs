@@ -116,9 +116,15 @@ pub(crate) fn every_page_is_complete_and_its_examples_parse(program: &Program, c
         let section = |name: &str| {
             text.split(".SH ").find(|part| part.trim_start_matches('"').starts_with(name)).unwrap_or_default().len()
         };
-        for name in ["NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "EXIT STATUS", "FILES", "SEE ALSO"] {
+        for name in ["NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "SEE ALSO"] {
             assert!(section(name) > name.len() + 5, "{file}: no {name}");
         }
+        // Exit codes and common files are on one page, which all others name.
+        let is_first = *file == format!("{}.1", program.name);
+        let first = format!("\\fB{}\\fR(1)", program.name.replace('-', "\\-"));
+        let has = |name: &str| section(name) > name.len() + 5;
+        assert_eq!((has("EXIT STATUS"), text.contains(&first)), (is_first, !is_first), "{file}");
+        assert!(has("FILES") || !is_first, "{file}");
     }
     let all = commands(command.clone());
     for (page, examples) in program.examples {

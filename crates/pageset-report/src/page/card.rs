@@ -124,18 +124,15 @@ pub fn times(value: f64, control: f64) -> Option<String> {
     })
 }
 
-/// The trust that all conditions leave. Each condition is a fault, the trust it leaves, and its description. Without
-/// faults, the trust is high for the given reason.
+/// The trust that faults leave, with their descriptions. Without faults, the trust is high for the given reason.
 #[must_use]
-pub fn trust<const N: usize>(faults: [(bool, Trust, String); N], without: &str) -> Sure {
-    let found: Vec<(Trust, String)> =
-        faults.into_iter().filter(|fault| fault.0).map(|(_, trust, reason)| (trust, reason)).collect();
-    let trust = found.iter().map(|fault| fault.0).min().unwrap_or(Trust::High);
-    let mut reasons: Vec<String> = found.into_iter().map(|fault| fault.1).collect();
+pub fn sure(faults: impl IntoIterator<Item = (Trust, impl ToString)>, without: &str) -> Sure {
+    let (trusts, mut reasons): (Vec<Trust>, Vec<String>) =
+        faults.into_iter().map(|(trust, reason)| (trust, reason.to_string())).unzip();
     if reasons.is_empty() {
         reasons.push(without.to_owned());
     }
-    Sure { trust, reasons }
+    Sure { trust: trusts.into_iter().min().unwrap_or(Trust::High), reasons }
 }
 
 #[cfg(test)]
@@ -168,13 +165,12 @@ mod tests {
 
     #[test]
     fn the_worst_fault_decides_and_all_are_listed() {
-        let fault = |found, trust, text: &str| (found, trust, text.to_owned());
-        let judged = |fair, low| {
-            let sure = trust([fault(fair, Trust::Fair, "few"), fault(low, Trust::Low, "lost")], "all is well");
+        let judged = |faults: &[(Trust, &str)]| {
+            let sure = sure(faults.iter().copied(), "all is well");
             (sure.trust, sure.reasons.join("; "))
         };
-        assert_eq!(judged(false, false), (Trust::High, "all is well".to_owned()));
-        assert_eq!(judged(true, false), (Trust::Fair, "few".to_owned()));
-        assert_eq!(judged(true, true), (Trust::Low, "few; lost".to_owned()));
+        assert_eq!(judged(&[]), (Trust::High, "all is well".to_owned()));
+        assert_eq!(judged(&[(Trust::Fair, "few")]), (Trust::Fair, "few".to_owned()));
+        assert_eq!(judged(&[(Trust::Fair, "few"), (Trust::Low, "lost")]), (Trust::Low, "few; lost".to_owned()));
     }
 }

@@ -14,7 +14,10 @@ enum Data<'c> {
     Lines {
         unit: &'c str,
         seconds: f64,
-        log: bool,
+        /// The lower end of a logarithmic scale; 0 if the scale is linear.
+        bottom: f64,
+        /// The upper end of the scale.
+        top: f64,
         /// The times of all points, sorted.
         times: Vec<f64>,
         series: Vec<Series<'c>>,
@@ -25,10 +28,6 @@ enum Data<'c> {
         step: f64,
         names: Vec<Cow<'c, str>>,
         values: &'c [Vec<Option<f64>>],
-        /// A digit for each value; `-` without one.
-        levels: Vec<String>,
-        /// The smallest value of each level.
-        steps: Vec<String>,
     },
 }
 
@@ -36,7 +35,6 @@ enum Data<'c> {
 struct Series<'c> {
     name: Cow<'c, str>,
     dashed: bool,
-    colour: usize,
     /// The value at each time; null without one.
     values: Vec<Option<f64>>,
 }
@@ -56,26 +54,25 @@ fn of_lines(chart: &LineChart) -> Data<'_> {
     let mut times: Vec<f64> = chart.series.iter().flat_map(|line| line.points.iter().map(|point| point.0)).collect();
     times.sort_unstable_by(f64::total_cmp);
     times.dedup();
-    let series = chart.series.iter().enumerate().map(|(i, line)| {
+    let series = chart.series.iter().map(|line| {
         let mut values = vec![None; times.len()];
         for (time, value) in &line.points {
             if let Ok(place) = times.binary_search_by(|other| other.total_cmp(time)) {
                 values[place] = Some(*value);
             }
         }
-        Series { name: printable(&line.name), dashed: line.dashed, colour: chart.colour(i), values }
+        Series { name: printable(&line.name), dashed: line.dashed, values }
     });
     let series = series.collect();
     let seconds = chart.last_time().max(chart.seconds);
-    Data::Lines { unit: chart.unit, seconds, log: chart.is_log(), times, series }
+    let (bottom, top) = chart.ends();
+    Data::Lines { unit: chart.unit, seconds, bottom, top, times, series }
 }
 
 fn of_map(chart: &HeatChart) -> Data<'_> {
-    let digit = |level: &Option<usize>| level.and_then(|level| char::from_digit(level as u32, 10)).unwrap_or('-');
-    let levels = chart.levels().iter().map(|row| row.iter().map(digit).collect()).collect();
     let HeatChart { unit, seconds, step, names, values } = chart;
     let names = names.iter().map(|name| printable(name)).collect();
-    Data::Heat { unit, seconds: *seconds, step: *step, names, values, levels, steps: chart.steps() }
+    Data::Heat { unit, seconds: *seconds, step: *step, names, values }
 }
 
 #[cfg(test)]
@@ -98,11 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn a_map_has_a_level_for_each_value() {
+    fn a_map_has_each_value() {
         let points = [(0, 0.0, 0.0), (0, 1.0, 8.0), (1, 1.0, 4.0)];
         let chart = HeatChart::new("pages", &points, 2.0, Joined::Largest);
         let value: serde_json::Value = serde_json::from_str(&of(&Chart::Heat(chart)).unwrap().unwrap()).unwrap();
-        assert_eq!(value["levels"], serde_json::json!(["08", "-5"]));
         assert_eq!(value["values"], serde_json::json!([[0.0, 8.0], [null, 4.0]]));
     }
 }

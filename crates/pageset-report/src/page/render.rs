@@ -16,10 +16,7 @@ const STYLE: &str = include_str!("templates/chart.css");
 const PAGE_STYLE: &str = include_str!("templates/page.css");
 /// Values on pointing at bars, and the keys.
 const BARS_SCRIPT: &str = include_str!("templates/bars.js");
-/// The charting library, see `vendor/README.md`.
-const LIBRARY_STYLE: &str = include_str!("vendor/uPlot.min.css");
-const LIBRARY: &str = include_str!("vendor/uPlot.iife.min.js");
-/// Charts over time, drawn with the library.
+/// Values of charts over time, and their zoom.
 const TIME_SCRIPT: &str = include_str!("templates/time.js");
 
 fn templates() -> Result<Environment<'static>, minijinja::Error> {
@@ -56,7 +53,11 @@ fn svg(
         return Ok(None);
     };
     let question = &section.question;
-    let drawing = Value::from(Serde(drawing(chart, room)));
+    let drawing = match (drawing(chart, room), chart) {
+        (drawing, Chart::Lines(_)) if !alone => drawing.without_names(),
+        (drawing, _) => drawing,
+    };
+    let drawing = Value::from(Serde(drawing));
     let id = if alone { id(place) } else { format!("{}-{}", id(place), room.name()) };
     let context = context! { id, question, drawing, alone, room => room.name(), style => STYLE };
     Ok(Some(environment.get_template("chart.svg").and_then(|t| t.render(context)).map_err(broken)?))
@@ -85,6 +86,8 @@ struct Drawn<'r> {
     said: &'r str,
     /// The chart for each room.
     svgs: Vec<String>,
+    /// The names and the colours of lines.
+    names: Vec<(&'r str, usize)>,
     /// What the script reads.
     data: Option<String>,
     heads: &'r [String],
@@ -173,6 +176,10 @@ pub(crate) fn html(report: &Report) -> Result<String, Failure> {
                 _ => "",
             },
             svgs,
+            names: match &section.chart {
+                Some(Chart::Lines(chart)) => chart.names().collect(),
+                _ => Vec::new(),
+            },
             data: data.map_err(std::io::Error::from)?.flatten(),
             heads: &section.heads,
             rows: &section.rows,
@@ -185,9 +192,9 @@ pub(crate) fn html(report: &Report) -> Result<String, Failure> {
         scripts.push(BARS_SCRIPT);
     }
     if is_timed {
-        scripts.extend([LIBRARY, TIME_SCRIPT]);
+        scripts.push(TIME_SCRIPT);
     }
-    let style = [STYLE, if is_timed { LIBRARY_STYLE } else { "" }, PAGE_STYLE].join("\n");
+    let style = [STYLE, PAGE_STYLE].join("\n");
     let footer = format!("pageset {}. `pageset explain NAME` describes each column.", env!("CARGO_PKG_VERSION"));
     let hashes: Vec<String> = scripts.iter().map(|script| hash(script)).collect();
     let context = context! {

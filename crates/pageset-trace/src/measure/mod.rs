@@ -117,6 +117,7 @@ impl<'t> Measured<'t> {
         let warnings = weaknesses::of_trace(trace, &replay, how.level, &runs, identified);
         let row = |run: &Run| replayed(run, &replay, kernel, trace.facts(), &warnings);
         let named = identified.and_then(|identified| identified.by_release);
+        let own = runs.iter().find(|run| run.is_kernel && run.level == how.level);
         let result = ReplayResult {
             schema: Schema::V1,
             level: how.level,
@@ -124,6 +125,7 @@ impl<'t> Measured<'t> {
                 conditions: how.only.iter().map(ToString::to_string).collect(),
                 selected_operations: selection.operations,
                 unlisted_operations: selection.unlisted,
+                whole: own.map(|own| (replay.kernel().totals(|_| true), own.whole)),
             }),
             trace: recording(trace, &replay),
             kernel: Kernel {

@@ -43,6 +43,10 @@ pub struct Selected {
     pub selected_operations: u64,
     /// Allocations and frees of threads that the recording does not name.
     pub unlisted_operations: u64,
+    /// All moves, counted or not: of the kernel, and of the replay under its own rules. They tell whether a replay may be
+    /// trusted, whatever part of it is counted. `None` in a result that was read.
+    #[serde(skip)]
+    pub whole: Option<(Totals, Totals)>,
 }
 
 /// A summary of the recording.

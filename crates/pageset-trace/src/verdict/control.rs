@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Kind;
-use super::trust::{Cause, Reason, Sure, Trust};
+use super::Trust;
+use super::trust::{Cause, Reason, Sure};
 use crate::measure::differs_pct;
 use crate::replay::Totals;
 use crate::replay::agreement::{Deviation, agrees, deviations};

@@ -14,16 +14,6 @@ mod rules;
 mod trust;
 
 pub use control::{Basis, Control, Decided, NOTICEABLE_PER_CPU_S, is_noticeable, rare};
+pub use pageset_statistics::verdict::{Kind, Trust};
 pub use rules::{Ranking, RulesVerdict};
-pub use trust::{Cause, Reason, Sure, Trust};
-
-/// What a verdict says of the control: the kernel's own rules, or the setting in force.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Something is better or worse than the control.
-    Differs,
-    /// Nothing has to change, or nothing differs from the control.
-    Same,
-    /// There is no verdict: the control fails or is missing.
-    None,
-}
+pub use trust::{Cause, Reason, Sure};

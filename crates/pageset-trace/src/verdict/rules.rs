@@ -55,11 +55,13 @@ impl ReplayResult {
     }
 
     fn control_of(&self, own: &Replayed) -> Control {
+        let whole = self.only.as_ref().map(|only| only.whole);
+        let (kernel, replay) = whole.flatten().unwrap_or((self.kernel.totals, own.totals));
         Control {
-            kernel: self.kernel.totals,
-            replay: own.totals,
-            // The locks of a part of the operations are unknown: they do not count as rare.
-            replay_locks: if self.only.is_some() { u64::MAX / 2 } else { own.zone_lock_acquisitions },
+            kernel,
+            replay,
+            // The moves next to the locks are unknown: the locks do not count as rare.
+            replay_locks: if whole == Some(None) { u64::MAX / 2 } else { own.zone_lock_acquisitions },
             operations: self.trace.operations,
             seconds: self.trace.duration_ns as f64 / 1e9,
             cpus: self.trace.cpus,

@@ -2,32 +2,9 @@
 
 use std::fmt;
 
+use pageset_statistics::verdict::Trust;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// The trust in the replay of the kernel's own rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Trust {
-    /// No trust.
-    Low,
-    /// Limited trust.
-    Fair,
-    /// Full trust.
-    High,
-}
-
-impl Trust {
-    /// The name in tables and in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Trust::Low => "low",
-            Trust::Fair => "fair",
-            Trust::High => "high",
-        }
-    }
-}
 
 /// What a reason is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

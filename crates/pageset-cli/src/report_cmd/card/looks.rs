@@ -3,7 +3,7 @@
 use pageset_trace::verdict::Trust;
 use pageset_trace::verdict::machine::{Bounds, Finding, Level, Numbers, Wait, judge};
 
-use super::{Card, Figure, Kind, Verdict, capital, number, trust};
+use super::{Card, Figure, Kind, Verdict, capital, number, sure};
 
 /// What all looks together show.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,13 +53,14 @@ pub(in super::super) fn looks(looks: &Looks) -> Card {
         Figure::new("refilled and drained, at most", looks.pages_per_s_max, "pages/s").with_note("all CPUs together"),
         Figure::new("most held", looks.held_max, "pages").with_note(format!("{} % of the memory", number(share))),
     ];
-    let sure = trust(
-        [
-            (looks.looks < 3, Trust::Low, format!("only {} looks", looks.looks)),
-            ((3..10).contains(&looks.looks), Trust::Fair, format!("only {} looks", looks.looks)),
-            (looks.pages_per_s_max.is_none(), Trust::Low, "refills and drains were not counted".to_owned()),
-            (looks.wait_max.is_none(), Trust::Fair, "waits were not measured".to_owned()),
-        ],
+    let faults = [
+        (looks.looks < 3, Trust::Low, format!("only {} looks", looks.looks)),
+        ((3..10).contains(&looks.looks), Trust::Fair, format!("only {} looks", looks.looks)),
+        (looks.pages_per_s_max.is_none(), Trust::Low, "refills and drains were not counted".to_owned()),
+        (looks.wait_max.is_none(), Trust::Fair, "waits were not measured".to_owned()),
+    ];
+    let sure = sure(
+        faults.into_iter().filter(|fault| fault.0).map(|(_, trust, reason)| (trust, reason)),
         "waits, refills and drains were counted in all intervals",
     );
     let about = format!("{} looks at pagesets over {} s", looks.looks, number(looks.seconds));

@@ -1,4 +1,4 @@
-//! The card at the top of a report, for each kind of result.
+//! The card at the top of a report, for each kind of result. The verdicts are those of the libraries.
 //!
 //! | module | the card of |
 //! | --- | --- |
@@ -11,7 +11,7 @@ pub(super) mod compare;
 #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "the card of a study"))]
 pub(crate) mod simulation;
 
-use pageset_report::page::card::{Card, Figure, Kind, Verdict, number, times, trust};
+use pageset_report::page::card::{Card, Figure, Verdict, number, sure, times};
 
 #[cfg(test)]
 mod tests;

@@ -136,7 +136,7 @@ impl HeatChart {
         }
         let cells = paths.into_iter().enumerate().filter(|(_, path)| !path.is_empty());
         drawing.cells = cells.map(|(level, path)| Cells { level, path }).collect();
-        drawing.seconds((left, right), bottom, span);
+        drawing.seconds((round(left), right), bottom, span);
         self.key(room, bottom + 34.0, drawing);
     }
 
@@ -145,7 +145,7 @@ impl HeatChart {
         let width = ((room.width() - 20.0) / LEVELS as f64).min(64.0);
         for (level, text) in self.steps().into_iter().enumerate() {
             let x = level as f64 * width;
-            drawing.cells.push(Cells {
+            drawing.key.push(Cells {
                 level,
                 path: format!("M{} {y}h{}v10h-{}z", round(x), round(width - 2.0), round(width - 2.0)),
             });

@@ -46,9 +46,18 @@ impl LineChart {
         Scale::of_typical(values, if positive { lowest } else { 0.0 })
     }
 
-    /// Whether the values span decades.
-    pub fn is_log(&self) -> bool {
-        self.scale().is_log()
+    /// The ends of the scale. The lower one is 0 if the scale is linear.
+    pub fn ends(&self) -> (f64, f64) {
+        match self.scale() {
+            Scale::Linear { top, .. } => (0.0, top),
+            Scale::Log { bottom, top } => (bottom, top),
+        }
+    }
+
+    /// The names and the colours of the lines. A bound has the colour of its line, and no name of its own.
+    pub fn names(&self) -> impl Iterator<Item = (&str, usize)> {
+        let solid = self.series.iter().enumerate().filter(|(_, line)| !line.dashed);
+        solid.map(|(i, line)| (line.name.as_str(), self.colour(i)))
     }
 
     pub(super) fn draw(&self, room: Room, drawing: &mut Drawing) {
@@ -64,9 +73,7 @@ impl LineChart {
             drawing.text((left - 6.0, y + 4.5), text, "tick", "end");
         }
         let span = self.last_time().max(self.seconds).max(1e-9);
-        if self.series.iter().any(|line| !line.points.is_empty()) {
-            drawing.seconds((left, right), BOTTOM, span);
-        }
+        drawing.seconds((left, right), BOTTOM, span);
         let x = |time: f64| round(left + time / span * (right - left));
         let y = |value: f64| round(BOTTOM - scale.place(value) * HEIGHT);
         for (i, line) in self.series.iter().enumerate() {
@@ -76,10 +83,7 @@ impl LineChart {
             let (colour, name) = (self.colour(i), line.name.clone());
             drawing.lines.push(Path { points: points.join(" "), colour, dashed: line.dashed, name });
         }
-        // A bound has the colour of its line, and no name of its own.
-        let solid = self.series.iter().enumerate().filter(|(_, line)| !line.dashed);
-        let names: Vec<(&str, usize)> = solid.map(|(i, line)| (line.name.as_str(), self.colour(i))).collect();
-        drawing.name_colours(room, &names, BOTTOM + 22.0);
+        drawing.name_colours(room, &self.names().collect::<Vec<_>>(), BOTTOM + 22.0);
     }
 }
 

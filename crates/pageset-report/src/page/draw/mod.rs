@@ -97,8 +97,12 @@ pub(super) struct Drawing {
     dots: Vec<Mark>,
     whiskers: Vec<String>,
     lines: Vec<Path>,
+    /// The part with the marks of a chart over time: the page's script zooms what is in it.
+    plot: Option<Area>,
     /// A path for each level of a map that occurs.
     cells: Vec<Cells>,
+    /// The colours of a map.
+    key: Vec<Cells>,
     legend: Vec<Text>,
 }
 
@@ -110,6 +114,15 @@ struct Rule {
     x2: f64,
     y2: f64,
     class: &'static str,
+}
+
+/// A rectangle.
+#[derive(Clone, Debug, Serialize)]
+struct Area {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -213,13 +226,21 @@ impl Drawing {
         self.height = (below + 12.0).ceil() as u32;
     }
 
+    /// Leaves the names of the colours to the page.
+    pub(super) fn without_names(mut self) -> Drawing {
+        self.legend.clear();
+        self.height = (BOTTOM + 26.0) as u32;
+        self
+    }
+
     /// Draws an axis of seconds from 0 to `span`, below a chart whose left and right ends are given.
     fn seconds(&mut self, (left, right): (f64, f64), bottom: f64, span: f64) {
+        self.plot = Some(Area { x: left, y: TOP, width: round(right - left), height: round(bottom - TOP) });
         let (_, step) = scale::linear(span);
         for i in 0..=((span / step * 1.000_001).floor() as usize) {
             let time = i as f64 * step;
             let x = left + time / span * (right - left);
-            self.text((x, bottom + 18.0), format!("{} s", scale::tick(time, step)), "tick", "middle");
+            self.text((x, bottom + 18.0), format!("{} s", scale::tick(time, step)), "tick seconds", "middle");
         }
     }
 }

@@ -1,22 +1,23 @@
-// Charts over time, drawn with uPlot: values at the cursor, zoom by brushing, keys. All charts share the axis of time and
-// the cursor. Without this script the page shows each chart as a drawing.
+// Charts over time: values at the cursor, zoom by brushing, keys. All charts share the span of time and the cursor. Without
+// this script the page shows the same drawings.
 'use strict';
 (() => {
-  const HEIGHT = 270, LEFT = 74;
-  const plots = [];
-  let colours = {};
-  const read = () => {
-    const style = getComputedStyle(document.documentElement);
-    const names = ['ink', 'soft', 'faint', 'panel', ...Array.from('01234567', (i) => 'c' + i), ...Array.from('012345678', (i) => 'l' + i)];
-    colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue('--' + name).trim()]));
-  };
-  read();
+  const charts = [];
+  // What all charts show, and where the cursor is. Unit: seconds.
+  let shown = [0, Infinity], cursor = null;
 
   const element = (tag, parent, properties = {}) => {
     const made = Object.assign(document.createElement(tag), properties);
     parent.append(made);
     return made;
   };
+  const shape = (tag, parent, attributes) => {
+    const made = document.createElementNS('http://www.w3.org/2000/svg', tag);
+    Object.entries(attributes).forEach(([name, value]) => made.setAttribute(name, value));
+    parent.append(made);
+    return made;
+  };
+  const clamp = (value, least, most) => Math.min(most, Math.max(least, value));
 
   // A number as in the tables.
   const plain = (value) => {
@@ -26,269 +27,274 @@
     }
     return size < 0.1 ? String(Number(value.toPrecision(2))) : value.toFixed(size < 10 ? 2 : 1);
   };
-  const seconds = (value, span) => `${value.toFixed(span < 1 ? 4 : span < 100 ? 3 : 1)} s`;
-
-  // The top of a linear scale, as in the drawings.
-  const top = (most) => {
-    if (!(most > 0)) return 1;
-    const raw = most / 4, power = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((step) => step >= raw);
-    return Math.ceil(most / step) * step;
-  };
-
-  // Zooms all charts to the same span of time. Charts that are not on the screen follow when they come into view.
-  let zooming = false;
-  const follow = (one) => {
-    if (one.span == null || !one.seen) return;
-    const [min, max] = one.span;
-    one.span = null;
-    if (one.plot.scales.x.min === min && one.plot.scales.x.max === max) return;
-    zooming = true;
-    one.plot.setScale('x', {min, max});
-    zooming = false;
-  };
-  const zoom = (min, max) => {
-    if (zooming) return;
-    for (const one of plots) {
-      one.span = [Math.max(0, min), Math.min(one.whole, max)];
-      one.tools.whole.disabled = one.span[0] <= 0 && one.span[1] >= one.whole;
-      follow(one);
+  // The first place in sorted times at or after a time.
+  const first = (times, time) => {
+    let [low, high] = [0, times.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (times[middle] < time) low = middle + 1; else high = middle;
     }
+    return low;
   };
+  const nearest = (times, time) => {
+    const after = clamp(first(times, time), 0, times.length - 1), before = Math.max(0, after - 1);
+    return time - times[before] < times[after] - time ? before : after;
+  };
+
+  // The places of the smallest and of the largest value of each column, in their order. No peak is lost.
+  const thinned = (values, begin, end, columns) => {
+    const kept = [], size = Math.max(1, (end - begin) / columns);
+    let least = -1, most = -1, edge = begin + size;
+    const keep = () => {
+      if (least >= 0) kept.push(Math.min(least, most));
+      if (least !== most) kept.push(Math.max(least, most));
+      least = most = -1;
+    };
+    for (let at = begin; at < end; at += 1) {
+      if (at >= edge) {
+        keep();
+        edge += size;
+      }
+      const value = values[at];
+      if (value == null) continue;
+      if (least < 0 || value < values[least]) least = at;
+      if (most < 0 || value > values[most]) most = at;
+    }
+    keep();
+    return kept;
+  };
+
+  class Chart {
+    constructor(figure, data) {
+      Object.assign(this, {figure, data, seen: true, row: 0});
+      this.times = data.times ?? data.values[0].map((_, column) => (column + 0.5) * data.step);
+      this.drawings = [...figure.querySelectorAll('svg.chart')].map((svg) => {
+        const area = svg.querySelector('.area'), box = svg.viewBox.baseVal;
+        const [x, y, width, height] = ['x', 'y', 'width', 'height'].map((name) => Number(area.getAttribute(name)));
+        return {svg, area, x, y, width, height, box, span: [0, data.seconds].join()};
+      });
+      const holder = figure.querySelector('.static');
+      this.cross = element('div', holder, {className: 'cross'});
+      this.brush = element('div', holder, {className: 'brush'});
+      this.mark(this.cross, null);
+      this.mark(this.brush, null);
+      this.tools();
+    }
+
+    tools() {
+      const {figure, data} = this;
+      const tools = element('div', figure, {className: 'tools'});
+      figure.prepend(tools);
+      const button = (text, label, run) => {
+        const made = element('button', tools, {type: 'button', textContent: text});
+        made.setAttribute('aria-label', label);
+        made.addEventListener('click', run);
+        return made;
+      };
+      button('+', 'Zoom in', () => this.around(0.5));
+      button('−', 'Zoom out', () => this.around(2));
+      this.whole = button('Whole time', 'Show the whole time', () => zoom(0, Infinity));
+      this.whole.disabled = true;
+      this.at = element('span', tools, {className: 'at'});
+      this.status = element('span', figure, {className: 'skip'});
+      this.status.setAttribute('role', 'status');
+      if (data.kind === 'heat') return;
+      const names = [...figure.querySelectorAll('.series li')];
+      this.entries = data.series.flatMap((line, i) => {
+        if (line.dashed) return [];
+        // A bound follows its line.
+        const bound = data.series[i + 1]?.dashed ? i + 1 : null;
+        const item = names.shift(), parts = [...item.children], button = element('button', item, {type: 'button'});
+        button.append(...parts);
+        button.setAttribute('aria-pressed', 'true');
+        button.addEventListener('click', () => {
+          const show = button.getAttribute('aria-pressed') !== 'true';
+          button.setAttribute('aria-pressed', String(show));
+          for (const {svg} of this.drawings) {
+            const lines = svg.querySelectorAll('polyline');
+            for (const place of [i, bound]) lines[place]?.classList.toggle('off', !show);
+          }
+        });
+        return [{i, bound, name: line.name, value: element('span', button, {className: 'value'})}];
+      });
+    }
+
+    // The drawing on the screen: that for a wide one or that for a phone.
+    drawing() {
+      return this.drawings.find(({svg}) => svg.getBoundingClientRect().width > 0) ?? this.drawings[0];
+    }
+
+    // Puts an element above the drawing, which is not drawn again: at a place, and so wide.
+    mark(element, left, wide = 0) {
+      element.hidden = left == null;
+      if (left == null) return;
+      const {box, y, height} = this.drawing(), part = (value, of) => `${value / of * 100}%`;
+      Object.assign(element.style, {left: part(left, box.width), top: part(y, box.height), height: part(height, box.height)});
+      if (element === this.brush) element.style.width = part(wide, box.width);
+    }
+
+    // The part of the time that is shown: the common one, if this chart has it.
+    span() {
+      const [from, to] = [Math.max(0, shown[0]), Math.min(shown[1], this.data.seconds)];
+      return from < to ? [from, to] : [0, this.data.seconds];
+    }
+
+    // Draws the span of time.
+    draw() {
+      const {data} = this, drawing = this.drawing(), {svg, x, y, width, height} = drawing, [from, to] = this.span();
+      this.whole.disabled = from <= 0 && to >= data.seconds;
+      if (!this.seen || drawing.span === [from, to].join()) return;
+      drawing.span = [from, to].join();
+      const scale = width / (to - from), place = (time) => x + (time - from) * scale;
+      if (data.kind === 'heat') {
+        const all = width / data.seconds;
+        svg.querySelector('.plot').setAttribute('viewBox', [x + from * all, y - 2, (to - from) * all, height + 4].join(' '));
+      } else {
+        const part = (value) => data.bottom > 0 ? Math.log(value / data.bottom) / Math.log(data.top / data.bottom) : value / data.top;
+        const level = (value) => y + height * (1 - (value > data.bottom ? clamp(part(value), 0, 1) : 0));
+        // Lines begin and end beyond the edges.
+        const begin = Math.max(0, first(this.times, from) - 1), end = first(this.times, to) + 1;
+        svg.querySelectorAll('polyline').forEach((line, i) => {
+          const {values} = data.series[i], round = (value) => Math.round(value * 10) / 10;
+          const kept = thinned(values, this.known(i, begin) ?? begin, Math.min(end, this.times.length), width / 2);
+          line.setAttribute('points', kept.map((at) => `${round(place(this.times[at]))},${round(level(values[at]))}`).join(' '));
+        });
+      }
+      const ticks = svg.querySelectorAll('.seconds'), {y: below} = {y: ticks[0]?.getAttribute('y')};
+      ticks.forEach((tick) => tick.remove());
+      const raw = (to - from) / 4, power = 10 ** Math.floor(Math.log10(raw));
+      const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((step) => step >= raw);
+      for (let i = Math.ceil(from / step); i * step <= to * 1.000001; i += 1) {
+        const text = `${Number((i * step).toPrecision(7))} s`;
+        shape('text', svg, {class: 'tick seconds', x: place(i * step), y: below, 'text-anchor': 'middle'}).textContent = text;
+      }
+    }
+
+    // The place of the last value of a line at or before a place: lines have points of their own.
+    known(line, place) {
+      const {values} = this.data.series[line];
+      while (place >= 0 && values[place] == null) place -= 1;
+      return place < 0 ? null : place;
+    }
+
+    // Shows the cursor and the values at it.
+    point() {
+      const {data} = this, {x, width} = this.drawing(), [from, to] = this.span();
+      const out = cursor == null || cursor < from || cursor > to || this.times.length === 0;
+      if (!this.seen && !out) return;
+      const at = out ? null : nearest(this.times, cursor);
+      this.mark(this.cross, out ? null : x + ((data.kind === 'heat' ? cursor : this.times[at]) - from) / (to - from) * width);
+      const time = out ? 0 : data.kind === 'heat' ? at * data.step : this.times[at], span = to - from;
+      const when = `${time.toFixed(span < 1 ? 4 : span < 100 ? 3 : 1)} s`;
+      let said;
+      if (data.kind === 'heat') {
+        const value = out ? null : data.values[this.row][at];
+        said = value == null ? '' : `${data.names[this.row]} ${plain(value)} ${data.unit}`;
+        this.at.textContent = out ? '' : `${when}: ${said}`;
+      } else {
+        said = this.entries.map(({i, bound, name, value}) => {
+          const [own, most] = [i, bound].map((line) => {
+            const place = out || line == null ? null : this.known(line, at);
+            return place == null ? '' : plain(data.series[line].values[place]);
+          });
+          value.textContent = own && most ? `${own} of ${most}` : own;
+          return own && `${name} ${value.textContent}`;
+        }).filter(Boolean).join(', ');
+        this.at.textContent = out ? '' : when;
+      }
+      return out ? '' : `${when}: ${said}`;
+    }
+
+    // Zooms around the cursor or the middle.
+    around(factor) {
+      const [from, to] = this.span(), at = cursor == null ? (from + to) / 2 : clamp(cursor, from, to);
+      zoom(at - (at - from) * factor, at + (to - at) * factor);
+    }
+
+    // The time and the row at a place on the screen.
+    under(event) {
+      const box = this.drawing().area.getBoundingClientRect(), [from, to] = this.span(), rows = this.data.names?.length ?? 1;
+      this.row = clamp(Math.floor((event.clientY - box.top) / box.height * rows), 0, rows - 1);
+      return from + clamp((event.clientX - box.left) / box.width, 0, 1) * (to - from);
+    }
+
+    listen() {
+      const {figure, data} = this;
+      let brush = null;
+      const place = (time) => {
+        const {x, width} = this.drawing(), [from, to] = this.span();
+        return x + (time - from) / (to - from) * width;
+      };
+      const stop = () => {
+        this.mark(this.brush, null);
+        brush = null;
+      };
+      for (const {area} of this.drawings) {
+        area.addEventListener('pointerdown', (event) => {
+          if (event.button !== 0 || event.pointerType === 'touch') return;
+          area.setPointerCapture(event.pointerId);
+          brush = this.under(event);
+        });
+        area.addEventListener('pointermove', (event) => {
+          move(this.under(event));
+          if (brush == null) return;
+          const [from, to] = [brush, cursor].map(place).sort((a, b) => a - b);
+          this.mark(this.brush, from, to - from);
+        });
+        area.addEventListener('pointerup', () => {
+          const [from, to] = brush == null ? [0, 0] : [brush, cursor].sort((a, b) => a - b);
+          stop();
+          // A click is no brush.
+          if (place(to) - place(from) > 4) zoom(from, to);
+        });
+        area.addEventListener('pointercancel', stop);
+        area.addEventListener('pointerleave', () => { if (brush == null) move(null); });
+        area.addEventListener('dblclick', () => zoom(0, Infinity));
+      }
+      figure.addEventListener('keydown', (event) => {
+        if (event.target !== figure || event.ctrlKey || event.altKey || event.metaKey) return;
+        const {times} = this, [from, to] = this.span(), rows = data.names?.length ?? 1, by = event.shiftKey ? 10 : 1;
+        const [low, high] = [first(times, from), Math.max(0, first(times, to * 1.000001) - 1)];
+        // From one point of the data to the next.
+        const step = (by) => times[clamp(cursor == null ? (by > 0 ? low : high) : nearest(times, cursor) + by, low, high)];
+        switch (event.key) {
+          case 'ArrowLeft': move(step(-by)); break;
+          case 'ArrowRight': move(step(by)); break;
+          case 'ArrowUp': this.row = Math.max(0, this.row - 1); move(cursor ?? step(1)); break;
+          case 'ArrowDown': this.row = Math.min(rows - 1, this.row + 1); move(cursor ?? step(1)); break;
+          case 'Home': move(times[low]); break;
+          case 'End': move(times[high]); break;
+          case '+': case '=': this.around(0.5); break;
+          case '-': this.around(2); break;
+          case 'Escape': zoom(0, Infinity); break;
+          default: return;
+        }
+        event.preventDefault();
+        this.status.textContent = this.point();
+      });
+    }
+  }
+
+  // Charts that are not on the screen follow when they come into view.
+  const all = () => charts.forEach((chart) => { chart.draw(); chart.point(); });
+  const zoom = (from, to) => { shown = [from, to]; all(); };
+  const move = (time) => { cursor = time; charts.forEach((chart) => chart.point()); };
   const watched = new IntersectionObserver((entries) => {
     for (const {target, isIntersecting} of entries) {
-      const one = plots.find(({figure}) => figure === target);
-      if (!one) continue;
-      one.seen = isIntersecting;
-      follow(one);
+      const chart = charts.find(({figure}) => figure === target);
+      chart.seen = isIntersecting;
+      chart.draw();
     }
   });
-  const around = (plot, factor) => {
-    const {min, max} = plot.scales.x, left = plot.cursor.left;
-    const at = left >= 0 ? plot.posToVal(left, 'x') : (min + max) / 2;
-    zoom(at - (at - min) * factor, at + (max - at) * factor);
-  };
-
-  const axis = {
-    stroke: () => colours.soft, grid: {stroke: () => colours.faint, width: 1}, ticks: {show: false},
-    font: '12px system-ui, sans-serif',
-  };
-  const wide = (texts) => Math.max(...texts.map((text) => String(text).length)) * 7.2 + 14;
-  const brush = (data) => ({
-    cursor: {
-      y: data.kind === 'heat', points: {size: 7}, drag: {x: true, y: false, setScale: true},
-      sync: {key: 'time', setSeries: false, filters: {sub: (type) => type === 'mousemove' || type === 'mouseleave', pub: () => true}},
-      // A double click shows the whole time.
-      bind: {dblclick: () => () => { zoom(0, Infinity); return null; }},
-    },
-    legend: {show: false}, padding: [8, 26, 0, 0],
-  });
-  const timeAxis = {...axis, space: 70, size: 38, gap: 12, values: (_, ticks) => ticks.map((tick) => `${plain(tick)} s`)};
-
-  // The powers of ten of a logarithmic scale.
-  const decades = (plot) => {
-    const {min, max} = plot.scales.y, all = [];
-    for (let power = Math.floor(Math.log10(min)); 10 ** power <= max * 1.001; power += 1) all.push(10 ** power);
-    return all;
-  };
-
-  function lines(figure, data) {
-    const most = Math.max(0, ...data.series.flatMap((line) => line.values.map((value) => value ?? 0)));
-    const isDense = data.times.length >= 2000;
-    const list = element('ul', figure, {className: 'series'});
-    const entries = [];
-    data.series.forEach((line, i) => {
-      if (line.dashed) {
-        entries[entries.length - 1].bound = i + 1;
-        return;
-      }
-      const button = element('button', element('li', list), {type: 'button'});
-      button.setAttribute('aria-pressed', 'true');
-      element('i', button).style.background = `var(--c${line.colour})`;
-      element('span', button, {textContent: line.name});
-      const entry = {line: i + 1, button, value: element('span', button, {className: 'value'})};
-      entries.push(entry);
-      button.addEventListener('click', () => {
-        const show = button.getAttribute('aria-pressed') !== 'true';
-        button.setAttribute('aria-pressed', String(show));
-        plots.find((one) => one.figure === figure).plot.setSeries(entry.line, {show});
-        if (entry.bound) plots.find((one) => one.figure === figure).plot.setSeries(entry.bound, {show});
-      });
-    });
-    // The last known value at or before a place: series have points of their own.
-    const before = (values, place) => {
-      while (place >= 0 && values[place] == null) place -= 1;
-      return place < 0 ? null : values[place];
-    };
-    const at = (plot) => {
-      const place = plot.cursor.idx;
-      const texts = entries.map((entry) => {
-        const [value, bound] = [entry.line, entry.bound].map((i) => i && place != null ? before(plot.data[i], place) : null);
-        const text = value == null ? '' : plain(value) + (bound == null ? '' : ` of ${plain(bound)}`);
-        if (entry.value.textContent !== text) entry.value.textContent = text;
-        return value == null ? null : `${data.series[entry.line - 1].name} ${text}`;
-      });
-      return place == null ? null : {time: plot.data[0][place], text: texts.filter(Boolean).join(', ')};
-    };
-    const options = {
-      ...brush(data),
-      scales: {
-        x: {time: false, range: (_, min, max) => [min, max]},
-        y: data.log ? {distr: 3} : {range: () => [0, top(most)]},
-      },
-      axes: [timeAxis, {...axis, size: (_, texts) => Math.max(LEFT, texts ? wide(texts) : 0), values: (_, ticks) => ticks.map((tick) => tick == null ? '' : plain(tick)), ...(data.log ? {splits: decades} : {})}],
-      series: [{}, ...data.series.map((line) => ({
-        stroke: () => colours[`c${line.colour}`],
-        // Between thousands of points, dashes and wide lines take longer than a frame to draw.
-        width: line.dashed || isDense ? 1 : 1.6,
-        dash: line.dashed && !isDense ? [5, 4] : undefined,
-        alpha: line.dashed && isDense ? 0.5 : 1,
-        spanGaps: true, points: {show: data.times.length < 40, size: 5},
-      }))],
-    };
-    return {options, values: [data.times, ...data.series.map((line) => line.values)], at, height: HEIGHT};
-  }
-
-  function heat(figure, data) {
-    const rows = data.names.length, columns = data.values[0].length;
-    const key = element('ul', figure, {className: 'key'});
-    data.steps.forEach((text, level) => {
-      const entry = element('li', key);
-      element('i', entry).style.background = `var(--l${level})`;
-      entry.append(text);
-    });
-    const height = Math.min(Math.max(rows * 22, 60), 420) + 44;
-    const draw = (plot) => {
-      const {left, top, width, height} = plot.bbox, context = plot.ctx;
-      context.save();
-      context.beginPath();
-      context.rect(left, top, width, height);
-      context.clip();
-      const x = (column) => Math.round(plot.valToPos(column * data.step, 'x', true));
-      const y = (row) => Math.round(plot.valToPos(row, 'y', true));
-      const from = Math.max(0, Math.floor(plot.scales.x.min / data.step));
-      const to = Math.min(columns, Math.ceil(plot.scales.x.max / data.step));
-      for (let row = 0; row < rows; row += 1) {
-        const [low, high] = [y(row), y(row + 1)], levels = data.levels[row];
-        for (let begin = from, end; begin < to; begin = end) {
-          for (end = begin + 1; end < to && levels[end] === levels[begin]; end += 1);
-          if (levels[begin] !== '-') {
-            context.fillStyle = colours[`l${levels[begin]}`];
-            const edge = x(begin);
-            context.fillRect(edge, Math.min(low, high), x(end) - edge, Math.max(1, Math.abs(high - low)));
-          }
-        }
-      }
-      context.restore();
-    };
-    const at = (plot) => {
-      const {left, top} = plot.cursor;
-      if (left == null || left < 0) return null;
-      const column = Math.min(columns - 1, Math.max(0, Math.floor(plot.posToVal(left, 'x') / data.step)));
-      const row = Math.min(rows - 1, Math.max(0, Math.floor(plot.posToVal(top, 'y'))));
-      const value = data.values[row][column];
-      return {time: column * data.step, text: value == null ? '' : `${data.names[row]} ${plain(value)} ${data.unit}`};
-    };
-    const options = {
-      ...brush(data),
-      scales: {x: {time: false, range: (_, min, max) => [min, max]}, y: {dir: -1, range: () => [0, rows]}},
-      axes: [
-        {...timeAxis, grid: {show: false}},
-        {
-          ...axis, grid: {show: false}, size: Math.max(LEFT, wide(data.names)),
-          splits: () => {
-            const every = Math.max(1, Math.ceil(rows * 15 / (height - 44)));
-            return data.names.map((_, i) => i + 0.5).filter((_, i) => i % every === 0);
-          },
-          values: (_, ticks) => ticks.map((tick) => data.names[Math.floor(tick)]),
-        },
-      ],
-      series: [{}, {paths: () => null, points: {show: false}}],
-      hooks: {draw: [draw]},
-    };
-    const times = Array.from({length: columns}, (_, i) => (i + 0.5) * data.step);
-    return {options, values: [times, times.map(() => 0)], at, height, rows};
-  }
-
   for (const figure of document.querySelectorAll('figure.time, figure.map')) {
     const data = JSON.parse(figure.querySelector('script').textContent);
     if (data.kind === 'lines' && data.times.length === 0) continue;
-    const tools = element('div', figure, {className: 'tools'});
-    const button = (text, label, run) => {
-      const made = element('button', tools, {type: 'button', textContent: text});
-      made.setAttribute('aria-label', label);
-      made.addEventListener('click', run);
-      return made;
-    };
-    element('span', tools, {textContent: data.unit + (data.log ? ', logarithmic scale' : '')});
-    const one = {figure, whole: data.seconds, tools: {}, span: null, seen: true};
-    button('+', 'Zoom in', () => around(one.plot, 0.5));
-    button('−', 'Zoom out', () => around(one.plot, 2));
-    one.tools.whole = button('Whole time', 'Show the whole time', () => zoom(0, Infinity));
-    one.tools.whole.disabled = true;
-    const shown = element('span', tools, {className: 'at'});
-    const status = element('span', figure, {className: 'skip'});
-    status.setAttribute('role', 'status');
-    const holder = element('div', figure, {className: 'plot'});
-    const made = (data.kind === 'heat' ? heat : lines)(figure, data);
     figure.setAttribute('aria-description', 'Arrow keys move the cursor and read the values, plus and minus zoom, Escape shows the whole time.');
-    const width = () => Math.max(200, Math.floor(figure.getBoundingClientRect().width));
-    const text = (plot) => {
-      const at = made.at(plot);
-      return at && `${seconds(at.time, plot.scales.x.max - plot.scales.x.min)}: ${at.text}`;
-    };
-    const hooks = {
-      ...made.options.hooks,
-      setCursor: [(plot) => {
-        const at = made.at(plot);
-        // Values of lines are next to their names.
-        const said = at == null ? '' : data.kind === 'heat' ? text(plot) : seconds(at.time, plot.scales.x.max - plot.scales.x.min);
-        if (shown.textContent !== said) shown.textContent = said;
-      }],
-      setScale: [(plot, key) => { if (key === 'x' && one.plot) zoom(plot.scales.x.min, plot.scales.x.max); }],
-    };
     figure.classList.add('drawn');
-    const plot = new uPlot({...made.options, hooks, width: width(), height: made.height}, made.values, holder);
-    one.plot = plot;
-    plots.push(one);
-    plot.setScale('x', {min: 0, max: data.seconds});
+    const chart = new Chart(figure, data);
+    chart.listen();
+    charts.push(chart);
     watched.observe(figure);
-    new ResizeObserver(() => {
-      if (plot.width !== width()) plot.setSize({width: width(), height: made.height});
-    }).observe(figure);
-    figure.addEventListener('keydown', (event) => {
-      if (event.target !== figure || event.ctrlKey || event.altKey || event.metaKey) return;
-      const {over, scales} = plot, [w, h] = [over.clientWidth, over.clientHeight];
-      let {left, top} = plot.cursor;
-      const began = left == null || left < 0;
-      const step = event.shiftKey ? 10 : 1;
-      const x = (value) => plot.valToPos(value, 'x');
-      // From one point of the data to the next.
-      const move = (by) => {
-        const times = plot.data[0], place = began ? (by > 0 ? -1 : times.length) : plot.posToIdx(left);
-        return x(times[Math.min(times.length - 1, Math.max(0, place + by))]);
-      };
-      if (began) top = h / 2 / (made.rows ?? 1);
-      switch (event.key) {
-        case 'ArrowLeft': left = move(-step); break;
-        case 'ArrowRight': left = move(step); break;
-        case 'ArrowUp': top = Math.max(1, top - h / (made.rows ?? 10)); break;
-        case 'ArrowDown': top = Math.min(h - 1, top + h / (made.rows ?? 10)); break;
-        case 'Home': left = 0; break;
-        case 'End': left = w; break;
-        case '+': case '=': around(plot, 0.5); break;
-        case '-': around(plot, 2); break;
-        case 'Escape': zoom(0, Infinity); break;
-        default: return;
-      }
-      event.preventDefault();
-      if (left == null || left < 0) left = w / 2;
-      plot.setCursor({left: Math.min(w, Math.max(0, left)), top});
-      status.textContent = text(plot) ?? '';
-    });
   }
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-    read();
-    plots.forEach(({plot}) => plot.redraw());
-  });
+  addEventListener('resize', all);
 })();
