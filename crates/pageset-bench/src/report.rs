@@ -31,7 +31,7 @@ pub struct Report {
 /// Facts about the machine that a reader of figures needs.
 #[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct MachineFacts {
-    /// The processor's name.
+    /// The processor of the measured machine.
     pub processor: String,
     /// The kernel's release.
     pub kernel: String,
@@ -42,26 +42,38 @@ pub struct MachineFacts {
 /// One subject under one pattern with one number of threads.
 #[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Row {
-    /// The subject's name.
+    /// The measured subject: a floor, the pool, or an external allocator.
     pub who: String,
-    /// The pattern's name.
+    /// The order of allocations and frees. hot: one page. order-9: 512 contiguous pages. bulk: 512 pages, freed in the
+    /// same order. random and churn: 65,536 held pages, of which 1 or 512 are replaced at random. remote: one CPU
+    /// allocates, another frees. calls-N: one call allocates N pages, one frees them. half and half-9: half of 4 GiB,
+    /// as pages or as runs of 512.
     pub pattern: String,
-    /// Number of threads.
+    /// The number of threads, each on its own CPU. In headings: `2T` for two threads.
     pub threads: usize,
-    /// The kept samples: ns to allocate and free a page, the mean over the threads.
+    /// The time of one allocation and one free of a page: the mean over the threads, and the median of the samples. In
+    /// brackets: multiples of floor b. In JSON, `ns_per_pair` has every sample. Unit: nanoseconds.
+    #[schemars(extend("bad" = "Several times floor b on one thread, or growing with threads.",
+        "todo" = "Compare patterns. The pool is designed for hot, bulk and churn."))]
     pub ns_per_pair: Vec<f64>,
     /// For each kept sample, the share of the time, 0 to 1, that a thread slept voluntarily: that of the thread which
     /// slept most. Sleep is part of a pair's time.
+    #[schemars(extend("bad" = "Above a few percent: threads wait for a lock for longer than they spin.",
+        "todo" = "Find the lock. Use fewer threads or larger caches."))]
     pub asleep: Vec<f64>,
-    /// Number of discarded samples, in which a thread did not have its CPU.
+    /// Samples discarded because a thread did not have its CPU for 97 % of the time.
+    #[schemars(extend("bad" = "More than the kept samples.", "todo" = "Stop other programs."))]
     pub discarded: u32,
-    /// The discarded samples.
+    /// The discarded samples, each with its result.
+    #[schemars(extend("as" = "discarded"))]
     pub discarded_samples: Vec<Discarded>,
     /// Number of samples, kept or discarded, in which a thread could not be pinned to its CPU.
+    #[schemars(extend("bad" = "Any: threads may have shared a CPU.",
+        "todo" = "Allow the process to use all CPUs of the benchmark."))]
     pub not_pinned: u32,
     /// The reason why the subject could not be built, if it could not.
     pub failed: Option<String>,
-    /// The median divided by floor b's median for the same pattern and threads; null if floor b has none.
+    /// The median divided by the median of floor b. Floor b does the minimum of an allocator with per-CPU caches.
     pub ratio_to_floor_b: Option<f64>,
 }
 
@@ -70,7 +82,8 @@ pub struct Row {
 pub struct Discarded {
     /// The time to allocate and free a page, in ns.
     pub ns_per_pair: f64,
-    /// The share of the time, 0 to 1, in which a thread had its CPU: that of the thread which had it least.
+    /// The share of the time that a thread had its CPU, for the thread with the smallest share. Sleep is not counted.
+    #[schemars(extend("bad" = "Below 0.97: the sample is discarded.", "todo" = "As discarded."))]
     pub cpu_share: f64,
 }
 

@@ -2,7 +2,7 @@
 
 use pageset_report::diff;
 use pageset_report::kinds::Inputs;
-use pageset_report::measure::{Better, Kind, Measured, amount, per_1000, single};
+use pageset_report::measure::{Better, Kind, Measured, amount, measured, per_1000, single};
 use pageset_trace::measure::{ReplayResult, Replayed};
 use pageset_trace::replay::Replay;
 
@@ -33,30 +33,15 @@ static RECORDING: Kind = Kind { name: "recording", about: "a recording", by_file
 /// A replay of a recording.
 static REPLAY: Kind = Kind { name: "replay", about: "a result of replay", by_file: false, note: "" };
 
-/// A metric of a row: its name, its better direction, and its value.
-type Of<T> = (&'static str, Better, fn(&T) -> f64);
-
 /// The metrics of a replay: one sample each. A row of another level than the result's is left out.
 pub(crate) fn of_replay(result: &ReplayResult) -> Vec<Measured> {
-    const OF: [Of<Replayed>; 9] = [
-        ("locks/1000 ops", Better::Lower, |row| row.zone_lock_acquisitions_per_1000_operations),
-        ("lines/1000 ops", Better::Lower, |row| per_1000(row.zone_lock_lines, row.operations)),
-        ("max lines/hold", Better::Lower, |row| row.longest_hold_lines as f64),
-        ("refill pages/1000 ops", Better::Lower, |row| per_1000(row.totals.refill_pages, row.operations)),
-        ("drain pages/1000 ops", Better::Lower, |row| per_1000(row.totals.drain_pages, row.operations)),
-        ("most held", Better::Neither, |row| row.held_pages_max as f64),
-        ("failed", Better::Lower, |row| row.failed as f64),
-        ("below min", Better::Lower, |row| row.below_min as f64),
-        ("operations", Better::Neither, |row| row.operations as f64),
-    ];
     let of_row = |row: &Replayed| {
         let case = vec![
             ("recording", result.trace.name.clone()),
             ("rules", row.name.clone()),
             ("level", row.level.name().to_owned()),
         ];
-        let of = |&(name, better, value): &Of<Replayed>| single(&REPLAY, &case, amount(name, better), value(row));
-        OF.iter().map(of).collect::<Vec<_>>()
+        measured(&REPLAY, &case, std::slice::from_ref(row), |row| (None, row.operations))
     };
     result.named().flat_map(of_row).collect()
 }

@@ -20,11 +20,14 @@ pub(crate) struct Args {
 
 /// Runs `pageset explain`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
-    explain::run(&explain::Schemas { names: &NAMES, of }, &args.explain)
+    explain::run(&SCHEMAS, &args.explain)
 }
 
+/// The results of this program.
+const SCHEMAS: explain::Schemas = explain::Schemas { names: &NAMES, of };
+
 /// The names of the results that have a schema.
-const NAMES: [&str; 7] = ["status", "replay", "identify", "advise", "trace info", "diff", "top"];
+const NAMES: [&str; 8] = ["status", "replay", "identify", "advise", "advise set", "trace info", "diff", "top"];
 
 /// The schema of a result, by the command's name or by the value of the result's member `schema`.
 fn of(name: &str) -> Option<Schema> {
@@ -44,22 +47,22 @@ fn of(name: &str) -> Option<Schema> {
 
 #[cfg(test)]
 mod tests {
-    use pageset_report::explain::explained;
+    use pageset_report::explain::{explained, faults};
+
+    use super::SCHEMAS;
 
     /// Each name that the command prints has an entry: column headings, rules, warnings.
     #[test]
     fn every_printed_name_has_an_entry() {
-        let columns = crate::replay_cmd::columns()
-            .chain(crate::trace_cmd::columns())
-            .chain(crate::advise_cmd::names())
-            .chain(pageset_report::diff::HEADS);
+        assert_eq!(faults(&SCHEMAS), Vec::<String>::new());
+        let columns = crate::trace_cmd::columns().chain(crate::advise_cmd::names()).chain(pageset_report::diff::HEADS);
         let warnings = pageset_trace::measure::warnings::Name::ALL.iter().map(|name| name.text());
         let names = columns.chain(warnings).chain(crate::rules::keys()).map(str::to_owned);
         let mut seen = 0;
         for name in names.chain(crate::top_cmd::names()) {
-            assert!(!explained(&name).is_empty(), "{name} is printed but has no entry");
+            assert!(!explained(&SCHEMAS, &name).is_empty(), "{name} is printed but has no entry");
             seen += 1;
         }
-        assert!(seen > 90, "only {seen} names");
+        assert!(seen > 80, "only {seen} names");
     }
 }

@@ -24,7 +24,7 @@ pub(crate) const SCHEMA: &str = "pageset.status/1";
 pub(crate) struct Status {
     /// `pageset.status/1`.
     schema: String,
-    /// The version of pageset, with its commit if known.
+    /// The version of pageset, with the commit that it was built from if that is known.
     version: String,
     /// The running kernel, as in `uname -r`.
     release: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Status {
     known: bool,
     /// Whether the user is root.
     root: bool,
-    /// What the command can do, the most useful first.
+    /// A member for each thing that the command can do.
     abilities: Vec<Ability>,
 }
 
@@ -43,13 +43,14 @@ pub(crate) struct Status {
 pub(crate) struct Ability {
     /// What it is.
     what: String,
-    /// Whether it works here for this user.
+    /// Whether it works on this machine for this user.
+    #[schemars(extend("bad" = "false.", "todo" = "See the member help."))]
     works: bool,
     /// The command for it.
     command: String,
     /// How it works here, or why it does not; empty if there is nothing to add.
     note: String,
-    /// How to get it; null if it works, or if no way is known.
+    /// How to make it work; null if it works, or if no way is known.
     help: Option<String>,
 }
 

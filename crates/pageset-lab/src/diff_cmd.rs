@@ -3,7 +3,7 @@
 use pageset_bench::Report;
 use pageset_report::diff;
 use pageset_report::kinds::Inputs;
-use pageset_report::measure::{Better, Kind, Measured, Metric, amount, per_1000, share};
+use pageset_report::measure::{Better, Kind, Measured, Metric, amount, measured as columns};
 use pageset_sim::run::{RunResult, RunRow, Sample};
 
 use crate::error::{Exit, Failure};
@@ -66,7 +66,6 @@ fn of_run_row(result: &RunResult, row: &RunRow) -> Vec<Measured> {
         metric,
         samples: row.samples.iter().map(|sample| (Some(sample.seed), of(sample))).collect(),
     };
-    let operations = |sample: &Sample| sample.operations + sample.others;
     let mut all = vec![measured(amount(format!("{} a second", result.unit), Better::Higher), &|sample| sample.score)];
     if let Some(unit) = &result.second_unit {
         // The score is the first kind of operations in the measured time; so is the second score.
@@ -76,17 +75,7 @@ fn of_run_row(result: &RunResult, row: &RunRow) -> Vec<Measured> {
         };
         all.push(measured(amount(format!("{unit} a second"), Better::Higher), &second));
     }
-    all.extend([
-        measured(share("zone lock %"), &|sample| sample.zone_lock_pct),
-        measured(share("LRU lock %"), &|sample| sample.lru_lock_pct),
-        measured(share("cache miss %"), &|sample| sample.cache_miss_pct),
-        measured(amount("pages from zones/1000 ops", Better::Lower), &|sample| {
-            per_1000(sample.from_zone, operations(sample))
-        }),
-        measured(amount("pages drained/1000 ops", Better::Lower), &|sample| {
-            per_1000(sample.drained, operations(sample))
-        }),
-    ]);
+    all.extend(columns(&RUN, &case, &row.samples, |sample| (Some(sample.seed), sample.operations + sample.others)));
     all
 }
 

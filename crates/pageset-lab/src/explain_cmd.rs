@@ -24,8 +24,11 @@ pub(crate) struct Args {
 
 /// Runs `pageset-lab explain`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
-    explain::run(&explain::Schemas { names: &NAMES, of }, &args.explain)
+    explain::run(&SCHEMAS, &args.explain)
 }
+
+/// The results of this program.
+const SCHEMAS: explain::Schemas = explain::Schemas { names: &NAMES, of };
 
 /// The names of the results that have a schema.
 const NAMES: [&str; 8] =
@@ -49,16 +52,19 @@ fn of(name: &str) -> Option<Schema> {
 
 #[cfg(test)]
 mod tests {
-    use pageset_report::explain::explained;
+    use pageset_report::explain::{explained, faults};
+
+    use super::SCHEMAS;
 
     /// Each name that the command prints has an entry: the headings of workloads and of comparisons.
     #[test]
     fn every_printed_name_has_an_entry() {
+        assert_eq!(faults(&SCHEMAS), Vec::<String>::new());
         for workload in pageset_sim::workload::WORKLOADS {
-            assert!(!explained(&format!("{} a second", workload.unit)).is_empty(), "{}", workload.name);
+            assert!(!explained(&SCHEMAS, &format!("{} a second", workload.unit)).is_empty(), "{}", workload.name);
         }
         for name in pageset_report::diff::HEADS {
-            assert!(!explained(name).is_empty(), "{name} is printed but has no entry");
+            assert!(!explained(&SCHEMAS, name).is_empty(), "{name} is printed but has no entry");
         }
     }
 }

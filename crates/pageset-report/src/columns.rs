@@ -4,7 +4,11 @@ use std::io;
 use std::ops::Range;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
+use pageset_columns::{Column, Form};
 pub use pageset_trace::number::grouped;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::output::WideOption;
 
@@ -21,6 +25,54 @@ pub fn numbers<'a>(heads: impl Iterator<Item = &'a str>, words: Range<usize>) ->
         }
     }
     table
+}
+
+/// A table of a type of results: the columns that stand in it, in the order of the fields.
+pub struct Shown(Vec<Column>);
+
+impl Shown {
+    /// The columns of the rows `R` in the table of this name.
+    #[must_use]
+    pub fn of<R: JsonSchema>(name: &str) -> Shown {
+        Shown(pageset_columns::columns::<R>().into_iter().filter(|column| column.is_in(name)).collect())
+    }
+
+    /// An empty table.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let words = self.0.iter().take_while(|column| column.form == Form::Text).count();
+        numbers(self.headings(), 0..words)
+    }
+
+    /// The headings.
+    pub fn headings(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|column| column.heading.as_str())
+    }
+
+    /// The importance of the columns, for [`Fit::table`].
+    #[must_use]
+    pub fn ranks(&self) -> Vec<usize> {
+        self.0.iter().map(|column| column.rank).collect()
+    }
+
+    /// The cells of a row, or of a part of a row: those of the columns that it has.
+    #[must_use]
+    pub fn cells(&self, row: &impl Serialize) -> Vec<String> {
+        let row = serde_json::to_value(row).unwrap_or_default();
+        self.0.iter().filter_map(|column| Some(cell(column, column.of(&row)?))).collect()
+    }
+}
+
+/// A value for people; `-` if it is missing.
+fn cell(column: &Column, value: &Value) -> String {
+    match (value, column.unit.as_str()) {
+        (Value::String(text), _) => text.clone(),
+        (Value::Number(number), "per 1000") => format!("{:.1}", number.as_f64().unwrap_or(0.0)),
+        (Value::Number(number), "percent") => format!("{:.1} %", number.as_f64().unwrap_or(0.0)),
+        (Value::Number(number), _) => number.as_u64().map_or_else(|| figure(number.as_f64().unwrap_or(0.0)), grouped),
+        (Value::Bool(flag), _) => if *flag { "yes" } else { "no" }.to_owned(),
+        _ => "-".to_owned(),
+    }
 }
 
 /// A table of words without lines. Cells wrap so that the table is at most 120 characters wide.

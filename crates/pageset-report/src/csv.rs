@@ -3,16 +3,8 @@
 use std::io::{self, Write};
 
 use indexmap::{IndexMap, IndexSet};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
-
-/// A JSON value whose members keep their order.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Node {
-    Members(IndexMap<String, Node>),
-    Other(Value),
-}
 
 /// A row with its leading columns: name and text.
 pub type Line<'r, R> = (Vec<(&'static str, String)>, &'r R);
@@ -27,8 +19,7 @@ pub fn write<'r, R: Serialize + 'r>(out: impl Write, rows: impl Iterator<Item = 
     for (lead, row) in rows {
         let mut fields: IndexMap<String, String> =
             lead.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
-        let text = serde_json::to_string(row)?;
-        flatten("", serde_json::from_str(&text)?, &mut fields);
+        flatten("", serde_json::to_value(row)?, &mut fields);
         flat.push(fields);
     }
     let all: IndexSet<&String> = flat.iter().flat_map(IndexMap::keys).collect();
@@ -47,20 +38,20 @@ pub fn write<'r, R: Serialize + 'r>(out: impl Write, rows: impl Iterator<Item = 
     writer.flush()
 }
 
-fn flatten(name: &str, node: Node, fields: &mut IndexMap<String, String>) {
-    let text = match node {
-        Node::Members(members) => {
-            for (member, node) in members {
+fn flatten(name: &str, value: Value, fields: &mut IndexMap<String, String>) {
+    let text = match value {
+        Value::Object(members) => {
+            for (member, value) in members {
                 let name = if name.is_empty() { member } else { format!("{name}.{member}") };
-                flatten(&name, node, fields);
+                flatten(&name, value, fields);
             }
             return;
         }
         // Lists, such as samples, are in the JSON only.
-        Node::Other(Value::Array(_)) => return,
-        Node::Other(Value::Null) => String::new(),
-        Node::Other(Value::String(text)) => text,
-        Node::Other(value) => value.to_string(),
+        Value::Array(_) => return,
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        value => value.to_string(),
     };
     fields.insert(name.to_owned(), text);
 }

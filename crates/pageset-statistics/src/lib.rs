@@ -16,6 +16,7 @@ pub struct Spread {
     /// The mean.
     pub mean: f64,
     /// The standard deviation of single values, 0 where there is only one.
+    #[schemars(extend("as" = "spread %"))]
     pub deviation: f64,
 }
 

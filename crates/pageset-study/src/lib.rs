@@ -14,14 +14,11 @@
 //! | [`cell`] | the cells of a study: description and address |
 //! | [`store`] | the folder of results: one file per finished cell |
 //! | [`work`] | running the cells that are not finished |
-//! | `columns` | the columns of a table of results |
 //! | `table` | tables of results as Parquet, written and read; with the feature `parquet` |
 //!
 //! A crate of its own, because a simulator needs neither Parquet nor rules by name.
 
 pub mod cell;
-#[cfg(feature = "parquet")]
-mod columns;
 pub mod error;
 pub mod file;
 pub mod store;

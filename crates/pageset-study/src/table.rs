@@ -9,10 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use pageset_columns::{Column, Form};
 use pageset_sim::era::Era;
+use pageset_sim::os::History;
 use pageset_sim::run::{AllocTimes, RunResult, RunRow, Sample};
 use pageset_statistics::Spread;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 pub use parquet::errors::ParquetError;
@@ -21,12 +23,15 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::record::Field;
+use parquet::schema::types::{Type, TypePtr};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::cell::{Cell, Cells, address};
-use crate::columns::{self, Column, Kind};
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::work::Outcome;
 
 /// The schema of the tables, in their metadata under `schema`.
 pub const SCHEMA: &str = "pageset.study/1";
@@ -34,6 +39,61 @@ pub const SCHEMA: &str = "pageset.study/1";
 pub const MAGIC: &[u8; 4] = b"PAR1";
 /// Rows of a group, which are in memory together while a table is written: some tens of megabytes.
 const GROUP_ROWS: usize = 1 << 14;
+
+/// A row: a finished cell. Each number, word and flag, at any depth, is a column.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Row {
+    address: String,
+    machine: String,
+    workload: String,
+    unit: String,
+    second_unit: Option<String>,
+    rules: String,
+    era: Era,
+    tasks: u32,
+    warm_up_ns: u64,
+    measured_ns: u64,
+    #[serde(default)]
+    history: History,
+    #[serde(flatten)]
+    outcome: Outcome,
+    sockets: u64,
+    cpus: u32,
+    memory_gib: u64,
+    machine_about: String,
+}
+
+/// The columns of a table: those of a row, and the settings of the study. A setting is a column of integers where all values
+/// are integers, else of text.
+fn columns<'a, R: JsonSchema>(settings: impl Iterator<Item = (&'a str, bool)>) -> Vec<Column> {
+    let setting = |(key, is_integer): (&str, bool)| Column {
+        name: format!("set_{key}"),
+        path: vec!["set".to_owned(), key.to_owned()],
+        form: if is_integer { Form::Count } else { Form::Text },
+        ..Column::default()
+    };
+    let row = pageset_columns::columns::<R>().into_iter().filter(|column| column.form != Form::Nested);
+    row.chain(settings.map(setting)).collect()
+}
+
+/// The schema of a table.
+fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
+    let field = |column: &Column| {
+        let physical = match column.form {
+            Form::Text | Form::Nested => Physical::BYTE_ARRAY,
+            Form::Count => Physical::INT64,
+            Form::Real => Physical::DOUBLE,
+            Form::Flag => Physical::BOOLEAN,
+        };
+        let mut field = Type::primitive_type_builder(&column.name, physical).with_repetition(Repetition::OPTIONAL);
+        if physical == Physical::BYTE_ARRAY {
+            field = field.with_converted_type(ConvertedType::UTF8).with_logical_type(Some(LogicalType::String));
+        }
+        field.build().map(TypePtr::new)
+    };
+    let fields = columns.iter().map(field).collect::<Result<_, _>>()?;
+    Type::group_type_builder("cell").with_fields(fields).build().map(TypePtr::new)
+}
 
 /// Cells in a row that cannot be read, from which on the folder is at fault. A guess.
 const MOST_UNREAD: u32 = 3;
@@ -72,20 +132,27 @@ pub fn write(cells: &Cells<'_>, store: &Store, out: impl Write + Send) -> Result
     let study = cells.study();
     let is_integer = |key: usize| study.rules.iter().all(|rules| rules.settings[key].parse::<i64>().is_ok());
     let settings = study.keys.iter().enumerate().map(|(at, key)| (key.as_str(), is_integer(at)));
-    let columns = columns::of_settings(settings);
+    let columns = columns::<Row>(settings);
     let metadata = vec![KeyValue::new("schema".to_owned(), SCHEMA.to_owned())];
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_key_value_metadata(Some(metadata))
         .build();
-    let mut file = SerializedFileWriter::new(out, columns::schema(&columns)?, Arc::new(properties))?;
+    let mut file = SerializedFileWriter::new(out, schema(&columns)?, Arc::new(properties))?;
     let (mut rows, mut missing, mut builds, mut unread) = (Vec::new(), Vec::new(), BTreeMap::new(), 0);
     for &cell in cells.all() {
         let description = cells.description(cell)?;
         match store.load(&description) {
             Ok(Some(outcome)) => {
-                *builds.entry(outcome["build"].as_str().unwrap_or_default().to_owned()).or_insert(0) += 1;
-                rows.push(row(cells, cell, &description, outcome));
+                let row = match row(cells, cell, &description, outcome) {
+                    Ok(row) => row,
+                    Err(error) => {
+                        missing.push((cell, error.to_string()));
+                        continue;
+                    }
+                };
+                *builds.entry(row["build"].as_str().unwrap_or_default().to_owned()).or_insert(0) += 1;
+                rows.push(row);
             }
             Ok(None) => {
                 let why = store.failure(&description).unwrap_or_else(|| "not finished".to_owned());
@@ -115,30 +182,29 @@ pub fn write(cells: &Cells<'_>, store: &Store, out: impl Write + Send) -> Result
 }
 
 /// A row: the outcome of a cell with what it is an outcome of.
-fn row(cells: &Cells<'_>, cell: Cell, description: &str, mut outcome: Value) -> Value {
+fn row(cells: &Cells<'_>, cell: Cell, description: &str, outcome: Value) -> serde_json::Result<Value> {
     let (machine, rules, (workload, length)) = (cells.machine(cell), cells.rules(cell), cells.workload(cell));
+    let mut row = serde_json::to_value(Row {
+        address: address(description),
+        machine: machine.name.clone(),
+        workload: workload.name.to_owned(),
+        unit: workload.unit.to_owned(),
+        second_unit: workload.second_unit.map(str::to_owned),
+        rules: rules.set.name.clone(),
+        era: rules.era,
+        tasks: cell.tasks,
+        warm_up_ns: length.warm_up.whole_ns(),
+        measured_ns: length.time.whole_ns(),
+        history: cells.study().history,
+        outcome: serde_json::from_value(outcome)?,
+        sockets: machine.cited.sockets.get(),
+        cpus: machine.topology().cpus(),
+        memory_gib: machine.cited.memory_gib.get(),
+        machine_about: machine.about.clone(),
+    })?;
     let settings = cells.study().keys.iter().cloned().zip(rules.settings.iter().cloned().map(Value::from));
-    for (key, value) in [
-        ("address", json!(address(description))),
-        ("machine", json!(machine.name)),
-        ("about", json!(machine.about)),
-        ("sockets", json!(machine.cited.sockets)),
-        ("cpus", json!(machine.topology().cpus())),
-        ("memory_gib", json!(machine.cited.memory_gib)),
-        ("workload", json!(workload.name)),
-        ("unit", json!(workload.unit)),
-        ("rules", json!(rules.set.name)),
-        ("era", json!(rules.era)),
-        ("tasks", json!(cell.tasks)),
-        ("warm_up_ns", json!(length.warm_up.whole_ns())),
-        ("measured_ns", json!(length.time.whole_ns())),
-        ("history", json!(cells.study().history)),
-        ("set", Value::Object(settings.collect())),
-    ] {
-        outcome[key] = value;
-    }
-    outcome["second"]["unit"] = json!(workload.second_unit);
-    outcome
+    row["set"] = Value::Object(settings.collect());
+    Ok(row)
 }
 
 /// Writes rows as a row group.
@@ -150,8 +216,7 @@ fn group(
     let mut group = file.next_row_group()?;
     for column in columns {
         let Some(mut writer) = group.next_column()? else { break };
-        let all: Vec<Option<&Value>> =
-            rows.iter().map(|row| row.pointer(&column.pointer).filter(|value| !value.is_null())).collect();
+        let all: Vec<Option<&Value>> = rows.iter().map(|row| column.of(row).filter(|value| !value.is_null())).collect();
         let levels: Vec<i16> = all.iter().map(|value| i16::from(value.is_some())).collect();
         let values = all.into_iter().flatten();
         match writer.untyped() {
@@ -166,6 +231,10 @@ fn group(
             ColumnWriter::DoubleColumnWriter(writer) => {
                 let reals: Vec<f64> = values.filter_map(Value::as_f64).collect();
                 writer.write_batch(&reals, Some(&levels), None)?;
+            }
+            ColumnWriter::BoolColumnWriter(writer) => {
+                let flags: Vec<bool> = values.filter_map(Value::as_bool).collect();
+                writer.write_batch(&flags, Some(&levels), None)?;
             }
             ColumnWriter::ByteArrayColumnWriter(writer) => {
                 let texts: Vec<ByteArray> = values.map(|text| text.as_str().unwrap_or_default().into()).collect();
@@ -192,7 +261,7 @@ pub fn read(path: &Path) -> Result<Vec<RunResult>, StoreError> {
     if !metadata.is_some_and(|pairs| pairs.iter().any(is_schema)) {
         return Err(damaged(&format!("no table of `pageset-lab study`: the metadata has no schema {SCHEMA}")));
     }
-    let columns = columns::of_settings(std::iter::empty());
+    let columns = columns::<Row>(std::iter::empty());
     let mut results: IndexMap<(String, String, u64), (RunResult, BySet)> = IndexMap::new();
     for row in reader.get_row_iter(None).map_err(|error| damaged(&error))? {
         let row = row.map_err(|error| damaged(&error))?;
@@ -202,10 +271,10 @@ pub fn read(path: &Path) -> Result<Vec<RunResult>, StoreError> {
                 set(&mut value, column, field);
             }
         }
-        let row = Row::of(&value).map_err(|error| damaged(&error))?;
-        let key = (row.result.workload.clone(), row.result.machine.clone(), row.result.measured_ns);
-        let (_, rows) = results.entry(key).or_insert_with(|| (row.result, BySet::new()));
-        rows.entry((row.rules, row.tasks)).or_default().push((row.era, row.sample, row.second_score, row.alloc_ns));
+        let row: Row = serde_json::from_value(value).map_err(|error| damaged(&error))?;
+        let key = (row.workload.clone(), row.machine.clone(), row.measured_ns);
+        let (_, rows) = results.entry(key).or_insert_with(|| (result(&row), BySet::new()));
+        rows.entry((row.rules, row.tasks)).or_default().push((row.era, row.outcome));
     }
     let of = |(mut result, rows): (RunResult, BySet)| {
         result.rows = rows.into_iter().map(|((rules, tasks), rows)| joined(rules, tasks, rows)).collect();
@@ -216,60 +285,34 @@ pub fn read(path: &Path) -> Result<Vec<RunResult>, StoreError> {
 }
 
 /// The rows of one set of rules and number of tasks, one per seed.
-type Rows = Vec<(Era, Sample, Option<f64>, Option<AllocTimes>)>;
+type Rows = Vec<(Era, Outcome)>;
 
 /// The rows of one result, by the name of the rules and the number of tasks.
 type BySet = IndexMap<(String, u32), Rows>;
 
-/// A row of a table, typed.
-struct Row {
-    /// The result that the row belongs to, without rows.
-    result: RunResult,
-    rules: String,
-    era: Era,
-    tasks: u32,
-    sample: Sample,
-    second_score: Option<f64>,
-    alloc_ns: Option<AllocTimes>,
-}
-
-impl Row {
-    fn of(value: &Value) -> serde_json::Result<Row> {
-        let mut sample = value["sample"].clone();
-        sample["others"] = json!(value["second"]["operations"].as_u64().unwrap_or(0));
-        // Tables of versions without histories have no such column.
-        let turnovers = value["history"]["turnovers"].as_u64().unwrap_or(0);
-        let result = json!({
-            "schema": pageset_sim::run::SCHEMA,
-            "workload": value["workload"],
-            "unit": value["unit"],
-            "second_unit": value["second"]["unit"],
-            "machine": value["machine"],
-            "about": value["about"],
-            "measured_ns": value["measured_ns"],
-            "warm_up_ns": value["warm_up_ns"],
-            "history": { "turnovers": turnovers },
-            "rows": [],
-        });
-        // LRU locks have no direct path.
-        sample["lru_locks"]["direct"] = json!({ "holds": 0, "contended": 0, "wait_ns": 0, "hold_ns": 0 });
-        Ok(Row {
-            result: serde_json::from_value(result)?,
-            rules: serde_json::from_value(value["rules"].clone())?,
-            era: serde_json::from_value(value["era"].clone())?,
-            tasks: serde_json::from_value(value["tasks"].clone())?,
-            sample: serde_json::from_value(sample)?,
-            second_score: value["second"]["score"].as_f64(),
-            alloc_ns: serde_json::from_value(value["alloc_ns"].clone())?,
-        })
+/// The result that a row belongs to, without rows.
+fn result(row: &Row) -> RunResult {
+    RunResult {
+        schema: pageset_sim::run::SCHEMA.to_owned(),
+        workload: row.workload.clone(),
+        unit: row.unit.clone(),
+        second_unit: row.second_unit.clone(),
+        machine: row.machine.clone(),
+        about: row.machine_about.clone(),
+        measured_ns: row.measured_ns,
+        warm_up_ns: row.warm_up_ns,
+        precision_pct: 0.0,
+        history: row.history,
+        seeds: 0,
+        rows: Vec::new(),
     }
 }
 
 /// The seeds of a row together. The times of allocations are the means of the seeds' quantiles, and the longest of all.
 fn joined(rules: String, tasks: u32, rows: Rows) -> RunRow {
     let spread =
-        |of: fn(&Sample) -> f64| Spread::of(&rows.iter().map(|(_, sample, ..)| of(sample)).collect::<Vec<_>>());
-    let times: Option<Vec<AllocTimes>> = rows.iter().map(|(.., times)| *times).collect();
+        |of: fn(&Sample) -> f64| Spread::of(&rows.iter().map(|(_, of_seed)| of(&of_seed.sample)).collect::<Vec<_>>());
+    let times: Option<Vec<AllocTimes>> = rows.iter().map(|(_, of_seed)| of_seed.alloc_ns).collect();
     let alloc_ns = times.filter(|times| !times.is_empty()).map(|times| {
         let mean = |of: fn(&AllocTimes) -> u64| times.iter().map(of).sum::<u64>() / times.len() as u64;
         AllocTimes {
@@ -279,7 +322,7 @@ fn joined(rules: String, tasks: u32, rows: Rows) -> RunRow {
             max: times.iter().map(|times| times.max).max().unwrap_or(0),
         }
     });
-    let second: Option<Vec<f64>> = rows.iter().map(|(_, _, second, _)| *second).collect();
+    let second: Option<Vec<f64>> = rows.iter().map(|(_, of_seed)| of_seed.second.score).collect();
     RunRow {
         rules,
         tasks,
@@ -291,21 +334,56 @@ fn joined(rules: String, tasks: u32, rows: Rows) -> RunRow {
         interval: None,
         settled: None,
         alloc_ns,
-        samples: rows.into_iter().map(|(_, sample, ..)| sample).collect(),
+        samples: rows.into_iter().map(|(_, of_seed)| of_seed.sample).collect(),
     }
 }
 
-/// Puts a field where its column has its values.
+/// Puts a field where its column has its values. A row without a value has no member.
 fn set(row: &mut Value, column: &Column, field: &Field) {
-    let value = match (column.kind, field) {
-        (Kind::Text, Field::Str(text)) => json!(text),
-        (Kind::Integer, Field::Long(number)) => json!(number),
-        (Kind::Real, Field::Double(number)) => json!(number),
+    let value = match field {
+        Field::Str(text) => json!(text),
+        Field::Long(number) => json!(number),
+        Field::Double(number) => json!(number),
+        Field::Bool(flag) => json!(flag),
         _ => return,
     };
-    let mut at = row;
-    for name in column.pointer.split('/').skip(1) {
-        at = &mut at[name];
+    *column.path.iter().fold(row, |at, name| &mut at[name.as_str()]) = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(JsonSchema)]
+    #[allow(dead_code, reason = "only its columns are used")]
+    struct Small {
+        rules: String,
+        twice: u64,
+        #[schemars(extend("name" = ""))]
+        of_seed: Option<Seed>,
     }
-    *at = value;
+
+    #[derive(JsonSchema)]
+    #[allow(dead_code, reason = "only its columns are used")]
+    struct Seed {
+        score: f64,
+        settled: Option<bool>,
+        all: Vec<u64>,
+    }
+
+    #[test]
+    fn each_scalar_field_is_a_column() {
+        let columns = columns::<Small>([("batch", true)].into_iter());
+        let schema = schema(&columns).unwrap();
+        let types: Vec<_> = schema.get_fields().iter().map(|of| (of.name(), of.get_physical_type())).collect();
+        let wanted = [
+            ("rules", Physical::BYTE_ARRAY),
+            ("twice", Physical::INT64),
+            ("score", Physical::DOUBLE),
+            ("settled", Physical::BOOLEAN),
+            ("set_batch", Physical::INT64),
+        ];
+        assert_eq!(types, wanted);
+        assert_eq!(columns[2].of(&json!({ "of_seed": { "score": 0.5 } })), Some(&json!(0.5)));
+    }
 }

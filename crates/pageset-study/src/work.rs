@@ -9,7 +9,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pageset_sim::run::{RunError, RunRow};
+use pageset_sim::run::{AllocTimes, RunError, RunRow, Sample};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::cell::{Cell, Cells};
@@ -53,6 +55,28 @@ pub struct Summary {
     pub simulated: Duration,
     /// Host time of the whole call.
     pub elapsed: Duration,
+}
+
+/// The outcome of a cell, as it is stored.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Outcome {
+    time_ns: u64,
+    busy_ns: u64,
+    #[schemars(extend("name" = ""))]
+    pub(crate) sample: Sample,
+    #[serde(default)]
+    pub(crate) second: Second,
+    pub(crate) alloc_ns: Option<AllocTimes>,
+    /// The build that ran the cell; the store sets it.
+    #[serde(default)]
+    build: String,
+}
+
+/// The second kind of operations, if the workload has one.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Second {
+    operations: Option<u64>,
+    pub(crate) score: Option<f64>,
 }
 
 /// What became of one cell.
@@ -230,11 +254,9 @@ fn simulate(cells: &Cells<'_>, cell: Cell, keep_on: &dyn Fn() -> bool) -> Result
     let outcome = run.run(keep_on)?;
     let (time, busy) = (outcome.time.whole_ns(), outcome.busy.whole_ns());
     let row = RunRow::new(&cells.rules(cell).set.name, &run, &[(cell.seed, outcome)]);
-    let second = row.second_score.map(|score| score.mean);
-    let second = json!({ "operations": second.map(|_| row.samples[0].others), "score": second });
-    Ok(
-        json!({ "time_ns": time, "busy_ns": busy, "sample": row.samples[0], "second": second, "alloc_ns": row.alloc_ns }),
-    )
+    let (sample, score, build) = (row.samples[0].clone(), row.second_score.map(|score| score.mean), String::new());
+    let second = Second { operations: score.map(|_| sample.others), score };
+    Ok(json!(Outcome { time_ns: time, busy_ns: busy, sample, second, alloc_ns: row.alloc_ns, build }))
 }
 
 #[cfg(test)]

@@ -14,13 +14,13 @@ use crate::limits::{MAX_CPUS, MAX_NODES, MAX_PAGEBLOCK_ORDER};
 pub struct Facts {
     /// `uname -r`.
     pub kernel_release: Option<String>,
-    /// `uname -v`: some distributions name the update of the stable series only here.
+    /// The kernel build, as in `uname -v`. Some distributions give the update of a stable series only here.
     pub kernel_version: Option<String>,
     /// CPUs that were on-line during the recording; 0 if unknown.
     pub cpus: u32,
     /// Bytes in a page: a power of two.
     pub page_size: u32,
-    /// Pages in a pageblock as a power of two: 9 on x86-64.
+    /// The order of a pageblock, the unit of grouping by migratetype: 9 on x86-64.
     pub pageblock_order: u8,
     /// The bracketed word of `/sys/kernel/mm/transparent_hugepage/enabled`: `always`, `madvise` or `never`.
     pub thp_enabled: Option<String>,
@@ -28,7 +28,7 @@ pub struct Facts {
     pub nodes: u32,
     /// The memory node of each CPU, by CPU number; empty if not recorded.
     pub cpu_nodes: Vec<u32>,
-    /// The last-level cache of each CPU, if known.
+    /// Each CPU's last-level cache: its bytes, and the number of CPUs that share it.
     pub caches: Vec<CpuCache>,
     /// `CONFIG_PCP_BATCH_SCALE_MAX`, 0 to 6, if the kernel's configuration was readable.
     pub batch_scale_max: Option<u8>,
@@ -38,22 +38,28 @@ pub struct Facts {
     pub command: Vec<String>,
     /// The exit status of the recorded command, or 128 and the number of the signal that ended it. `None` if there was
     /// no command, if the recording ended it, or if not recorded.
+    #[schemars(extend("bad" = "Above 0: the command failed."))]
     pub command_status: Option<i32>,
     /// The trace clock: `mono`, `local`, … or `unknown`.
     pub clock: String,
-    /// Processes of the recorder itself: their events are not the workload's.
+    /// The recorder's own process and threads, with the numbers that events have.
     pub recorder_pids: Vec<u32>,
     /// Optional sources of events that were enabled, such as `kprobe:alloc_pages_bulk_noprof`. Without that source
     /// there are no [`Kind::BulkAlloc`](crate::Kind::BulkAlloc) events.
+    #[schemars(extend("bad" = "None: the replay infers bulk allocations, the ends of reclaim and hotplug from later \
+        events, or misses them.", "todo" = "Record on a kernel with CONFIG_KPROBE_EVENTS."))]
     pub sources: Vec<String>,
-    /// The highest order of the recorded kernel's buddy; `None` if not recorded.
+    /// The highest order of the recorded kernel's buddy allocator: 10 for most kernels.
     pub highest_order: Option<u8>,
-    /// Whether the pagesets were emptied before recording (`trace-replay.md` 4).
+    /// Whether pagesets were emptied before the recording, so that their content is known.
     pub lists_emptied: bool,
-    /// Lost events, one entry per CPU; no entry if unknown.
+    /// The losses of each CPU's ring buffer; see overrun, commit_overrun, dropped, missed_pages.
+    #[schemars(extend("bad" = "Anything but 0: a replay refuses such a recording without --lossy.",
+        "todo" = "Record again with a larger --buffer."))]
     pub loss: Vec<Loss>,
     /// Events after a ring buffer was full. They are no loss: the recording ends before the first of them on all CPUs
     /// and is complete up to that point, but the command ran on.
+    #[schemars(extend("todo" = "Use a larger --buffer with `pageset record` to record the whole command."))]
     pub after_full: u64,
 }
 
@@ -62,7 +68,7 @@ pub struct Facts {
 pub struct CpuCache {
     /// The CPU's number.
     pub cpu: u32,
-    /// The cache's size in bytes.
+    /// The size of a cache. Unit: bytes.
     pub bytes: u64,
     /// The number of CPUs that share it, including this one.
     pub sharers: u32,
@@ -74,13 +80,17 @@ pub struct CpuCache {
 pub struct Loss {
     /// The CPU's number.
     pub cpu: u32,
-    /// Events overwritten before they were read.
+    /// Events that were overwritten before the recorder read them.
+    #[schemars(extend("bad" = "Any.", "todo" = "As loss."))]
     pub overrun: u64,
-    /// Events lost because one interrupted the writing of another.
+    /// Events that were lost because they interrupted the writing of another event.
+    #[schemars(extend("bad" = "Any.", "todo" = "As loss."))]
     pub commit_overrun: u64,
-    /// Events dropped because the buffer was full.
+    /// Events that were dropped because the buffer was full.
+    #[schemars(extend("bad" = "Any.", "todo" = "As loss."))]
     pub dropped: u64,
-    /// Buffer pages marked as missing events before them.
+    /// Pages of the ring buffer with a mark of missing events before them.
+    #[schemars(extend("bad" = "Any.", "todo" = "As loss."))]
     pub missed_pages: u64,
 }
 

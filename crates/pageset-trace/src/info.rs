@@ -28,15 +28,17 @@ pub struct Info {
     pub facts: Facts,
     /// Events in all.
     pub events: u64,
-    /// The first event's time, in ns.
+    /// The time of the first event, by the recording's clock. Unit: nanoseconds.
     pub first_ns: u64,
-    /// The last event's time, in ns.
+    /// The time of the last event, by the recording's clock. Unit: nanoseconds.
     pub last_ns: u64,
     /// Nanoseconds from the first event to the last.
     pub duration_ns: u64,
     /// Events by CPU and by kind, one of [`KINDS`].
     pub counts: BTreeMap<u32, BTreeMap<String, u64>>,
-    /// Number of snapshot texts.
+    /// The number of snapshots of /proc/zoneinfo in the recording.
+    #[schemars(extend("bad" = "Fewer than two: a replay does not know what pagesets held.",
+        "todo" = "Use `pageset record`, which takes snapshots."))]
     pub snapshots: usize,
     /// The populated zones at the recording's start and end.
     pub zones: Vec<Zone>,
@@ -87,7 +89,7 @@ pub struct Zone {
     pub node: u32,
     /// The zone's name.
     pub zone: String,
-    /// The snapshot's tag.
+    /// The snapshot's tag: `init` before the recorded command, `fini` after it.
     pub at: String,
     /// Managed pages of the zone.
     pub managed: u64,

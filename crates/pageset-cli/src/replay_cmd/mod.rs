@@ -132,12 +132,6 @@ pub(crate) struct Args {
     list_rules: bool,
 }
 
-/// The column headings of the tables.
-#[cfg(test)]
-pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
-    table::AMOUNTS.into_iter().chain(table::NEARNESS)
-}
-
 /// The levels on the command line.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum LevelName {

@@ -9,7 +9,7 @@ use pageset_trace::printable;
 use pageset_trace::replay::agreement::LIMITS;
 use pageset_trace::replay::{Borrowed, Level, Totals};
 
-use crate::columns::{Fit, grouped, numbers, trimmed};
+use crate::columns::{Fit, Shown, grouped, numbers, trimmed};
 
 /// Whether the amounts of each CPU and of each zone are also shown.
 #[derive(Clone, Copy)]
@@ -25,13 +25,13 @@ pub(super) fn text(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
     let mut text = fit.prose(&format!("{}\n\n", result.verdict().sentence()));
     text += &fit.words(header(result));
     text += "\n";
-    text += &fit.table(amounts(result, parts), &RANKS);
+    text += &amounts(result, parts, fit);
     if result.rules.iter().any(|row| row.is_kernel) {
         text += "\n";
         text += &fit.prose(
             "Difference from the kernel, and share of its refills and drains made near the same place (by chance)\n",
         );
-        text += &fit.table(nearness(result, parts), &NEARNESS_RANKS);
+        text += &nearness(result, parts, fit);
         text += "\n";
         result.rules.iter().filter(|row| row.is_kernel).for_each(|row| text += &fit.prose(&borrowed(row)));
     }
@@ -201,66 +201,48 @@ fn level_name(level: Level) -> String {
 
 const NONE: &str = "-";
 
-/// The column headings of the amounts.
-pub(super) const AMOUNTS: [&str; 10] = [
-    "rules",
-    "level",
-    "refills",
-    "refill pages",
-    "drains",
-    "drain pages",
-    "locks/1000 ops",
-    "max lines/hold",
-    "most held",
-    "failed",
-];
+/// The table of amounts, in the columns of [`Replayed`].
+pub(super) const AMOUNTS: &str = "amounts";
 
-/// The importance of the amounts: columns with the largest number leave first.
-const RANKS: [usize; 10] = [0, 4, 3, 6, 2, 7, 1, 8, 5, 9];
-
-/// The column headings of the comparison with the kernel.
-pub(super) const NEARNESS: [&str; 9] =
-    ["rules", "level", "refills", "refill pages", "drains", "drain pages", "refills near", "drains near", "explained"];
-
-/// The importance of the comparison's columns.
-const NEARNESS_RANKS: [usize; 9] = [0, 2, 6, 5, 8, 7, 3, 4, 1];
+/// The table of the comparison with the kernel, in the columns of [`Replayed`].
+pub(super) const NEARNESS: &str = "nearness";
 
 /// A row for the kernel and one for each set of rules, each followed by its parts.
-fn amounts(result: &ReplayResult, parts: Parts) -> Table {
-    let mut table = numbers(AMOUNTS.into_iter(), 0..2);
-    let mut add = |name: String, level: String, totals: &Totals, rest: [String; 4]| {
-        let totals = [totals.refills, totals.refill_pages, totals.drains, totals.drain_pages].map(grouped);
-        table.add_row([name, level].into_iter().chain(totals).chain(rest).collect::<Vec<_>>());
-    };
-    let mut group = |name: &str, level: String, totals: &Totals, pagesets: &[Pageset], rest| {
-        add(name.to_owned(), level, totals, rest);
+fn amounts(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
+    let shown = Shown::of::<Replayed>(AMOUNTS);
+    let (mut table, ranks) = (shown.table(), shown.ranks());
+    let mut group = |mut row: Vec<String>, pagesets: &[Pageset]| {
+        row.resize(ranks.len(), NONE.to_owned());
+        table.add_row(row);
         for (whose, sum) in sums(result, pagesets, parts) {
-            add(part_name(result, whose), String::new(), &sum.totals, Default::default());
+            let names = [part_name(result, whose), String::new()];
+            table.add_row(names.into_iter().chain(shown.cells(&sum.totals)));
         }
     };
     let kernel = &result.kernel;
-    group("kernel, as recorded", NONE.to_owned(), &kernel.totals, &kernel.pagesets, [NONE; 4].map(str::to_owned));
+    let names = ["kernel, as recorded", NONE].map(str::to_owned).to_vec();
+    group([names, shown.cells(&kernel.totals)].concat(), &kernel.pagesets);
     for row in &result.rules {
-        let locks = format!("{:.1}", row.zone_lock_acquisitions_per_1000_operations);
-        let rest = [locks, grouped(row.longest_hold_lines), grouped(row.held_pages_max), grouped(row.failed)];
-        group(&row.name, level_name(row.level), &row.totals, &row.pagesets, rest);
+        let mut cells = shown.cells(row);
+        cells[1] = level_name(row.level);
+        group(cells, &row.pagesets);
     }
-    table
+    fit.table(table, &ranks)
 }
 
 /// How closely a replay under the kernel's own rules follows the kernel, one row per level.
-fn nearness(result: &ReplayResult, parts: Parts) -> Table {
-    let mut table = numbers(NEARNESS.into_iter(), 0..2);
+fn nearness(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
+    let shown = Shown::of::<Replayed>(NEARNESS);
+    let mut table = shown.table();
     for row in result.rules.iter().filter(|row| row.is_kernel) {
         let cells = near_cells(row.differences, row.near).into_iter().chain([format!("{:.1} %", row.explained_pct)]);
-        table.add_row([row.name.clone(), level_name(row.level)].into_iter().chain(cells).collect::<Vec<_>>());
+        table.add_row([row.name.clone(), level_name(row.level)].into_iter().chain(cells));
         for (whose, sum) in sums(result, &row.pagesets, parts) {
-            let cells = near_cells(Differences::new(&sum.totals, &sum.kernel), sum.near()).into_iter();
-            let names = [part_name(result, whose), String::new()].into_iter();
-            table.add_row(names.chain(cells).chain([String::new()]).collect::<Vec<_>>());
+            let cells = near_cells(Differences::new(&sum.totals, &sum.kernel), sum.near());
+            table.add_row([part_name(result, whose), String::new()].into_iter().chain(cells));
         }
     }
-    table
+    fit.table(table, &shown.ranks())
 }
 
 fn near_cells(differences: Differences, near: Nearness) -> [String; 6] {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use crate::support::explained::{completions_offer, members, pages_and_completions_know_every_subcommand};
 use crate::support::{Small, ends, json, json_to, strict};
@@ -78,8 +79,40 @@ fn man_pages_and_completions_know_every_subcommand() {
 #[test]
 fn schemas_are_listed() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
-    assert_eq!(list, "status\nreplay\nidentify\nadvise\ntrace info\ndiff\ntop\n");
+    assert_eq!(list, "status\nreplay\nidentify\nadvise\nadvise set\ntrace info\ndiff\ntop\n");
     let (_, error) = ends(2, &[&"explain", &"--schema", &"replays"]);
-    let names = "unknown result `replays`; allowed: status, replay, identify, advise, trace info, diff, top";
+    let names =
+        "unknown result `replays`; allowed: status, replay, identify, advise, advise set, trace info, diff, top";
     assert!(error.contains(names), "{error}");
+}
+
+/// A metric stands where it is declared and where it is computed: no output names it.
+#[test]
+fn a_metric_is_declared_once() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let (mut folders, mut sources) = (vec![crates.to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = path.strip_prefix(crates).unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() && !name.contains("/tests") && !name.contains("/examples") {
+                folders.push(path);
+            } else if name.ends_with(".rs") {
+                sources.push((name, fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    let replay = ["pageset-trace/src/measure/", "pageset-trace/src/replay/"];
+    let top = ["pageset-cli/src/top_cmd/view/"; 2];
+    for (name, allowed) in [
+        ("zone_lock_lines", replay),
+        ("unseen_allocs", replay),
+        ("refused_frees", replay),
+        ("pageset_zone_held_pages", top),
+        ("pageset_fallback_blocks", top),
+    ] {
+        let files: Vec<&String> =
+            sources.iter().filter(|(_, text)| text.contains(name)).map(|(file, _)| file).collect();
+        assert!(!files.is_empty(), "{name}");
+        assert!(files.iter().all(|file| allowed.iter().any(|folder| file.starts_with(folder))), "{name}: {files:?}");
+    }
 }

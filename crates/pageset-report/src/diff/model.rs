@@ -26,17 +26,19 @@ pub struct Diff {
     pub subject: Vec<Subject>,
     /// The properties that all cases of both sides share: name and value.
     pub common: Vec<Property>,
-    /// The confidence of all intervals together, in percent.
+    /// The confidence of all intervals together. Unit: percent.
     pub confidence_pct: f64,
     /// A row for each case and metric.
     pub rows: Vec<Row>,
-    /// The cases that only A has.
+    /// The cases that only A has; they are not compared.
+    #[schemars(extend("bad" = "Any.", "todo" = "Compare results of the same command on the same load."))]
     pub only_a: Vec<String>,
-    /// The cases that only B has.
+    /// The cases that only B has; they are not compared.
+    #[schemars(extend("as" = "only_a"))]
     pub only_b: Vec<String>,
     /// What weakens the result.
     pub notes: Vec<String>,
-    /// The limit of a worsening; null without a limit.
+    /// The limit of --fail-above; null without a limit.
     pub fail_above: Option<f64>,
     /// Whether a row exceeds the limit.
     pub failed: bool,
@@ -45,7 +47,7 @@ pub struct Diff {
 /// A property that differs between the sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subject {
-    /// Its name.
+    /// The property's name.
     pub name: String,
     /// The value of A.
     pub a: String,
@@ -56,9 +58,9 @@ pub struct Subject {
 /// A property of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Property {
-    /// Its name.
+    /// The property's name.
     pub name: String,
-    /// Its value.
+    /// The property's value.
     pub value: String,
 }
 
@@ -67,25 +69,31 @@ pub struct Property {
 pub struct Row {
     /// The kind of the inputs: `recording`, `replay`, `run` or `bench`.
     pub kind: String,
-    /// What distinguishes the case from the others; empty if there is only one.
+    /// Of a comparison: what distinguishes the case from the others, such as the rules and the number of tasks.
     pub case: String,
-    /// The metric.
+    /// The quantity that the table's authors measured. Of a comparison: the measured quantity, named as in the table of
+    /// its command.
     pub metric: String,
-    /// The better direction of the metric.
+    /// The better direction of the metric: lower, higher or neither.
     pub better: Better,
-    /// The samples of A.
+    /// The mean of the samples of A.
     pub a: Samples,
-    /// The samples of B.
+    /// The mean of the samples of B.
     pub b: Samples,
-    /// The unit of the change and of its interval.
+    /// The unit of a change: percent of A, or percentage points.
     pub change_unit: Change,
     /// The change of the mean from A to B; null if it is in percent and the mean of A is 0 but that of B is not.
     pub change: Option<f64>,
-    /// The least and the largest change that the samples are compatible with; null if the noise is unknown.
+    /// The least and the largest change that the samples are compatible with. All intervals of a comparison together
+    /// hold with 95 %: Welch's method, with the correction of Bonferroni. `-`: a side has a single sample, so its noise
+    /// is unknown.
+    #[schemars(extend("heading" = "change between", "bad" = "Both signs: the change may be noise.",
+        "todo" = "As A spread %."))]
     pub interval: Option<Interval>,
     /// Whether the change is more than noise, and its direction.
     pub verdict: Verdict,
-    /// Whether the row exceeds the limit.
+    /// Whether the row exceeds the limit of --fail-above.
+    #[schemars(extend("bad" = "true."))]
     pub fails: bool,
 }
 

@@ -2,20 +2,19 @@
 //!
 //! | module | what it contains |
 //! | --- | --- |
-//! | `terms` | columns, metrics, patterns and words |
-//! | `simulated` | columns of simulations, comparisons and benchmarks, and the members of their JSON |
-//! | `members` | members of the JSON of recordings, replays, `top` and `advise` that are not columns |
+//! | `terms` | patterns, words, and columns that no field is |
 //! | `warnings` | the warnings of a replay |
 //! | `rules` | the rules, from `docs/reference/rules.md` |
 
-mod members;
 mod rules;
-mod simulated;
 mod terms;
 mod warnings;
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::{self, Write as _};
 
+use pageset_columns::{Column, members};
 use schemars::Schema;
 
 use crate::error::{Exit, Failure};
@@ -44,7 +43,7 @@ pub struct Schemas {
 }
 
 /// The kind of a name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Kind {
     Column,
     Metric,
@@ -70,72 +69,136 @@ impl Kind {
 }
 
 /// One entry. A part `As NAME.` refers to the same part of the entry NAME.
+#[derive(Clone)]
 struct Term {
     kind: Kind,
-    name: &'static str,
-    /// The meaning, with the unit.
-    what: &'static str,
-    /// When it is bad; empty if it is never bad by itself.
-    bad: &'static str,
-    /// What to do if it is bad.
-    todo: &'static str,
+    name: Cow<'static, str>,
+    /// The meaning, with the unit; when it is bad, empty if it is never bad by itself; what to do if it is bad.
+    parts: [Cow<'static, str>; 3],
 }
 
 /// Creates an entry.
 const fn term(kind: Kind, name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
-    Term { kind, name, what, bad, todo }
+    Term { kind, name: Cow::Borrowed(name), parts: [Cow::Borrowed(what), Cow::Borrowed(bad), Cow::Borrowed(todo)] }
 }
 
 /// The width of an explanation. Unit: characters.
 const WIDTH: usize = 96;
 
-impl Term {
-    fn text(&self) -> String {
-        let mut text = format!("{} ({})\n", self.name, self.kind.name());
-        for (head, body) in ["", "bad: ", "to do: "].into_iter().zip(self.resolved()) {
+/// All entries of a program: those of its columns, from the schemas of its results, and the written ones.
+struct Dictionary(Vec<Term>);
+
+impl Dictionary {
+    fn new(schemas: &Schemas) -> Dictionary {
+        let written = terms::TERMS.iter().chain(warnings::TERMS);
+        let mut all: Vec<Term> = written.cloned().collect();
+        for column in schemas.names.iter().filter_map(|name| (schemas.of)(name)).flat_map(|schema| members(&schema)) {
+            all.extend(of_column(&column));
+        }
+        // A name that has a sentence of its own needs no reference to another.
+        let is_reference = |term: &Term| term.parts[0].starts_with("As ");
+        let own: HashSet<String> =
+            all.iter().filter(|term| !is_reference(term)).map(|term| folded(&term.name)).collect();
+        let mut seen = HashSet::new();
+        all.retain(|term| {
+            !(is_reference(term) && own.contains(&folded(&term.name)))
+                && seen.insert((term.kind, folded(&term.name), term.parts[0].clone()))
+        });
+        Dictionary(all)
+    }
+
+    /// The entries of a name. A kind may precede the name: `the warning not-made`.
+    fn named(&self, name: &str) -> impl Iterator<Item = &Term> {
+        let kinds = [("the warning ", Kind::Warning), ("the pattern ", Kind::Pattern)];
+        let of_kind = kinds.iter().find_map(|(words, kind)| Some((name.strip_prefix(words)?, *kind)));
+        let (name, kind) = of_kind.map_or((name, None), |(name, kind)| (name, Some(kind)));
+        let name = folded(name);
+        self.0.iter().filter(move |term| folded(&term.name) == name && kind.is_none_or(|kind| term.kind == kind))
+    }
+
+    /// A part of an entry. A reference such as `As most held.` is replaced by the same part of that entry.
+    fn part<'d>(&'d self, term: &'d Term, place: usize) -> &'d str {
+        let part = &term.parts[place];
+        let Some(name) = part.strip_prefix("As ").and_then(|rest| rest.strip_suffix('.')) else { return part };
+        let mut named = self.named(name).filter(|other| folded(&other.name) != folded(&term.name)).peekable();
+        if named.peek().is_none() {
+            return part;
+        }
+        named.map(|other| self.part(other, place)).find(|part| !part.is_empty()).unwrap_or_default()
+    }
+
+    fn text(&self, term: &Term) -> String {
+        let mut text = format!("{} ({})\n", term.name, term.kind.name());
+        for (place, head) in ["", "bad: ", "to do: "].into_iter().enumerate() {
+            let body = self.part(term, place);
             if !body.is_empty() {
                 text += &wrapped(&format!("{head}{body}"));
             }
         }
         text
     }
-}
 
-impl Term {
-    /// The meaning, when it is bad, and what to do, as written in the table.
-    const fn parts(&self) -> [&'static str; 3] {
-        [self.what, self.bad, self.todo]
-    }
-
-    /// The parts, with each reference such as `As most held.` replaced by the same part of that entry.
-    fn resolved(&self) -> [&'static str; 3] {
-        let mut parts = self.parts();
-        for (place, part) in parts.iter_mut().enumerate() {
-            if let Some(term) = referred_to(part).filter(|term| term.name != self.name) {
-                *part = term.resolved()[place];
-            }
+    /// All entries of a name as text; empty if there are none.
+    fn explained(&self, name: &str) -> String {
+        let wanted = folded(name);
+        let of = |wanted: &str| {
+            self.0.iter().filter(|term| folded(&term.name) == wanted).map(|term| self.text(term)).collect::<Vec<_>>()
+        };
+        let mut parts = of(&wanted);
+        parts.extend(rules::explained(&wanted));
+        if parts.is_empty() {
+            parts = of(general(&wanted));
         }
-        parts
+        // The argument may be a whole printed warning.
+        if parts.is_empty() {
+            let quoted = |term: &&Term| name.contains(&format!("[{}]", term.name));
+            let warnings = self.0.iter().filter(|term| term.kind == Kind::Warning);
+            parts.extend(warnings.filter(quoted).map(|term| self.text(term)));
+        }
+        parts.join("\n")
+    }
+
+    fn names(&self) -> impl Iterator<Item = (Kind, &str)> {
+        let rules = crate::rules::keys().map(|key| (Kind::Rule, key));
+        self.0.iter().map(|term| (term.kind, &*term.name)).chain(rules)
+    }
+
+    /// A list of all names by kind.
+    fn listed(&self) -> String {
+        let mut text = String::new();
+        for kind in Kind::ALL {
+            let mut seen = HashSet::new();
+            let of_kind = self.names().filter(|(k, name)| *k == kind && seen.insert(folded(name)));
+            let names = of_kind.map(|(_, name)| name.replace(' ', "\u{a0}")).collect::<Vec<_>>().join(", ");
+            text += &format!("{}s\n{}", kind.name(), wrapped(&names));
+        }
+        text.replace('\u{a0}', " ")
     }
 }
 
-/// The entry that a part refers to: `As most held.`, `As the warning not-made.`
-fn referred_to(part: &str) -> Option<&'static Term> {
-    named(part.strip_prefix("As ")?.strip_suffix('.')?)
-}
-
-/// The entry of a name. A kind may precede the name: `the warning not-made`.
-fn named(name: &str) -> Option<&'static Term> {
-    let kinds = [("the warning ", Kind::Warning), ("the pattern ", Kind::Pattern)];
-    let of_kind = kinds.iter().find_map(|(words, kind)| Some((name.strip_prefix(words)?, *kind)));
-    let (name, kind) = of_kind.map_or((name, None), |(name, kind)| (name, Some(kind)));
-    terms().find(|term| folded(term.name) == folded(name) && kind.is_none_or(|kind| term.kind == kind))
+/// The entries of a column: by key, by heading, and as a metric. The heading of a column that another one explains is
+/// left to that one.
+fn of_column(column: &Column) -> Vec<Term> {
+    let is_other = folded(&column.like) == folded(&column.heading);
+    let like = |part: &String| match column.like.as_str() {
+        name if part.is_empty() && !name.is_empty() => format!("As {name}."),
+        _ => part.clone(),
+    };
+    // A link of rustdoc is a name.
+    let what = column.what.replace("[`", "`").replace("`]", "`");
+    let parts = [if is_other { like(&String::new()) } else { what }, like(&column.bad), like(&column.todo)];
+    let mut names = vec![(Kind::Column, column.key()), (Kind::Column, &column.heading), (Kind::Metric, &column.metric)];
+    names.dedup_by_key(|(_, name)| folded(name));
+    names.retain(|(_, name)| !(name.is_empty() || is_other && folded(name) == folded(&column.like)));
+    let term =
+        |(kind, name): (Kind, &str)| Term { kind, name: name.to_owned().into(), parts: parts.clone().map(Cow::Owned) };
+    names.into_iter().map(term).collect()
 }
 
 /// A paragraph in lines that begin with two spaces.
 fn wrapped(paragraph: &str) -> String {
     let (mut text, mut line) = (String::new(), String::from(" "));
-    for word in paragraph.split_whitespace() {
+    for word in paragraph.split_ascii_whitespace() {
         if line.chars().count() + 1 + word.chars().count() > WIDTH {
             text += &line;
             text.push('\n');
@@ -145,10 +208,6 @@ fn wrapped(paragraph: &str) -> String {
         line += word;
     }
     text + &line + "\n"
-}
-
-fn terms() -> impl Iterator<Item = &'static Term> {
-    terms::TERMS.iter().chain(simulated::TERMS).chain(members::TERMS).chain(warnings::TERMS)
 }
 
 /// A name for comparison: without case, and with underscores for spaces and hyphens.
@@ -173,39 +232,27 @@ fn general(wanted: &str) -> &str {
 
 /// All entries of a name as text; empty if there are none.
 #[must_use]
-pub fn explained(name: &str) -> String {
-    let wanted = folded(name);
-    let of = |wanted: &str| terms().filter(|term| folded(term.name) == wanted).map(Term::text).collect::<Vec<_>>();
-    let mut parts = of(&wanted);
-    parts.extend(rules::explained(&wanted));
-    if parts.is_empty() {
-        parts = of(general(&wanted));
-    }
-    // The argument may be a whole printed warning.
-    if parts.is_empty() {
-        let quoted = |term: &&Term| name.contains(&format!("[{}]", term.name));
-        parts.extend(terms().filter(|term| term.kind == Kind::Warning).filter(quoted).map(Term::text));
-    }
-    parts.join("\n")
+pub fn explained(schemas: &Schemas, name: &str) -> String {
+    Dictionary::new(schemas).explained(name)
 }
 
-fn names() -> impl Iterator<Item = (Kind, &'static str)> {
-    terms().map(|term| (term.kind, term.name)).chain(crate::rules::keys().map(|key| (Kind::Rule, key)))
-}
-
-/// A list of all names by kind.
-fn listed() -> String {
-    let mut text = String::new();
-    for kind in Kind::ALL {
-        let mut of_kind: Vec<&str> = names().filter(|(k, _)| *k == kind).map(|(_, name)| name).collect();
-        of_kind.dedup();
-        text += &format!(
-            "{}s\n{}",
-            kind.name(),
-            wrapped(&of_kind.join(", ").replace(' ', "\u{a0}").replace(",\u{a0}", ", "))
-        );
+/// What is wrong with a program's entries: a column without a sentence, or a reference to no entry. For tests.
+#[must_use]
+pub fn faults(schemas: &Schemas) -> Vec<String> {
+    let (dictionary, mut faults) = (Dictionary::new(schemas), Vec::new());
+    for term in &dictionary.0 {
+        if !term.parts[0].ends_with('.') {
+            faults.push(format!("{} has no sentence: {}", term.name, term.parts[0]));
+        }
+        for part in (0..3).map(|place| dictionary.part(term, place)) {
+            let name = part.strip_prefix("As ").and_then(|rest| rest.strip_suffix('.'));
+            // Else a sentence.
+            if name.is_some_and(|name| !name.starts_with("many ") && !name.contains([',', ':', ';'])) {
+                faults.push(format!("{} refers to no entry: {part}", term.name));
+            }
+        }
     }
-    text.replace('\u{a0}', " ")
+    faults
 }
 
 /// Prints the JSON schema of a result. An empty name prints the names of all results.
@@ -229,15 +276,16 @@ pub fn run(schemas: &Schemas, args: &Args) -> Result<Exit, Failure> {
     if args.schema {
         return print_schema(schemas, &args.name.join(" "));
     }
+    let dictionary = Dictionary::new(schemas);
     if args.name.is_empty() {
-        io::stdout().write_all(listed().as_bytes())?;
+        io::stdout().write_all(dictionary.listed().as_bytes())?;
         return Ok(Exit::Done);
     }
     let name = args.name.join(" ");
-    let text = explained(&name);
+    let text = dictionary.explained(&name);
     if text.is_empty() {
         let wanted = folded(&name);
-        let folded: Vec<(String, &str)> = names().map(|(_, name)| (folded(name), name)).collect();
+        let folded: Vec<(String, &str)> = dictionary.names().map(|(_, name)| (folded(name), name)).collect();
         let close = crate::rules::closest(&wanted, folded.iter().map(|(name, _)| name.as_str()));
         let printed = |close: &str| folded.iter().find(|(name, _)| name == close).map(|(_, name)| *name);
         let close: Vec<&str> = close.into_iter().filter_map(printed).collect();
@@ -252,46 +300,38 @@ pub fn run(schemas: &Schemas, args: &Args) -> Result<Exit, Failure> {
 mod tests {
     use super::*;
 
+    const SCHEMAS: Schemas = Schemas {
+        names: &["pageset.replay/1", "pageset.trace-info/1"],
+        of: |name| Some(pageset_trace::schemas().into_iter().find(|(of, _)| *of == name)?.1),
+    };
+
     #[test]
-    fn entries_are_unique_and_complete() {
+    fn entries_are_complete() {
+        assert_eq!(faults(&SCHEMAS), Vec::<String>::new());
         let warnings: Vec<_> = pageset_trace::measure::warnings::Name::ALL.iter().map(|name| name.text()).collect();
-        for term in terms() {
-            assert_eq!(terms().filter(|t| (t.kind, t.name) == (term.kind, term.name)).count(), 1, "{}", term.name);
-            assert!(term.what.ends_with('.'), "{}", term.name);
-            let is_warning = term.kind == Kind::Warning;
-            assert!(!is_warning || warnings.contains(&term.name), "{} is not a warning", term.name);
-            assert!(!is_warning || !term.todo.is_empty(), "{} does not say what to do", term.name);
+        for term in warnings::TERMS {
+            assert!(warnings.contains(&&*term.name), "{} is not a warning", term.name);
+            assert!(!term.parts[2].is_empty(), "{} does not say what to do", term.name);
         }
     }
 
-    /// Each reference names an existing entry: `As refills near.`, `As the warning not-made.`
+    /// A column is declared next to its field only. The exception is a kind of events that has the name of a field.
     #[test]
-    fn references_name_existing_entries() {
-        let mut seen = 0;
-        for term in terms() {
-            for text in [term.what, term.bad, term.todo] {
-                let Some(name) = text.strip_prefix("As ").and_then(|rest| rest.strip_suffix('.')) else { continue };
-                let kinds = ["the warnings ", "the warning ", "the pattern ", "the rule "];
-                let name = kinds.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name);
-                // A sentence, not a reference.
-                if name.starts_with("many ") || name.contains([',', ':', ';']) {
-                    continue;
-                }
-                assert!(!explained(name).is_empty(), "{} refers to {name}, which has no entry", term.name);
-                seen += 1;
-            }
-        }
-        assert!(seen > 60, "only {seen} references");
+    fn columns_are_not_written_again() {
+        let columns: Vec<Column> =
+            SCHEMAS.names.iter().flat_map(|name| members(&(SCHEMAS.of)(name).unwrap())).collect();
+        let names: HashSet<String> = columns.iter().flat_map(|of| [folded(of.key()), folded(&of.heading)]).collect();
+        let written = terms::TERMS.iter().filter(|term| term.kind == Kind::Column);
+        let again: Vec<&str> = written.map(|term| &*term.name).filter(|name| names.contains(&folded(name))).collect();
+        assert_eq!(again, ["free"]);
     }
 
     #[test]
     fn references_are_replaced() {
-        let near = explained("refills_near_pct");
-        assert!(near.contains("to do: ") && near.contains("tenth of the mean distance"), "{near}");
-        for term in terms() {
-            let resolved = term.resolved();
-            assert!(resolved.iter().all(|part| referred_to(part).is_none()), "{}: {resolved:?}", term.name);
-        }
+        let near = explained(&SCHEMAS, "drains_near_pct");
+        assert!(near.contains("to do: Read the warnings") && near.contains("The same share"), "{near}");
+        let [held, key] = ["most held", "held_pages_max"].map(|name| explained(&SCHEMAS, name));
+        assert!(held.contains("held together") && key.contains("Unit: pages."), "{held}{key}");
     }
 
     #[test]
@@ -299,27 +339,26 @@ mod tests {
         for name in
             ["locks/1000 ops", "LOCKS/1000-OPS", "[few-samples]", "warning: the kernel never drained [few-samples]"]
         {
-            assert!(!explained(name).is_empty(), "{name}");
+            assert!(!explained(&SCHEMAS, name).is_empty(), "{name}");
         }
-        let high = explained("high");
+        let high = explained(&SCHEMAS, "high");
         assert!(high.contains("high (column)") && high.contains("high (rule)"), "{high}");
-        assert_eq!(explained("nothing like it"), "");
+        assert_eq!(explained(&SCHEMAS, "nothing like it"), "");
     }
 
     #[test]
     fn composed_headings_have_entries() {
-        for (heading, name) in
-            [("page faults a second", "a second"), ("zone p", "zone"), ("hot 2T", "threads"), ("LRU s", "LRU")]
-        {
-            assert!(explained(heading).starts_with(&format!("{name} (column)\n")), "{heading}");
+        for (heading, name) in [("page faults a second", "a second (column)"), ("zone p", "zone (word)")] {
+            assert!(explained(&SCHEMAS, heading).starts_with(name), "{heading}");
         }
-        assert_eq!(explained("hot xT") + &explained("p99 t"), "");
+        assert_eq!(explained(&SCHEMAS, "hot xT") + &explained(&SCHEMAS, "p99 t"), "");
     }
 
     #[test]
     fn lines_fit() {
-        for (_, name) in names() {
-            assert!(explained(name).lines().all(|line| line.chars().count() <= 120), "{name}");
+        let dictionary = Dictionary::new(&SCHEMAS);
+        for term in &dictionary.0 {
+            assert!(dictionary.text(term).lines().all(|line| line.chars().count() <= 120), "{}", term.name);
         }
     }
 }

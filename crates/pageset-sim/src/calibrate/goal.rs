@@ -15,7 +15,7 @@ pub struct Target {
     pub tasks: u32,
     /// Operations a second.
     pub score: f64,
-    /// Zone lock and LRU lock contention in per cent, if known.
+    /// The time spent waiting for zone locks and for LRU locks, in percent; null if it was not published.
     pub contention_pct: Option<[f64; 2]>,
 }
 

@@ -81,11 +81,11 @@ pub struct SharedFit {
     /// How the rows were simulated.
     #[serde(flatten)]
     pub how: Simulated,
-    /// The costs that are set on all machines.
+    /// The costs that are set on the rows of all machines together.
     pub shared: Shared,
     /// Whether one of these costs is at the limit of its range, so that the fit would go further.
     pub at_limit: bool,
-    /// The machines.
+    /// The machines of a fit of shared costs, one member each.
     pub machines: Vec<Judged>,
 }
 
@@ -99,12 +99,18 @@ pub struct Judged {
     /// The row with the costs that are set on all machines.
     pub simulated: Target,
     /// The costs that are set on all other machines.
+    #[schemars(extend("bad" = "Far from shared: the machine does not fit in with the others."))]
     pub shared_of_others: Shared,
-    /// Whether a cost of that fit is at the limit of its range, so that the fit would go further.
+    /// Whether one of these costs is at the limit of the range in which it was searched: 0.70 to 1.42 times the middle
+    /// of the range, which docs/archive/accuracy.md names.
+    #[schemars(extend("bad" = "True: the fit would go further, so the prediction is not that of the best costs."))]
     pub at_limit: bool,
-    /// The standard deviation of simulated rows around the surface that fits follow, in points of zone lock and LRU lock contention.
+    /// The standard deviation of simulated rows around that surface: chance, and what the surface cannot follow. Unit:
+    /// percentage points of zone lock and of LRU lock contention.
+    #[schemars(extend("bad" = "More than the difference that counts.", "todo" = "Longer runs, and more seeds."))]
     pub scatter: [f64; 2],
-    /// The row with the costs of the others on that surface, which averages over chance.
+    /// The row of a machine with the costs of the other machines, on the surface through all its simulations, which
+    /// averages over chance.
     pub expected: Target,
     /// The row simulated with the costs of the others: a prediction.
     pub predicted: Target,

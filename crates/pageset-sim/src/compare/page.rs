@@ -39,7 +39,7 @@ pub struct PageTable {
 pub struct Judged {
     /// The key columns of the row, separated by commas.
     pub row: String,
-    /// The column.
+    /// The column of the table, or its metric.
     pub column: String,
     /// The kind of the column.
     pub kind: Kind,
@@ -51,7 +51,9 @@ pub struct Judged {
     /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<f64>,
-    /// Whether a simulation of the row has not settled: a mean over more time may differ.
+    /// Whether a simulation of a published row has not settled: with more time its means may move by more than the
+    /// interval.
+    #[schemars(extend("bad" = "A tilde behind the row."))]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsettled: bool,
     /// The baseline "do nothing". Missing where it is the published value by definition: in the row that it repeats.

@@ -20,9 +20,9 @@ use pageset_statistics::{Spread, interval_95};
 pub struct CompareResult {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The table's name.
+    /// The published table.
     pub table: String,
-    /// The layout of rows and columns.
+    /// The kind of the table's rows and columns: `batch-sweep`, `tasks` or `effects`.
     #[serde(default)]
     pub layout: Layout,
     /// The longest measured virtual time, as an upper limit.
@@ -42,7 +42,8 @@ pub struct CompareResult {
     /// Deviations of the simulations from the table, and simulations that failed.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// For a sweep of batches: the mean errors of each machine.
+    /// The means of the absolute errors, over all rows but the base.
+    #[schemars(extend("as" = "error"))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mean_absolute_errors: Vec<MeanErrors>,
 }
@@ -56,7 +57,8 @@ pub struct CompareRow {
     /// The key columns.
     #[serde(flatten)]
     pub keys: Keys,
-    /// The kinds of the other columns.
+    /// The kind of each column: an `amount`, whose change counts; a `share`, whose error is in percentage points; or a
+    /// `change` in percent.
     #[serde(default)]
     pub kinds: Columns<Kind>,
     /// The published values; missing where none was published.
@@ -81,7 +83,7 @@ pub struct CompareRow {
     /// For a table over tasks: Amdahl's law through the rows with the fewest and the most tasks.
     #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub amdahl: Columns,
-    /// The simulations for this row.
+    /// The simulations of a row: machine, workload, tasks, seeds, and the measured time of each seed.
     #[serde(default)]
     pub simulations: Vec<Simulation>,
 }
@@ -102,7 +104,7 @@ pub struct Simulation {
     pub seeds: Vec<u64>,
     /// Virtual time before the measurement; the shortest, if the end of the warm-up was detected.
     pub warm_up_ns: u64,
-    /// Upper limit of the measured virtual time; null for a workload that ends by itself.
+    /// The longest simulated time to measure; null for a workload that ends by itself. Unit: nanoseconds.
     #[serde(default)]
     pub length_ns: Option<u64>,
     /// Measured virtual time of each seed.
@@ -113,7 +115,8 @@ pub struct Simulation {
     /// Half-widths of the 95 % intervals of score and contention: over the seeds, or over time if there is one seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Figures>,
-    /// Whether one simulated node represents all nodes.
+    /// Whether one node was simulated and stands for all nodes, which are identical and share nothing.
+    #[schemars(extend("todo" = "`--whole` simulates all nodes."))]
     pub one_node_for_all: bool,
 }
 

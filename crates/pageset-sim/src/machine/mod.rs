@@ -186,8 +186,10 @@ pub struct Guessed {
 #[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fitted {
-    /// Duration of everything, relative to the other tables. It scales all scores alike and leaves the shares of time unchanged,
-    /// so its fit does not see contention.
+    /// The duration of everything on the machine, relative to the other tables of its description. It was fitted to a
+    /// score.
+    #[schemars(extend("bad" = "Far from 1: the machine's clock or another value of its description is wrong.",
+        "todo" = "Compare clock_ghz with the clock that the machine runs at under load."))]
     pub pace: Rate,
 }
 

@@ -18,6 +18,7 @@ use super::space::GATHER_PAGE;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct History {
     /// How many whole regions each CPU has filled and freed, after a shorter one. 0: the machine has just started.
+    #[schemars(extend("todo" = "Use --history."))]
     pub turnovers: u32,
 }
 

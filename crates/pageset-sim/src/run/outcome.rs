@@ -11,11 +11,11 @@ use crate::time::Time;
 /// A number for each quantity that is judged.
 #[derive(Clone, Copy, PartialEq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Figures {
-    /// The score, in per cent of its mean.
+    /// Of an interval or a drift: the score, in percent of its mean.
     pub score_pct: f64,
-    /// Wait for zone locks, in percentage points.
+    /// Of an interval or a drift: the wait for zone locks, in percentage points.
     pub zone_points: f64,
-    /// Wait for LRU locks, in percentage points.
+    /// Of an interval or a drift: the wait for LRU locks, in percentage points.
     pub lru_points: f64,
 }
 

@@ -19,14 +19,14 @@ pub struct RunResult {
     pub schema: String,
     /// The workload's name.
     pub workload: String,
-    /// The unit of the operations.
+    /// The operation that the workload counts.
     #[serde(default)]
     pub unit: String,
-    /// The unit of the second kind of operations, if the workload has one.
+    /// The second operation that the workload counts; null if there is none.
     pub second_unit: Option<String>,
     /// The machine's name.
     pub machine: String,
-    /// A description of the machine.
+    /// A description of the simulated machine.
     #[serde(default)]
     pub about: String,
     /// Upper limit of the measured virtual time.
@@ -40,7 +40,8 @@ pub struct RunResult {
     /// The past of the memory.
     #[serde(default)]
     pub history: History,
-    /// Number of configured seeds: each row runs with the seeds 1 to this number.
+    /// The number of runs of each row. The runs differ only in their random choices. The row shows their means.
+    #[schemars(extend("bad" = "Fewer than five: the spread says little.", "todo" = "Use --seeds."))]
     #[serde(default)]
     pub seeds: u32,
     /// One row per set of rules and number of tasks.
@@ -52,29 +53,44 @@ pub struct RunResult {
 pub struct RunRow {
     /// The name of the rules, with their changes.
     pub rules: String,
-    /// The kernel's era; [`Era::default`] in older results, which have no era.
+    /// The kernel's era in a simulation, named after its first release. The era sets what rules do not: the pages of an
+    /// LRU batch, the LRU locks of memory groups, and the caches that count for a CPU's slice of the cache.
+    #[schemars(extend("bad" = "Unlike the era of the kernel that the rows are compared with.", "todo" = "Use --era."))]
     #[serde(default)]
     pub era: Era,
     /// Number of tasks.
     pub tasks: u32,
-    /// Operations a second. This value and all that follow are null if no seed has ended.
+    /// Operations per second of simulated time, of all tasks. In `pageset-lab compare`: the table's own measure of
+    /// work.
+    #[schemars(extend("todo" = "As a second."))]
     pub score: Option<Spread>,
-    /// Operations of the second kind a second, if the workload has one.
+    /// Operations of the second kind per second, if the workload has one.
+    #[schemars(extend("todo" = "As a second."))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second_score: Option<Spread>,
-    /// Wait for zone locks, in per cent of the time that the tasks did not sleep.
+    /// The time spent waiting for zone locks, in percent of the time that the tasks did not sleep. In JSON:
+    /// `zone_lock_pct`.
+    #[schemars(extend("heading" = "zone lock %", "bad" = "Above ten: the zone lock is the limit.",
+        "todo" = "Compare rules, and batches with `pageset-lab sim --set batch=31,63`."))]
     pub zone_lock_pct: Option<Spread>,
-    /// Wait for LRU locks, in per cent of the time that the tasks did not sleep.
+    /// The time spent waiting for the locks of the lists of pages in use (LRU), in percent of the time that the tasks
+    /// did not sleep. In JSON: `lru_lock_pct`.
+    #[schemars(extend("heading" = "LRU lock %",
+        "bad" = "Growing while zone lock % falls: the contention has moved from one lock to the other.",
+        "todo" = "Rules of pagesets do not help."))]
     pub lru_lock_pct: Option<Spread>,
-    /// Half-widths of the 95 % intervals of the means: over the seeds, or over time if there is one seed.
+    /// Half the widths of the 95 % intervals of the means: over the seeds, or over time for a single seed. In `diff`,
+    /// the interval of the change.
+    #[schemars(extend("as" = "+- %"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Figures>,
     /// Whether all seeds have settled. Missing for a workload that ends by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<bool>,
-    /// Durations of allocations, of all seeds together.
+    /// The durations of allocations: the percentiles p50, p99 and p999, and max. Unit: nanoseconds.
+    #[schemars(extend("as" = "p99"))]
     pub alloc_ns: Option<AllocTimes>,
-    /// One sample per seed that has ended.
+    /// A member for each seed.
     pub samples: Vec<Sample>,
 }
 
@@ -82,16 +98,26 @@ pub struct RunRow {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the struct's comment names them in order")]
 pub struct AllocTimes {
+    /// The median duration of an allocation, over all seeds. Unit: nanoseconds.
+    #[schemars(extend("heading" = "alloc p50 ns"))]
     pub p50: u64,
+    /// 99 of 100 allocations take at most this time; in `top`, 99 of 100 waits for zone locks. The slowest allocations
+    /// wait for a lock, or refill. Unit: nanoseconds.
+    #[schemars(extend("bad" = "Near max: every refill is slow, or waits.",
+        "todo" = "Use a smaller batch or a smaller batch_scale_max, if single allocations must be fast."))]
     pub p99: u64,
+    /// 999 of 1000 allocations take at most this time. In JSON: `p999`. Unit: nanoseconds.
+    #[schemars(extend("heading" = "p99.9", "as" = "p99"))]
     pub p999: u64,
+    /// The duration of the longest allocation. Unit: nanoseconds.
+    #[schemars(extend("as" = "p99"))]
     pub max: u64,
 }
 
 /// One seed.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Sample {
-    /// The seed.
+    /// The seed. The same seed gives the same run, to the nanosecond.
     pub seed: u64,
     /// How steady the measurement is. Missing for a workload that ends by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,21 +128,33 @@ pub struct Sample {
     pub others: u64,
     /// Operations a second.
     pub score: f64,
-    /// Pages taken from zones.
+    /// Pages that refills took from zones.
+    #[schemars(extend("heading" = "pages from zones", "better" = "lower", "per" = "1000 ops", "rank" = 4))]
     pub from_zone: u64,
-    /// Pages drained to zones.
+    /// Pages that drains returned to zones.
+    #[schemars(extend("heading" = "pages drained", "better" = "lower", "per" = "1000 ops", "rank" = 5))]
     pub drained: u64,
-    /// Drains by frees of orders 1 to 3 although the pageset had room.
+    /// Drains at the free of a block of orders 1 to 3 although the pageset had room.
+    #[schemars(extend("bad" = "Near the number of such frees, as on 5.18 to 6.15.",
+        "todo" = "Use a newer kernel. See `pageset explain high_threshold_616`."))]
     pub high_order_drains: u64,
     /// Lines from memory or another socket, in per cent of the lines that were not in the core's own caches.
+    #[schemars(extend("heading" = "cache miss %", "unit" = "percent", "better" = "lower", "rank" = 3))]
     pub cache_miss_pct: f64,
     /// Wait for zone locks in per cent.
+    #[schemars(extend("heading" = "zone lock %", "unit" = "percent", "as" = "zone lock %", "better" = "lower",
+        "rank" = 1))]
     pub zone_lock_pct: f64,
     /// Wait for LRU locks in per cent.
+    #[schemars(extend("heading" = "LRU lock %", "unit" = "percent", "as" = "LRU lock %", "better" = "lower",
+        "rank" = 2))]
     pub lru_lock_pct: f64,
-    /// Zone locks of all nodes: refills, drains, and operations that bypass the pagesets.
+    /// The zone locks of all nodes, by path: `alloc` for refills, `free` for drains, `direct` for blocks that bypass
+    /// the pagesets.
+    #[schemars(extend("as" = "zone lock %"))]
     pub zone_locks: Paths,
-    /// LRU locks of all nodes: pages added, and pages removed.
+    /// The LRU locks of all nodes: `alloc` for pages added to the lists, `free` for pages removed.
+    #[schemars(extend("as" = "LRU lock %"))]
     pub lru_locks: Paths,
 }
 
@@ -130,8 +168,13 @@ pub struct SteadinessOf {
     /// Half-widths of the 95 % intervals of the means over time.
     pub interval: Figures,
     /// The second half of the measurement less the first half.
+    #[schemars(extend("bad" = "Larger than `interval`: the run had not reached its steady state.",
+        "todo" = "Use a longer --warm-up or --duration, or --history."))]
     pub drift: Figures,
-    /// Whether nothing drifts by more than chance gives, and all intervals are within the precision.
+    /// Whether nothing drifts by more than chance gives, and all intervals are within the precision (1 if the whole
+    /// time was measured).
+    #[schemars(extend("bad" = "False: another time of measurement gives another result.",
+        "todo" = "Use a longer --duration or a larger --precision."))]
     pub settled: bool,
 }
 
@@ -174,8 +217,12 @@ pub(crate) fn settled(outcomes: &[(u64, Outcome)]) -> Option<bool> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "Sample says what each path is")]
 pub struct Paths {
+    /// Refills, or pages added to the LRU.
     pub alloc: PathSum,
+    /// Drains, or pages removed from the LRU.
     pub free: PathSum,
+    /// Blocks that bypass the pagesets: large blocks, and blocks of cached orders that an interrupt requested while the
+    /// pageset was busy.
     pub direct: PathSum,
 }
 
@@ -184,11 +231,12 @@ pub struct Paths {
 pub struct PathSum {
     /// Holds.
     pub holds: u64,
-    /// Holds after a wait.
+    /// How often a CPU had to wait for the lock.
     pub contended: u64,
-    /// Wait of all CPUs together.
+    /// The time that all CPUs together waited for the lock. Unit: nanoseconds.
+    #[schemars(extend("as" = "zone lock %"))]
     pub wait_ns: u64,
-    /// Hold of all CPUs together.
+    /// The time that the lock was held. Unit: nanoseconds.
     pub hold_ns: u64,
 }
 

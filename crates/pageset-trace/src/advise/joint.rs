@@ -24,7 +24,9 @@ pub struct AdviceSet {
     /// that pays most for it.
     #[serde(default)]
     pub price: Option<String>,
-    /// The recordings that have no part in the verdict: the replay of the setting in force does not follow the kernel.
+    /// The recordings that have no part in the verdict over several recordings, because the replay of the setting in
+    /// force does not follow the kernel.
+    #[schemars(extend("bad" = "Any.", "todo" = "Record them again, longer and with --empty-lists."))]
     pub left_out: Vec<String>,
     /// The advice for each recording.
     pub recordings: Vec<Advice>,

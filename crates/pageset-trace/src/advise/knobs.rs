@@ -39,11 +39,12 @@ impl KnobName {
 /// What a knob would do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Knob {
-    /// The knob.
+    /// The knob: `watermark-scale-factor`, `affinity` or `huge-pages`.
     pub knob: KnobName,
     /// Replays under its values, including the one in force; empty if none can be replayed.
     pub settings: Vec<Setting>,
-    /// What a replay cannot tell.
+    /// The values that a replay cannot tell of, each with the reason; a null value stands for all values.
+    #[schemars(extend("todo" = "Record under each value, and compare with `pageset diff`."))]
     pub not_replayable: Vec<NotReplayable>,
     /// What to know of the replays, in a sentence each.
     pub notes: Vec<String>,

@@ -65,31 +65,34 @@ pub struct Advice {
     pub gain: Option<String>,
     /// The cost of the setting, in a sentence; null if nothing should change.
     pub price: Option<String>,
-    /// The trust in the verdict.
+    /// The confidence in the advice, and its reasons.
     pub sure: Sure,
-    /// Pages free in blocks of orders 9 and 10, if the recording tells.
+    /// Free pages in blocks of orders 9 and 10. They show how closely the replay follows the kernel.
     pub high_orders: HighOrderPages,
     /// Replays under the settings of this kernel.
     pub settings: Vec<Setting>,
-    /// Other knobs: their replays, and what a replay cannot tell.
+    /// A member for each knob other than vm.percpu_pagelist_high_fraction.
     #[serde(default)]
     pub knobs: Vec<Knob>,
-    /// Replays under the rules of other kernels.
+    /// A member for each other kernel whose rules were replayed.
     pub other_kernels: Vec<Setting>,
     /// The measured patterns of page traffic.
     pub patterns: Patterns,
-    /// The patterns that dominate the load.
+    /// The patterns of the traffic, each with its evidence.
+    #[schemars(extend("todo" = "Run `pageset explain` with the pattern's name."))]
     pub named_patterns: Vec<Named>,
 }
 
 /// Free pages in large blocks: in the kernel, and in the replay of the setting in force.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HighOrderPages {
-    /// At the begin of the replay.
+    /// Free pages in blocks of orders 9 and 10 at the start of the recording; null if not recorded.
     pub begin_pages: Option<u64>,
-    /// In the kernel at the end of the recording.
+    /// Free pages in blocks of orders 9 and 10 at the end of the recording, in the kernel.
     pub kernel_end_pages: Option<u64>,
-    /// In the replay at its end.
+    /// Free pages in blocks of orders 9 and 10 at the end of the recording, in the replay.
+    #[schemars(extend("bad" = "Far from kernel_end_pages: the cost in huge pages is a guess.",
+        "todo" = "Trust the locks, not the huge pages."))]
     pub replay_end_pages: Option<u64>,
 }
 
@@ -103,6 +106,8 @@ pub struct Kernel {
     /// Whether the recording names the kernel; if not, the rules are guessed.
     pub known: bool,
     /// A sentence on the rules that the traffic agrees with, if the traffic disagrees with the rules of the release.
+    #[schemars(extend("bad" = "Any text: the kernel's rules differ from those of its release number, or the recording \
+        lacks something.", "todo" = "See `pageset replay FILE --identify`."))]
     pub disagreement: Option<String>,
     /// `vm.percpu_pagelist_high_fraction` during the recording.
     pub high_fraction: u32,

@@ -26,24 +26,33 @@ const HOARD_PCT: f64 = 60.0;
 /// The measured patterns. Units: pages, and shares in percent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Patterns {
-    /// Freed pages with a recorded allocation.
+    /// Freed pages whose allocation is also in the recording.
+    #[schemars(extend("bad" = "Few: the patterns describe a small part of the traffic.",
+        "todo" = "Record for longer."))]
     pub followed_pages: u64,
-    /// The share of those pages that another CPU freed than allocated.
+    /// The share of the followed pages that were freed on another CPU than they were allocated on. Unit: percent.
+    #[schemars(extend("as" = "the pattern travelling-pages"))]
     pub travelling_pct: f64,
-    /// Bursts: consecutive frees of one process on one CPU, without an allocation in between.
+    /// Frees of 2016 pages or more in a row on one CPU by one process, without an allocation in between.
+    #[schemars(extend("as" = "the pattern exit-bursts"))]
     pub bursts: u64,
-    /// The share of all freed pages that are in bursts.
+    /// The share of all freed pages that bursts freed. Unit: percent.
+    #[schemars(extend("as" = "the pattern exit-bursts"))]
     pub burst_pct: f64,
-    /// Pages of the longest burst.
+    /// The longest burst. Unit: pages.
+    #[schemars(extend("as" = "the pattern exit-bursts"))]
     pub burst_pages_max: u64,
-    /// The share of all allocated and freed pages that are in blocks of orders 1 to 3.
+    /// The share of all allocated and freed pages that are in blocks of orders 1 to 3. Unit: percent.
+    #[schemars(extend("as" = "the pattern high-order-churn"))]
     pub high_order_pct: f64,
     /// Blocks of orders 1 to 3 that the kernel drained.
+    #[schemars(extend("as" = "high-order drains/s"))]
     pub high_order_drains: u64,
-    /// Allocated blocks of the order of a huge page or above.
+    /// Allocated blocks that are as large as a huge page, or larger.
     #[serde(default)]
     pub huge_page_allocs: u64,
-    /// A CPU with most of the cached pages and little of the traffic.
+    /// A CPU that holds most of the pages in pagesets and makes little of the traffic; null if there is none.
+    #[schemars(extend("as" = "the pattern hoarding-cpu"))]
     pub hoarder: Option<Hoarder>,
 }
 
@@ -54,7 +63,7 @@ pub struct Hoarder {
     pub cpu: u32,
     /// The CPU's average share of all cached pages, over the snapshots.
     pub held_pct: f64,
-    /// The CPU's share of all allocated and freed pages.
+    /// A hoarding CPU's share of all allocated and freed pages. Unit: percent.
     pub traffic_pct: f64,
 }
 

@@ -16,32 +16,45 @@ pub(super) const EQUAL_FACTOR: f64 = 1.1;
 /// The measurements of a replay under one setting.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
-    /// The sysctl's value, or the rules' name.
+    /// A value of vm.percpu_pagelist_high_fraction or of another knob, or the rules of another kernel. * marks the
+    /// setting in force while recording.
     pub setting: String,
     /// `vm.percpu_pagelist_high_fraction`; null for other kernels' rules, and for a kernel without this setting.
     pub high_fraction: Option<u32>,
     /// `vm.watermark_scale_factor`; null for the values of other sysctls.
     #[serde(default)]
     pub watermark_scale_factor: Option<u32>,
-    /// The low watermarks of all zones together, if they are part of the setting. Unit: pages.
+    /// The low watermarks of all zones together. Unit: pages; null where the setting does not change them.
     #[serde(default)]
     pub low_watermark_pages: Option<u64>,
-    /// Whether the setting was in force.
+    /// Whether the setting was in force while recording.
     pub in_force: bool,
     /// Allocations and frees.
     pub operations: u64,
     /// Acquisitions of zone locks.
+    #[schemars(extend("as" = "locks/1000 ops"))]
     pub zone_lock_acquisitions: u64,
-    /// Pages of the largest single refill or drain.
+    /// The pages of the largest single refill or drain: a measure of how long other CPUs may wait for the zone lock.
+    /// Unit: pages.
+    #[schemars(extend("heading" = "longest hold",
+        "bad" = "2016 (63 << 5), if one late allocation costs more than many slow ones.",
+        "todo" = "Use a kernel built with a smaller CONFIG_PCP_BATCH_SCALE_MAX, or 6.19 and later."))]
     pub longest_hold_pages: u64,
-    /// Pages moved by refills and drains.
+    /// Pages that refills and drains moved between zones and pagesets.
+    #[schemars(extend("heading" = "pages moved", "as" = "refill pages"))]
     pub moved_pages: u64,
     /// The most pages in pagesets at any time.
+    #[schemars(extend("heading" = "most held", "as" = "most held"))]
     pub held_pages_max: u64,
-    /// The smallest number of pages free in blocks of orders 9 and 10; null if the recording does not tell the sizes of
-    /// free blocks.
+    /// The smallest number of huge pages that fit into the zones' free lists: free blocks of order 9, and blocks of
+    /// order 10 counted twice. A replay knows only memory that was free or is freed in the recording, so compare rows
+    /// with each other. `-` if the recording does not contain the orders of free blocks.
+    #[schemars(extend("heading" = "huge pages free",
+        "bad" = "Far fewer than under the setting in force, for loads that need huge pages.",
+        "todo" = "Use a larger fraction, or none: smaller pagesets break up fewer large blocks."))]
     pub high_order_pages_min: Option<u64>,
     /// Allocations that failed or went below the min watermark.
+    #[schemars(extend("bad" = "More than under the setting in force: such a setting is not advised."))]
     pub short: u64,
 }
 
@@ -61,7 +74,9 @@ impl Setting {
 /// The advised change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// The reason of the verdict.
+    /// The basis of the verdict: `not-felt` (locks are taken so rarely that no setting has a noticeable effect),
+    /// `no-gain`, `gain`, `no-setting` (the kernel has none), or no verdict: `control-failed` (the replay of the setting
+    /// in force does not follow the kernel), `events-lost` or `empty`.
     pub basis: Basis,
     /// The value of `vm.percpu_pagelist_high_fraction` to set; null to leave it.
     pub high_fraction: Option<u32>,

@@ -41,6 +41,7 @@ pub struct Explanation {
     /// Other kernels' presets with the same rules.
     pub same: Vec<String>,
     /// The share of the moved pages that the kernel and the replay both move near the same place, in percent.
+    #[schemars(extend("heading" = "explained", "as" = "explained"))]
     pub explained_pct: f64,
     /// Whether all four quantities are within the limits of `replay --check`.
     pub agrees: bool,

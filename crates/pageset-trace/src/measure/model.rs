@@ -20,7 +20,7 @@ pub struct ReplayResult {
     pub schema: Schema,
     /// The level of the replays of the named rules.
     pub level: Level,
-    /// The conditions on the counted refills and drains; null if all count.
+    /// The conditions of --only, which restrict the counted refills and drains; null if all are counted.
     pub only: Option<Selected>,
     /// A summary of the recording.
     pub trace: Recording,
@@ -28,20 +28,24 @@ pub struct ReplayResult {
     pub kernel: Kernel,
     /// The replays of the named rules at the level, then the kernel's rules at the input level.
     pub rules: Vec<Replayed>,
-    /// The check; null unless requested.
+    /// The result of --check: whether the replay follows the kernel closely enough; null without --check.
     pub check: Option<Check>,
-    /// Warnings about all rows.
+    /// The weaknesses of the result, as printed below the table.
+    #[schemars(extend("bad" = "Any.", "todo" = "Run `pageset explain` with the name."))]
     pub warnings: Vec<Warning>,
 }
 
 /// The conditions on the counted moves.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Selected {
-    /// The conditions, as `--only` takes them.
+    /// The CPUs, processes or cgroups whose refills and drains are counted.
     pub conditions: Vec<String>,
     /// Allocations and frees that meet the conditions.
+    #[schemars(extend("bad" = "0: nothing is counted.", "todo" = "Name another process or CPU."))]
     pub selected_operations: u64,
-    /// Allocations and frees of threads that the recording does not name.
+    /// Allocations and frees that are not selected because the recording does not name their thread.
+    #[schemars(extend("bad" = "Many: short-lived threads did the work.",
+        "todo" = "Select by CPU or by process number."))]
     pub unlisted_operations: u64,
     /// All moves, counted or not: of the kernel, and of the replay under its own rules. They tell whether a replay may be
     /// trusted, whatever part of it is counted. `None` in a result that was read.
@@ -52,13 +56,15 @@ pub struct Selected {
 /// A summary of the recording.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Recording {
-    /// Its name.
+    /// The recording's name.
     pub name: String,
     /// The recording's form: `pstrace`, `text` or `perf.data`.
     pub form: String,
     /// Events in all.
     pub events: u64,
-    /// Events in the replayed window.
+    /// The replayed events: those between the first and the last snapshot of the pagesets.
+    #[schemars(extend("bad" = "Far fewer than events: the snapshots do not enclose the load.",
+        "todo" = "Use `pageset record`, which takes both snapshots."))]
     pub replayed_events: u64,
     /// Allocations and frees in the replayed window.
     pub operations: u64,
@@ -72,7 +78,7 @@ pub struct Recording {
     pub zones: Vec<Zone>,
     /// Facts about the recorded machine and the recording.
     pub facts: Facts,
-    /// Counts other than refills and drains.
+    /// What the replay counted in the recording besides refills and drains.
     pub found: Found,
 }
 
@@ -89,11 +95,11 @@ pub struct Zone {
     pub free: u64,
     /// Pages in pagesets.
     pub held: u64,
-    /// The min watermark.
+    /// The zone's min watermark at the start of the replay. Unit: pages.
     pub watermark_min: u64,
-    /// The low watermark.
+    /// The zone's low watermark at the start of the replay. Unit: pages.
     pub watermark_low: u64,
-    /// The high watermark.
+    /// The zone's high watermark at the start of the replay. Unit: pages.
     pub watermark_high: u64,
     /// The batch.
     pub batch: u32,
@@ -108,7 +114,8 @@ pub struct Zone {
 pub struct Kernel {
     /// The name of the kernel's rules.
     pub rules: String,
-    /// Whether the recording names the kernel; if not, the rules are guessed.
+    /// Whether the release determines the kernel's rules. If not, the rules are a guess.
+    #[schemars(extend("bad" = "false: the rules are a guess.", "todo" = "As the warning kernel-unknown."))]
     pub known: bool,
     /// Its refills and drains.
     #[serde(flatten)]
@@ -120,13 +127,22 @@ pub struct Kernel {
 /// The differences of refills and drains from the kernel's, in percent; null if the kernel has none.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Differences {
-    /// Refills.
+    /// The difference between the replay's refills and the kernel's. Unit: percent; null if the kernel had none.
+    #[schemars(extend("heading" = "refills", "tables" = "nearness", "rank" = 8,
+        "bad" = "Above 5 % under the kernel's own rules, reconstructed.", "todo" = "As refills near."))]
     pub refills_diff_pct: Option<f64>,
-    /// Pages of refills.
+    /// The difference between the pages of the replay's refills and the kernel's. Unit: percent; null if the kernel had
+    /// none.
+    #[schemars(extend("heading" = "refill pages", "tables" = "nearness", "rank" = 7,
+        "bad" = "Above 2 % under the kernel's own rules, reconstructed.", "todo" = "As refills near."))]
     pub refill_pages_diff_pct: Option<f64>,
-    /// Drains.
+    /// The difference between the replay's drains and the kernel's. Unit: percent; null if the kernel had none.
+    #[schemars(extend("heading" = "drains", "tables" = "nearness", "rank" = 10, "todo" = "As refills near."))]
     pub drains_diff_pct: Option<f64>,
-    /// Pages of drains.
+    /// The difference between the pages of the replay's drains and the kernel's. Unit: percent; null if the kernel had
+    /// none.
+    #[schemars(extend("heading" = "drain pages", "tables" = "nearness", "rank" = 9,
+        "bad" = "Above 6 % under the kernel's own rules, reconstructed.", "todo" = "As refills near."))]
     pub drain_pages_diff_pct: Option<f64>,
 }
 
@@ -157,13 +173,20 @@ pub fn differs_pct(amount: u64, kernel: u64) -> Option<f64> {
 /// chance is that of as many moves at random places. Null if the kernel has no moves.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Nearness {
-    /// Refills.
+    /// The share of the kernel's refills that the replay makes near the same place. Places are near within a tenth of
+    /// the mean distance between refills, at most 512 events. In brackets: the share by chance.
+    #[schemars(extend("heading" = "refills near", "tables" = "nearness", "rank" = 5,
+        "bad" = "Below 95 % for a steady load: the replay does not follow the kernel closely.",
+        "todo" = "Read the warnings below the table before you trust small differences."))]
     pub refills_near_pct: Option<f64>,
-    /// Refills, by chance.
+    /// The value of refills near for a replay with as many refills at random places. Unit: percent.
+    #[schemars(extend("bad" = "Close to refills_near_pct: refills near says nothing about this replay."))]
     pub refills_near_by_chance_pct: Option<f64>,
-    /// Drains.
+    /// The same share as refills near, for drains.
+    #[schemars(extend("heading" = "drains near", "as" = "refills near", "tables" = "nearness", "rank" = 6))]
     pub drains_near_pct: Option<f64>,
-    /// Drains, by chance.
+    /// The value of drains near for a replay with as many drains at random places. Unit: percent.
+    #[schemars(extend("bad" = "Close to drains_near_pct: drains near says nothing about this replay."))]
     pub drains_near_by_chance_pct: Option<f64>,
 }
 
@@ -182,10 +205,13 @@ impl Nearness {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Replayed {
     /// The rules' name.
+    #[schemars(extend("heading" = "rules", "tables" = "amounts nearness"))]
     pub name: String,
-    /// The level of the replay.
+    /// Which parts of the recording the replay used. `input only`: the events that cause a pageset to act, and the
+    /// state at the start. `reconstructed`: also the state that the kernel's refills and drains reveal.
+    #[schemars(extend("tables" = "amounts nearness", "rank" = 4, "todo" = "Compare only rows of the same level."))]
     pub level: Level,
-    /// Whether the rules are the recorded kernel's.
+    /// Whether these are the rules of the recorded kernel.
     pub is_kernel: bool,
     /// Its refills and drains.
     #[serde(flatten)]
@@ -196,37 +222,63 @@ pub struct Replayed {
     /// The shares of the kernel's moves that the replay makes near the same place.
     #[serde(flatten)]
     pub near: Nearness,
-    /// The share of the moved pages that the kernel and the replay both move near the same place, in percent.
+    /// The share of all pages moved, by the kernel and by the replay together, that both move on the same pageset near
+    /// the same place.
+    #[schemars(extend("heading" = "explained", "tables" = "nearness", "rank" = 1,
+        "bad" = "Below 90 % under the kernel's own rules.",
+        "todo" = "Read the warnings. `pageset replay FILE --identify` shows which rules explain more."))]
     pub explained_pct: f64,
-    /// Whether all four quantities are within the limits of `--check`.
+    /// Whether refill pages, refills, drain pages and drains are all within the limits of --check.
+    #[schemars(extend("bad" = "false under the kernel's own rules.", "todo" = "As explained."))]
     pub agrees: bool,
     /// The information that the replay took from the kernel's own moves and from later snapshots.
     pub taken_from_kernel: Borrowed,
-    /// Acquisitions of zone locks.
+    /// Holds of zone locks: refills, drains, and blocks that bypass the pagesets.
+    #[schemars(extend("as" = "locks/1000 ops"))]
     pub zone_lock_acquisitions: u64,
-    /// Acquisitions of zone locks per 1000 allocations and frees.
+    /// Holds of zone locks per 1000 allocations and frees: refills, drains, and blocks that bypass the pagesets.
+    #[schemars(extend("heading" = "locks/1000 ops", "unit" = "per 1000", "better" = "lower", "tables" = "amounts",
+        "rank" = 1, "bad" = "Above some tens, on machines with many CPUs. On two CPUs even hundreds cost little.",
+        "todo" = "Compare rule sets. Change a setting only if it halves this number or better."))]
     pub zone_lock_acquisitions_per_1000_operations: f64,
     /// Cache lines touched while a zone lock was held: the sum over all holds. A line counts once per hold.
+    #[schemars(extend("heading" = "lines", "as" = "max lines/hold", "better" = "lower", "per" = "1000 ops"))]
     pub zone_lock_lines: u64,
-    /// The most cache lines touched in one hold.
+    /// The most cache lines that one hold of a zone lock touched: how much work other CPUs wait for. A page is one
+    /// line, the head of a free list another; a batch that passes through a depot is four lines, however many pages it
+    /// has.
+    #[schemars(extend("heading" = "max lines/hold", "better" = "lower", "tables" = "amounts", "rank" = 8,
+        "bad" = "Thousands, where a bound on the delay matters. A drain of 2,016 pages touches 2,400 to 6,000 lines \
+        under the rules of 6.18.", "todo" = "Compare rule sets. Those of 6.19 let go of the lock after each batch."))]
     pub longest_hold_lines: u64,
-    /// The most pages in pagesets at any time.
+    /// The largest number of pages that all pagesets held together. Other CPUs get these pages only after a drain.
+    /// Unit: pages.
+    #[schemars(extend("heading" = "most held", "better" = "neither", "tables" = "amounts", "rank" = 5,
+        "bad" = "A large part of the zone, on a machine that is short of memory.",
+        "todo" = "Set vm.percpu_pagelist_high_fraction, which limits it. The cost is more refills and drains."))]
     pub held_pages_max: u64,
-    /// The most pages in depots at any time. No pageset holds them.
+    /// The most pages that depots held together. Any CPU gets them with its next refill, so `held_pages_max` does not
+    /// count them. Unit: pages.
     pub depot_pages: u64,
-    /// Allocations and frees.
+    /// Replayed allocations and frees.
+    #[schemars(extend("better" = "neither"))]
     pub operations: u64,
-    /// Allocations that failed.
+    /// Allocations that failed in the replay.
+    #[schemars(extend("better" = "lower", "tables" = "amounts", "rank" = 9, "bad" = "Any.",
+        "todo" = "See the warnings kernel-failures and replay-failures."))]
     pub failed: u64,
     /// Allocations made below the min watermark.
+    #[schemars(extend("better" = "lower"))]
     pub below_min: u64,
-    /// Freed blocks without a recorded allocation.
+    /// Freed blocks without a recorded allocation. They were allocated before the recording, or without an event.
     pub unseen_allocs: u64,
-    /// Blocks allocated twice without a free in between.
+    /// Blocks allocated twice without a free in between: the free is not recorded.
+    #[schemars(extend("as" = "the warning taken-twice"))]
     pub lost_frees: u64,
     /// Frees that the allocator refused, and operations on unknown CPUs.
+    #[schemars(extend("bad" = "Any.", "todo" = "As the warning not-made."))]
     pub refused_frees: u64,
-    /// The rules by the keys of `--set`, as switches and numbers.
+    /// The rules of the row, by the keys of --set.
     #[serde(with = "by_key")]
     #[schemars(with = "BTreeMap<String, Value>")]
     pub tuning: Vec<(String, Value)>,
@@ -315,7 +367,8 @@ pub struct Pageset {
 /// The check of each named set of rules against the kernel.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
-    /// Whether all limits hold.
+    /// Whether the replay kept all limits of the check.
+    #[schemars(extend("bad" = "false.", "todo" = "Look for limits with the verdict `fail`."))]
     pub passed: bool,
     /// The limits of each named set of rules, in order.
     pub limits: Vec<Limit>,
@@ -330,11 +383,13 @@ pub struct Limit {
     pub level: Level,
     /// The measured quantity.
     pub what: String,
-    /// The measured difference or share, in percent; null if there is none.
+    /// The measured value: a difference from the kernel, or a share of its refills or drains. Unit: percent.
+    #[schemars(extend("bad" = "A difference above allowed_pct, up or down; a share below allowed_pct.",
+        "todo" = "As refills near."))]
     pub measured_pct: Option<f64>,
     /// The largest allowed difference, or the smallest allowed share, in percent.
     pub allowed_pct: Option<f64>,
-    /// The largest allowed difference in pages, refills or drains; null for a share.
+    /// The largest difference from the kernel that passes: pages, refills or drains; null for a share.
     pub allowed: Option<u64>,
     /// The verdict.
     pub verdict: Verdict,

@@ -65,15 +65,19 @@ pub struct Notes {
 /// Counts in a recording other than refills and drains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
-    /// Allocations that failed in the kernel.
+    /// Allocations that failed in the kernel while recording.
+    #[schemars(extend("bad" = "Any.", "todo" = "As the warning kernel-failures."))]
     pub failed: u64,
-    /// Runs of the timer work, which decays pagesets.
+    /// Runs of the once-a-second work, which shrinks idle pagesets.
     pub ticks: u64,
     /// Blocks allocated from another migratetype's pageblock.
     pub fallbacks: u64,
-    /// Wake-ups of kswapd, and direct reclaims.
+    /// How often kswapd woke up, or direct reclaim began.
+    #[schemars(extend("bad" = "Any, for a comparison of rules: the pages that reclaim freed are part of the traffic.",
+        "todo" = "Record with more free memory."))]
     pub reclaims: u64,
-    /// Blocks allocated in bulk. Bulk allocations write no event.
+    /// Blocks allocated in bulk. Bulk allocations have no event, so their times are inferred.
+    #[schemars(extend("as" = "the warning bulk-allocations"))]
     pub bulk_allocs: u64,
     /// Blocks of cached orders that were allocated one at a time from the buddy, not from the pageset.
     pub direct_allocs: u64,
@@ -83,21 +87,26 @@ pub struct Found {
     pub remote_drains: u64,
     /// Drains of pagesets of other nodes by the timer work.
     #[serde(default)]
+    #[schemars(extend("as" = "the warning expiries"))]
     pub expiries: u64,
     /// Allocations and frees that used the pageset of another CPU than the CPU of their event: the task moved in between.
     #[serde(default)]
+    #[schemars(extend("as" = "the warning moved-tasks"))]
     pub moved_tasks: u64,
     /// Blocks of several pages that were freed page by page, and that the kernel put back whole.
     #[serde(default)]
+    #[schemars(extend("as" = "the warning rejoined-blocks"))]
     pub rejoined_blocks: u64,
     /// Of these blocks, those for which a later event proves it. The others are of the same kind, or the kernel is one
     /// that does so.
     #[serde(default)]
     pub rejoined_proofs: u64,
-    /// Pages outside all zones.
+    /// Pages outside all zones of the recording. The replay omits them.
+    #[schemars(extend("as" = "the warning foreign-pages"))]
     pub foreign: u64,
-    /// Events that contradict the reconstructed kernel lists.
+    /// Events that contradict the known state of the kernel's lists.
+    #[schemars(extend("as" = "the warning unseen-changes"))]
     pub surprises: u64,
-    /// Markers of the end of a snapshot.
+    /// Markers of the ends of snapshots in the recording.
     pub markers: u64,
 }

@@ -35,13 +35,23 @@ pub struct Moves {
 /// The sums of a set of moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
-    /// Refills.
+    /// How often a pageset was empty and took pages from its zone. Each refill holds the zone lock once, unless a rule
+    /// changes that.
+    #[schemars(extend("tables" = "amounts", "rank" = 3,
+        "bad" = "Many refills for few pages, on many CPUs: the zone lock becomes the limit.",
+        "todo" = "Compare rule sets. On a stock kernel see `pageset advise`."))]
     pub refills: u64,
-    /// Pages that refills moved.
+    /// Pages that refills moved from zones to pagesets.
+    #[schemars(extend("better" = "lower", "per" = "1000 ops", "tables" = "amounts", "rank" = 6,
+        "bad" = "Near the number of allocated pages: freed pages do not serve allocations. Either pages travel between \
+        CPUs, or pagesets are too small.", "todo" = "See the patterns travelling-pages and exit-bursts."))]
     pub refill_pages: u64,
-    /// Drains.
+    /// How often a pageset returned pages to its zone, also in the once-a-second work. Each drain holds the zone lock
+    /// once.
+    #[schemars(extend("as" = "refills", "tables" = "amounts", "rank" = 2))]
     pub drains: u64,
-    /// Pages that drains moved.
+    /// Pages that drains moved from pagesets to zones.
+    #[schemars(extend("as" = "refill pages", "better" = "lower", "per" = "1000 ops", "tables" = "amounts", "rank" = 7))]
     pub drain_pages: u64,
 }
 

@@ -55,9 +55,10 @@ impl fmt::Display for Reason {
 /// The trust in a verdict and its reasons: reasons against it come first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sure {
-    /// The trust.
+    /// The confidence: `high`, `fair` or `low`.
+    #[schemars(extend("bad" = "Low.", "todo" = "Read the reasons. Record for longer, or on a quieter machine."))]
     pub trust: Trust,
-    /// The reasons.
+    /// The reasons for the confidence.
     pub reasons: Vec<Reason>,
 }
 

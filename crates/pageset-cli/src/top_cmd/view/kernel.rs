@@ -10,14 +10,21 @@ use crate::top_cmd::look::Look;
 /// The rules in force.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct Kernel {
+    /// The running kernel, as in `uname -r`; null if unknown.
+    #[schemars(extend("as" = "kernel_release"))]
     pub(in crate::top_cmd) release: Option<String>,
     /// The preset's name.
     pub(in crate::top_cmd) rules: String,
     /// Whether the release is known. If not, the rules are guessed from the form of zoneinfo.
+    #[schemars(extend("bad" = "false: the rules are a guess.", "todo" = "As the warning kernel-unknown."))]
     pub(in crate::top_cmd) known: bool,
     /// Whether the kernel tunes high although its release does not. Backported memory management does that.
+    #[schemars(extend("bad" = "true: the kernel's memory management is newer than its release.",
+        "todo" = "Record the machine and run `pageset replay FILE --identify`."))]
     pub(in crate::top_cmd) is_another: bool,
+    /// Whether pagesets size themselves.
     pub(in crate::top_cmd) auto_tuning: AutoTuning,
+    /// `vm.percpu_pagelist_high_fraction`, 0 for none; null if unknown.
     pub(in crate::top_cmd) high_fraction: Option<u32>,
 }
 

@@ -36,32 +36,44 @@ pub(super) const SCHEMA: &str = "pageset.top/1";
 /// All that is shown, in JSON of the schema `pageset.top/1`: pages, nanoseconds, counts.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct View {
+    /// The form of the JSON, with its version. Within a version the meaning of a member never changes.
     pub(super) schema: String,
-    /// `live`, or a saved file's name.
+    /// The source of the figures: `live`, or the name of a saved file.
     pub(super) source: String,
-    /// Since 1970; null for a saved file.
+    /// The time of the look. Unit: nanoseconds since 1970; null for a saved file.
     pub(super) time_ns: Option<u64>,
-    /// Since the previous look, to which all changes are relative; null for the first look and for saved files.
+    /// The time since the previous look, to which all changes are relative; null for the first look and for saved files.
+    /// Unit: nanoseconds.
     pub(super) elapsed_ns: Option<u64>,
+    /// The running kernel and its rules.
     pub(super) kernel: Kernel,
+    /// A member for each zone that has pages, with its pages, watermarks and pagesets.
     pub(super) zones: Vec<Zone>,
-    /// `bpf` or `perf`; null if refills and drains are not counted.
+    /// How refills and drains are counted: `bpf` or `perf`; null if they are not counted.
     pub(super) counted_by: Option<String>,
-    /// Sorted by CPU; null if refills and drains are not counted.
+    /// The pages that each CPU moved between zones and pagesets; null if refills and drains are not counted.
     pub(super) traffic: Option<Vec<CpuTraffic>>,
-    /// The durations of waits for zone locks on all CPUs, by path; null if waits are not measured.
+    /// How long waits for zone locks took: a member for each path, with the waits of all CPUs in classes of duration.
+    /// Null if waits are not measured.
+    #[schemars(extend("as" = "wait %"))]
     #[serde(default)]
     pub(super) zone_lock_wait_times: Option<Vec<PathTimes>>,
-    /// What processes moved since the previous look, the most pages first; null if it is not counted.
+    /// What processes moved since the previous look, the most pages first. Null if it is not counted: only programs in
+    /// the kernel (bpf) count it.
     #[serde(default)]
     pub(super) processes: Option<Vec<ProcessTraffic>>,
-    /// What belongs to none of `processes`; null if it is not counted.
+    /// Pages and waits of processes beyond the 8,192 that the kernel counts between two looks. Null if processes are
+    /// not counted.
+    #[schemars(extend("bad" = "Above 0 pages.", "todo" = "Look more often."))]
     #[serde(default)]
     pub(super) processes_lost: Option<Lost>,
-    /// What call sites in the kernel moved since the previous look, the most pages first; null if it is not counted.
+    /// What call sites in the kernel moved since the previous look, the most pages first; pages are estimated from
+    /// samples. Null if it is not counted: only programs in the kernel (bpf) count it.
     #[serde(default)]
     pub(super) call_sites: Option<Vec<SiteTraffic>>,
-    /// What belongs to none of `call_sites`; null if it is not counted.
+    /// Pages and waits of call chains beyond the 4,096 that the kernel counts between two looks. Null if call sites are
+    /// not counted.
+    #[schemars(extend("bad" = "Above 0 pages.", "todo" = "Look more often."))]
     #[serde(default)]
     pub(super) call_sites_lost: Option<Lost>,
     /// The memory node of each CPU, by CPU number; empty if unknown.
@@ -69,33 +81,72 @@ pub(super) struct View {
     pub(super) cpu_nodes: Vec<u32>,
     /// The counters of [`SHOWN`] that the kernel has.
     pub(super) vmstat: Vec<Counter>,
-    /// Zones and CPUs that appeared or disappeared since the previous look.
+    /// Changes since the previous look other than numbers, such as a zone that disappeared.
     pub(super) news: Vec<String>,
-    /// The unavailable values, each with the reason.
+    /// The values that this kernel or this user's rights do not provide, each with the reason.
+    #[schemars(extend("todo" = "Each entry says how to get the value."))]
     pub(super) missing: Vec<String>,
 }
 
 /// A zone that has pages. Amounts in pages; changes since the previous look.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Zone {
+    /// The zone's memory node (NUMA).
     pub(super) node: u32,
+    /// A part of a node's memory with the same use: DMA, DMA32, Normal or Movable. Each zone has its own lock and
+    /// pagesets.
     pub(super) zone: String,
+    /// Pages of the zone that belong to the allocator.
+    #[schemars(extend("metric" = "pageset_zone_managed_pages"))]
     pub(super) managed: u64,
+    /// Pages on the zone's free lists, without the pages in pagesets.
+    #[schemars(extend("metric" = "pageset_zone_free_pages",
+        "bad" = "Below `high` kswapd reclaims memory and pagesets shrink at every free; below `min` allocations wait.",
+        "todo" = "Free memory, or give the machine more memory."))]
     pub(super) free: u64,
+    /// Change of the zone's free pages since the previous look.
+    #[schemars(extend("heading" = "free +-"))]
     pub(super) free_change: Option<i64>,
-    /// With the boost in force.
+    /// The min watermark. Below it only urgent allocations succeed. Unit: pages.
+    #[schemars(extend("metric" = "pageset_zone_min_pages", "bad" = "free is below it.", "todo" = "Free memory."))]
     pub(super) min: u64,
+    /// The low watermark. Below it kswapd wakes up. From 5.14 on it also sets `high_min`: its pages divided by the
+    /// node's CPUs. Unit: pages.
+    #[schemars(extend("metric" = "pageset_zone_low_pages", "bad" = "free is below it.", "todo" = "Free memory."))]
     pub(super) low: u64,
+    /// The high watermark, at which kswapd stops. Unit: pages.
+    #[schemars(extend("metric" = "pageset_zone_high_pages"))]
     pub(super) high: u64,
-    /// In all pagesets.
+    /// Pages in pagesets: free, but only for the CPU that holds them.
+    #[schemars(extend("metric" = "pageset_zone_held_pages",
+        "bad" = "Several percent of the zone on a machine short of memory, or nearly all on one CPU.",
+        "todo" = "See the pattern hoarding-cpu."))]
     pub(super) held: u64,
+    /// Change of the pages in all pagesets of the zone since the previous look.
+    #[schemars(extend("heading" = "held +-", "bad" = "Thousands up and down in step with the load: bursts.",
+        "todo" = "See the pattern exit-bursts."))]
     pub(super) held_change: Option<i64>,
+    /// The share of the zone's pages that pagesets hold.
+    #[schemars(extend("heading" = "held %", "bad" = "Several percent, on a machine short of memory.",
+        "todo" = "Set vm.percpu_pagelist_high_fraction to 100 or more, which limits it. See `pageset explain \
+        high_fraction`."))]
     pub(super) held_pct: f64,
+    /// Pages that an unscaled refill or drain moves: 63 for zones of 256 MiB and more (31 up to 4.18).
+    #[schemars(extend("metric" = "pageset_zone_batch_pages"))]
     pub(super) batch: u64,
+    /// The lower bound of a pageset's high; printed from 6.13 on. If it equals high_max, auto-tuning is off. Unit:
+    /// pages.
+    #[schemars(extend("metric" = "pageset_zone_high_min_pages"))]
     pub(super) high_min: Option<u64>,
+    /// The upper bound of a pageset's high: an eighth of the zone divided by its CPUs; printed from 6.13 on. Unit:
+    /// pages.
+    #[schemars(extend("metric" = "pageset_zone_high_max_pages"))]
     pub(super) high_max: Option<u64>,
+    /// A member for each CPU's pageset of the zone.
     pub(super) pagesets: Vec<Pageset>,
-    /// Free blocks of order 0, 1, …; null if unknown.
+    /// The free blocks of order 0, 1, 2 and so on of a zone; a block of order 9 is a huge page.
+    #[schemars(extend("metric" = "pageset_zone_free_blocks",
+        "bad" = "None of order 9 and above: a huge page needs compaction.", "todo" = "See fragmentation index."))]
     #[serde(default)]
     pub(super) free_blocks: Option<Vec<u64>>,
 }
@@ -147,20 +198,37 @@ impl Zone {
 /// One CPU's pageset of a zone; amounts in pages.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Pageset {
+    /// The CPU's number.
     pub(super) cpu: u32,
+    /// Pages of the zone that the CPU holds.
+    #[schemars(extend("metric" = "pageset_count_pages", "bad" = "Near high_max on one CPU and near 0 on the others: \
+        the CPU hoards pages. Far below high_min under load: pages travel between CPUs.",
+        "todo" = "See the patterns hoarding-cpu and travelling-pages."))]
     pub(super) count: u64,
+    /// Additional pages since the previous look.
+    #[schemars(extend("heading" = "count +-"))]
     pub(super) change: Option<i64>,
+    /// The pages that the pageset may hold before it drains. Unit: pages.
+    #[schemars(extend("metric" = "pageset_high_pages",
+        "bad" = "Always at high_min under load while its zone has enough free pages.",
+        "todo" = "See the table in docs/guide/advice.md of loads that auto-tuning does not suit."))]
     pub(super) high: u64,
+    /// The lower bound of the pageset's high. Unit: pages.
     pub(super) high_min: Option<u64>,
+    /// The upper bound of the pageset's high. Unit: pages.
     pub(super) high_max: Option<u64>,
+    /// Pages that an unscaled refill or drain of the pageset moves.
     pub(super) batch: u64,
 }
 
 /// A counter of the whole machine.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Counter {
+    /// The counter's name.
     pub(super) name: String,
+    /// The counter's value since boot.
     pub(super) value: u64,
+    /// The counter's growth per second since the previous look.
     pub(super) per_s: Option<f64>,
 }
 

@@ -26,9 +26,11 @@ pub(super) fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 /// looks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct Lost {
-    /// Refilled and drained since the previous look; estimated for call sites.
+    /// Of `processes_lost` and `call_sites_lost`: the pages that refills and drains moved.
+    #[schemars(extend("bad" = "0.", "todo" = "As processes_lost."))]
     pub(in crate::top_cmd) pages: u64,
-    /// Null if waits are not measured.
+    /// The time of the waits that belong to none. Unit: nanoseconds; null if waits are not measured.
+    #[schemars(extend("as" = "wait %"))]
     pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
 }
 

@@ -11,13 +11,22 @@ use crate::columns::grouped;
 /// What the threads of one name moved in one process since the previous look.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct ProcessTraffic {
+    /// The name of the threads that moved pages, as the kernel keeps it: the program's, unless threads have names of
+    /// their own. Work of an interrupt belongs to the process that it interrupts.
+    #[schemars(extend("heading" = "process"))]
     pub(in crate::top_cmd) name: String,
+    /// The number of a process; 0 for work of interrupts on an idle CPU.
     pub(in crate::top_cmd) pid: u32,
-    /// Taken from the free lists.
+    /// Pages that refills took from the zones for the process since the previous look; in tables per second. Programs
+    /// in the kernel count them (as root).
+    #[schemars(extend("heading" = "pages in/s", "as" = "refill pages"))]
     pub(in crate::top_cmd) pages_in: u64,
-    /// Returned to the free lists.
+    /// Pages that drains returned to the zones while the process ran, since the previous look; in tables per second.
+    #[schemars(extend("heading" = "pages out/s", "as" = "drain pages"))]
     pub(in crate::top_cmd) pages_out: u64,
-    /// Null if waits are not measured.
+    /// The time for which the threads of the process waited for zone locks since the previous look; null if waits are
+    /// not measured. Tables show milliseconds per second: 1,000 are one CPU's whole time. Unit: nanoseconds.
+    #[schemars(extend("heading" = "zone-lock wait ms/s", "as" = "wait %"))]
     pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
 }
 

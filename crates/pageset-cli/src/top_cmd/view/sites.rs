@@ -11,19 +11,29 @@ use crate::columns::grouped;
 /// What a call site moved since the previous look. Pages are estimated from samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct SiteTraffic {
-    /// The first function outside the page allocator; empty if the call chain does not show it.
+    /// The first function in the kernel's call chain outside the page allocator, slabs and references to pages: what
+    /// wants or returns the pages. Programs in the kernel read the call chain of a sample (as root).
+    #[schemars(extend("heading" = "call site"))]
     pub(in crate::top_cmd) function: String,
-    /// The function that called it; empty if the call chain does not show it.
+    /// The function that called the call site.
+    #[schemars(extend("heading" = "called by"))]
     pub(in crate::top_cmd) caller: String,
-    /// Taken from the free lists.
+    /// Pages that refills took from the zones at the call site since the previous look, estimated from samples.
+    #[schemars(extend("heading" = "pages in/s", "as" = "pages in/s"))]
     pub(in crate::top_cmd) pages_in: u64,
-    /// Returned to the free lists.
+    /// Pages that drains returned to the zones at the call site since the previous look, estimated from samples.
+    #[schemars(extend("heading" = "pages out/s", "as" = "pages out/s"))]
     pub(in crate::top_cmd) pages_out: u64,
-    /// The number of samples from which the pages are estimated.
+    /// The number of call chains from which a call site's pages are estimated: about one in 4,096 pages of a CPU. With
+    /// a hundred samples, a share is uncertain by a tenth of itself, with few by half of itself or more.
+    #[schemars(extend("bad" = "Few: the estimate is rough.", "todo" = "Look less often (--interval)."))]
     pub(in crate::top_cmd) page_samples: u64,
-    /// Null if waits are not measured.
+    /// The time for which all CPUs waited for zone locks at the call site since the previous look; null if waits are
+    /// not measured. Unit: nanoseconds.
+    #[schemars(extend("heading" = "zone-lock wait ms/s", "as" = "zone-lock wait ms/s"))]
     pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
-    /// The number of waits; null if waits are not measured.
+    /// The number of waits for zone locks of a call site since the previous look. Each wait is a sample; null if waits
+    /// are not measured.
     pub(in crate::top_cmd) zone_lock_wait_samples: Option<u64>,
 }
 

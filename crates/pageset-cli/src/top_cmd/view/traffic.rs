@@ -12,25 +12,58 @@ use crate::top_cmd::look::Look;
 /// What a CPU has moved since counting began, and per second since the previous look.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct CpuTraffic {
+    /// The CPU's number.
     pub(in crate::top_cmd) cpu: u32,
+    /// Pages that the CPU took from zones under the zone lock since counting began.
+    #[schemars(extend("as" = "refill/s", "metric" = "pageset_refill_pages"))]
     pub(in crate::top_cmd) refill_pages: u64,
+    /// Pages that the CPU returned from pagesets to zones since counting began.
+    #[schemars(extend("as" = "drain/s", "metric" = "pageset_drain_pages"))]
     pub(in crate::top_cmd) drain_pages: u64,
+    /// Blocks of orders 1 to 3 that the CPU returned to zones since counting began.
+    #[schemars(extend("as" = "high-order drains/s", "metric" = "pageset_high_order_drain_blocks"))]
     pub(in crate::top_cmd) high_order_drains: u64,
+    /// Blocks that the CPU took from another migratetype's pageblocks since counting began.
+    #[schemars(extend("as" = "fallbacks/s", "metric" = "pageset_fallback_blocks"))]
     pub(in crate::top_cmd) fallbacks: u64,
+    /// Pages per second that the CPU took from all zones under the zone lock. The kernel counts them; reading the
+    /// counts requires root.
+    #[schemars(extend("heading" = "refill/s", "bad" = "As many as the CPU allocates.", "todo" = "As refill pages."))]
     pub(in crate::top_cmd) refill_pages_per_s: Option<f64>,
+    /// Pages per second that the CPU returned to all zones.
+    #[schemars(extend("heading" = "drain/s", "bad" = "As many as the CPU frees.", "todo" = "As drain pages."))]
     pub(in crate::top_cmd) drain_pages_per_s: Option<f64>,
+    /// Blocks of orders 1 to 3 per second that the CPU returned to all zones.
+    #[schemars(extend("heading" = "high-order drains/s",
+        "bad" = "Thousands, on 5.18 to 6.15: each run of such frees empties the pageset.",
+        "todo" = "Use a newer kernel. See `pageset explain high_threshold_616`."))]
     pub(in crate::top_cmd) high_order_drains_per_s: Option<f64>,
+    /// Blocks per second taken from another migratetype's pageblocks.
+    #[schemars(extend("heading" = "fallbacks/s", "as" = "extfrag"))]
     pub(in crate::top_cmd) fallbacks_per_s: Option<f64>,
-    /// Null if waits are not measured.
+    /// Waits for zone locks, by path: refill, drain, direct_alloc, direct_free.
+    #[schemars(extend("as" = "wait %"))]
     pub(in crate::top_cmd) zone_lock_waits: Option<CpuWaits>,
 }
 
 /// How long a CPU has waited for zone locks since counting began, by path.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct CpuWaits {
+    /// The percentage of its time that the CPU spun for a zone lock to refill a pageset. Programs at the kernel's
+    /// events of contended locks measure it (5.19 and later, as root). Locks that are not paravirtual have no event for
+    /// the first waiter behind a holder. Therefore the value is a lower bound on bare metal.
+    #[schemars(extend("heading" = "refill wait %", "as" = "wait %"))]
     pub(in crate::top_cmd) refill: PathWait,
+    /// The same percentage as refill wait %, for drains.
+    #[schemars(extend("heading" = "drain wait %", "as" = "refill wait %"))]
     pub(in crate::top_cmd) drain: PathWait,
+    /// The same percentage as refill wait %, for blocks allocated directly from a zone: orders that pagesets do not
+    /// cache, and reserves.
+    #[schemars(extend("heading" = "direct alloc wait %", "bad" = "As refill wait %.",
+        "todo" = "Allocate fewer large blocks: use huge pages of a fixed pool, or smaller buffers."))]
     pub(in crate::top_cmd) direct_alloc: PathWait,
+    /// The same percentage as refill wait %, for blocks freed directly to a zone.
+    #[schemars(extend("heading" = "direct free wait %", "as" = "direct alloc wait %"))]
     pub(in crate::top_cmd) direct_free: PathWait,
 }
 
@@ -67,10 +100,17 @@ impl CpuWaits {
 /// Waits for zone locks on one path.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct PathWait {
+    /// How often a CPU waited for a zone lock, by path, since counting began.
+    #[schemars(extend("as" = "wait %", "metric" = "pageset_zone_lock_waits"))]
     pub(in crate::top_cmd) times: u64,
+    /// Time that a CPU waited for zone locks, by path, since counting began. JSON has nanoseconds.
+    #[schemars(extend("as" = "wait %", "metric" = "pageset_zone_lock_wait_seconds"))]
     pub(in crate::top_cmd) ns: u64,
+    /// Waits for zone locks per second since the previous look.
+    #[schemars(extend("heading" = "waits/s", "as" = "wait %"))]
     pub(in crate::top_cmd) per_s: Option<f64>,
-    /// Percent of the time since the previous look.
+    /// The share of one CPU's time spent waiting since the previous look. Unit: percent.
+    #[schemars(extend("as" = "wait %"))]
     pub(in crate::top_cmd) pct: Option<f64>,
 }
 
@@ -80,17 +120,20 @@ pub(in crate::top_cmd) const PATHS: [&str; 4] = ["refill", "drain", "direct_allo
 /// How many waits of all CPUs on one path took how long, since counting began.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct PathTimes {
-    /// One of [`PATHS`].
+    /// What a CPU wanted a zone lock for: refill, drain, direct_alloc or direct_free.
     pub(in crate::top_cmd) path: String,
-    /// The classes of duration that have waits, the shortest first.
+    /// The classes of duration that have waits: two for each power of two of nanoseconds.
     pub(in crate::top_cmd) classes: Vec<TimeClass>,
 }
 
 /// The waits of a class of duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(in crate::top_cmd) struct TimeClass {
+    /// The shortest duration of a class. Unit: nanoseconds.
     pub(in crate::top_cmd) from_ns: u64,
+    /// The duration below which a class ends. Unit: nanoseconds.
     pub(in crate::top_cmd) below_ns: u64,
+    /// The number of waits in a class of duration since counting began.
     pub(in crate::top_cmd) waits: u64,
 }
 

@@ -13,6 +13,7 @@ pub(super) struct Kernel {
     pub(super) rules: String,
     /// The era.
     pub(super) era: Era,
+    /// The rules of the row, by the keys of --set.
     #[serde(skip)]
     pub(super) tuning: Tuning,
 }
