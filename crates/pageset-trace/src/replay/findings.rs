@@ -87,15 +87,12 @@ pub struct Found {
     pub remote_drains: u64,
     /// Drains of pagesets of other nodes by the timer work.
     #[serde(default)]
-    #[schemars(extend("as" = "the warning expiries"))]
     pub expiries: u64,
     /// Allocations and frees that used the pageset of another CPU than the CPU of their event: the task moved in between.
     #[serde(default)]
-    #[schemars(extend("as" = "the warning moved-tasks"))]
     pub moved_tasks: u64,
     /// Blocks of several pages that were freed page by page, and that the kernel put back whole.
     #[serde(default)]
-    #[schemars(extend("as" = "the warning rejoined-blocks"))]
     pub rejoined_blocks: u64,
     /// Of these blocks, those for which a later event proves it. The others are of the same kind, or the kernel is one
     /// that does so.

@@ -113,7 +113,6 @@ pub struct Borrowed {
     /// Pagesets with counters at the start that are inferred from the kernel's first refills and drains. Both levels.
     pub start_counters: u64,
     /// Pagesets whose start is unclear: several starts explain the first moves equally well, or none does. Both levels.
-    #[schemars(extend("as" = "the warning unclear-starts"))]
     pub unclear_starts: u64,
     /// Drains that compaction, a contiguous range or hot-plug requested. They are detected as kernel drains that no
     /// free and no timer work caused. Both levels.
