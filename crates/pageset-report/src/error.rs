@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use pageset::MapError;
 use pageset_trace::replay::ReplayError;
-use pageset_trace::{ErrorKind, TraceError};
+use pageset_trace::{ErrorKind, TraceError, printable};
 use signal_hook::consts::{SIGHUP, SIGTERM};
+
+use crate::closed;
 
 /// The exit codes of `pageset`, the same for every subcommand: see [`EXITS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,14 +81,16 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure that ends the command with `exit`. `message` starts in lower case and has no full stop.
+    /// A failure that ends the command with `exit`. `message` starts in lower case and has no full stop. Characters that
+    /// act on a terminal are escaped, in the help as well: both may contain names of files and of other inputs.
     pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
-        Failure { exit, message: message.to_string(), help: String::new(), broken_pipe: false }
+        let message = printable(&message.to_string()).into_owned();
+        Failure { exit, message, help: String::new(), broken_pipe: false }
     }
 
     /// Adds the remedy: an option or a command.
     pub fn help(mut self, help: impl fmt::Display) -> Self {
-        self.help = format!("\nhelp: {help}");
+        self.help = format!("\nhelp: {}", printable(&help.to_string()));
         self
     }
 
@@ -112,10 +116,11 @@ impl From<io::Error> for Failure {
         let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
         // Our own errors name the file.
         let message = match error.raw_os_error() {
+            Some(_) if closed::stdout_was_closed() => "cannot write the result: standard output is closed".to_owned(),
             Some(_) => format!("cannot write the result: {error}"),
             None => error.to_string(),
         };
-        Failure { exit: Exit::Unwritten, message, help: String::new(), broken_pipe }
+        Failure { broken_pipe, ..Failure::new(Exit::Unwritten, message) }
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | `closed` | a standard output that was closed at the start |
 //! | [`mod@error`] | the exit codes, and a failure with its remedy |
 //! | [`program`] | the version, and the end of the process |
 //! | [`interrupt`] | how signals end a command |
@@ -22,6 +23,7 @@
 //! | [`report`] | the command `report` |
 //! | [`explain`] | what a column, a rule or a warning means |
 
+mod closed;
 pub mod columns;
 pub mod completions;
 pub mod csv;

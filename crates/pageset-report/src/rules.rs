@@ -38,11 +38,24 @@ pub fn of_kernel(
     kernel: impl FnOnce() -> &'static str,
 ) -> Result<Chosen, Failure> {
     if !names.iter().any(|name| name == KERNEL) {
-        return Ok(Chosen::parse(names, settings, true)?);
+        return of_recording(names, settings);
     }
     let kernel = kernel();
     let named = |name: &String| if name == KERNEL { kernel.to_owned() } else { name.clone() };
-    Ok(Chosen::parse(&names.iter().map(named).collect::<Vec<_>>(), settings, true)?)
+    of_recording(&names.iter().map(named).collect::<Vec<_>>(), settings)
+}
+
+/// Parses `--rules` and `--set` of a command with a recording. A note on standard error names releases that have the
+/// rules of another one.
+///
+/// # Errors
+/// A name, a file or a change is invalid.
+pub fn of_recording(names: &[String], settings: &[String]) -> Result<Chosen, Failure> {
+    let chosen = Chosen::parse(names, settings, true)?;
+    for (name, preset) in chosen.same_rules() {
+        eprintln!("note: {name} has the same rules as {preset}");
+    }
+    Ok(chosen)
 }
 
 /// A table of all presets and the sets from files, and a table of all keys.

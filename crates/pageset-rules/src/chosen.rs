@@ -18,7 +18,8 @@ pub struct Chosen {
 #[derive(Debug)]
 enum Named {
     Kernel,
-    Preset(&'static Preset),
+    /// A preset, under the name that was given: a release such as `linux-7.3` may share the preset of another.
+    Preset(&'static Preset, String),
     File(RuleFile),
 }
 
@@ -28,7 +29,7 @@ impl Named {
         if file::is_file(name) {
             return Some(RuleFile::read(name).map(Self::File));
         }
-        Preset::find(name).map(|preset| Ok(Self::Preset(preset)))
+        Preset::find(name).map(|preset| Ok(Self::Preset(preset, name.to_owned())))
     }
 }
 
@@ -58,7 +59,7 @@ impl Chosen {
         for name in names {
             match name.as_str() {
                 KERNEL if recorded => rules.push(Named::Kernel),
-                ALL => rules.extend(PRESETS.iter().map(Named::Preset)),
+                ALL => rules.extend(PRESETS.iter().map(|preset| Named::Preset(preset, preset.name.to_owned()))),
                 name => rules.push(Named::one(name).ok_or_else(|| unknown(name, recorded))??),
             }
         }
@@ -104,7 +105,7 @@ impl Chosen {
             let mut rules = match (named, kernel) {
                 (Named::Kernel, None) => continue,
                 (Named::Kernel, Some(kernel)) => kernel.clone(),
-                (Named::Preset(preset), _) => of_preset(preset, scale),
+                (Named::Preset(preset, name), _) => RuleSet::new(name, on_machine(preset.tuning, scale)),
                 (Named::File(file), _) => file.rules(scale),
             };
             let changed = self.settings.apply(&mut rules);
@@ -119,6 +120,14 @@ impl Chosen {
         Ok(sets.into_iter().map(|(rules, _)| rules).collect())
     }
 
+    /// The releases whose rules are those of a preset of another name, each with the name of the preset.
+    pub fn same_rules(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        self.rules.iter().filter_map(|named| match named {
+            Named::Preset(preset, name) if name != preset.name => Some((name.as_str(), preset.name)),
+            _ => None,
+        })
+    }
+
     /// The sets from files without changes, each with the file's `about` text or its path.
     pub fn files(&self) -> impl Iterator<Item = (RuleSet, String)> {
         self.rules.iter().filter_map(|named| match named {
@@ -128,16 +137,12 @@ impl Chosen {
     }
 }
 
-fn of_preset(preset: &Preset, batch_scale_max: Option<u8>) -> RuleSet {
-    RuleSet::new(preset.name, on_machine(preset.tuning, batch_scale_max))
-}
-
 /// The names of presets are unique and a file cannot take one. So these are two files, or one file that changed in the
 /// meantime.
 fn same_name(name: &str, one: &Named, other: &Named) -> RulesError {
     let from = |named: &Named| match named {
         Named::File(file) => file.path.clone(),
-        Named::Preset(preset) => preset.name.to_owned(),
+        Named::Preset(_, name) => name.clone(),
         Named::Kernel => KERNEL.to_owned(),
     };
     RulesError::SameName { name: name.to_owned(), one: from(one), other: from(other) }

@@ -1,6 +1,6 @@
 //! Suggestions for misspelt words.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
 /// The number of names in a suggestion.
 const SHOWN: usize = 3;
@@ -24,13 +24,25 @@ fn parts(text: &str) -> (String, Vec<u64>) {
     (shape, numbers)
 }
 
-/// How far a name is from a word: edits of the text, then differences of the numbers, the first number first.
+/// How far a name is from a word: edits of the text, then differences of the numbers, the first number first. After the
+/// first number that differs, the larger numbers are nearer to a word above the name, as 6.19 is nearer to 7.0 than 6.0.
 fn distance(word: &(String, Vec<u64>), name: &str) -> (usize, Vec<u64>, Reverse<usize>) {
     let (shape, numbers) = parts(name);
     let edits = strsim::osa_distance(&word.0, &shape);
     let length = word.1.len().max(numbers.len());
     let at = |all: &[u64], place: usize| all.get(place).copied().unwrap_or(0);
-    let differences = (0..length).map(|place| at(&word.1, place).abs_diff(at(&numbers, place))).collect();
+    let mut side = Ordering::Equal;
+    let difference = |place| {
+        let (wanted, number) = (at(&word.1, place), at(&numbers, place));
+        let before = side;
+        side = side.then(wanted.cmp(&number));
+        match before {
+            Ordering::Equal => wanted.abs_diff(number),
+            Ordering::Greater => u64::MAX - number,
+            Ordering::Less => number,
+        }
+    };
+    let differences = (0..length).map(difference).collect();
     // Among equals, a name that begins like the word.
     let alike = word.0.chars().zip(shape.chars()).take_while(|(a, b)| a == b).count();
     (edits, differences, Reverse(alike))
@@ -72,6 +84,8 @@ mod tests {
             ("linux-6.1", "linux-6.7"),
             ("linux-6.11", "linux-6.10"),
             ("linux-5.4", "linux-5.18"),
+            ("linux-12.0", "linux-6.10"),
+            ("linux-2.6", "linux-5.18"),
         ] {
             let found = closest(word, names.into_iter());
             assert_eq!((found[0], found.len()), (meant, 3), "{word}: {found:?}");

@@ -61,6 +61,45 @@ pub struct Facts {
     /// and is complete up to that point, but the command ran on.
     #[schemars(extend("todo" = "Use a larger --buffer with `pageset record` to record the whole command."))]
     pub after_full: u64,
+    /// How another tool made the recording; `None` for the recorder.
+    pub recipe: Option<Recipe>,
+}
+
+/// How another tool made a recording, as far as its file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Recipe {
+    /// The tool: `perf record`, `trace-cmd record`, or `text` of either or of ftrace.
+    pub tool: String,
+    /// The tracepoints among [`Recipe::EVENTS`] that may have been recorded; `None` if the file does not say it.
+    pub events: Option<Vec<String>>,
+    /// The recorded CPUs; `None` for all CPUs, or if the file does not say it.
+    pub cpus: Option<Vec<u32>>,
+    /// Whether only some processes were recorded.
+    pub some_processes: bool,
+    /// Whether each event has a call graph.
+    pub call_graphs: bool,
+    /// Whether the events form groups.
+    pub groups: bool,
+    /// Whether the file ends in the middle of an event, which is left out.
+    pub cut: bool,
+}
+
+impl Recipe {
+    /// The tracepoints that a replay uses.
+    pub const EVENTS: [&str; 11] = [
+        "mm_page_alloc",
+        "mm_page_free",
+        "mm_page_free_batched",
+        "mm_page_alloc_zone_locked",
+        "mm_page_pcpu_drain",
+        "mm_page_alloc_extfrag",
+        "mm_vmscan_kswapd_wake",
+        "mm_vmscan_kswapd_sleep",
+        "mm_vmscan_direct_reclaim_begin",
+        "sched_process_fork",
+        "workqueue_execute_start",
+    ];
 }
 
 /// The last-level cache that a CPU shares with others.
@@ -161,6 +200,7 @@ impl Default for Facts {
             lists_emptied: false,
             loss: Vec::new(),
             after_full: 0,
+            recipe: None,
         }
     }
 }

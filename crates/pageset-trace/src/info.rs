@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::coverage::Coverage;
+pub use crate::coverage::KINDS;
 use crate::error::TraceError;
-use crate::event::{Event, Kind};
+use crate::event::Event;
 use crate::facts::Facts;
+use crate::measure::of_recipe;
+use crate::measure::warnings::{Name, Warning};
 use crate::number::grouped;
 use crate::procfs::{ZoneSection, Zoneinfo};
 use crate::snapshots::Snapshots;
@@ -22,7 +26,7 @@ pub struct Info {
     pub schema: Schema,
     /// The recording's name.
     pub trace: String,
-    /// The recording's form: `pstrace`, `text` or `perf.data`.
+    /// The recording's form: `pstrace`, `text`, `perf.data`, `trace.dat`, `perf script` or `ftrace text`.
     pub form: String,
     /// Facts about the recorded machine and the recording.
     pub facts: Facts,
@@ -43,43 +47,7 @@ pub struct Info {
     /// The populated zones at the recording's start and end.
     pub zones: Vec<Zone>,
     /// Warnings about a replay.
-    pub warnings: Vec<String>,
-}
-
-/// The kinds of events, by their column headings.
-pub const KINDS: [&str; 13] = [
-    "alloc",
-    "failed",
-    "free",
-    "batched",
-    "zone_locked",
-    "drain",
-    "extfrag",
-    "decay",
-    "reclaim",
-    "marker",
-    "bulk",
-    "state_change",
-    "fork",
-];
-
-/// The index of a kind in [`KINDS`].
-fn place(kind: &Kind) -> usize {
-    match kind {
-        Kind::Alloc { pfn: Some(_), .. } => 0,
-        Kind::Alloc { pfn: None, .. } => 1,
-        Kind::Free { .. } => 2,
-        Kind::FreeBatched { .. } => 3,
-        Kind::ZoneLocked { .. } => 4,
-        Kind::Drain { .. } => 5,
-        Kind::ExtFrag { .. } => 6,
-        Kind::VmstatWork => 7,
-        Kind::KswapdWake | Kind::KswapdSleep | Kind::DirectReclaim => 8,
-        Kind::SnapshotBegin(_) | Kind::SnapshotEnd(_) => 9,
-        Kind::BulkAlloc { .. } => 10,
-        Kind::StateChange(_) => 11,
-        Kind::Fork { .. } => 12,
-    }
+    pub warnings: Vec<Warning>,
 }
 
 /// A zone at the start or end of the recording; amounts in pages.
@@ -138,11 +106,12 @@ impl Info {
     /// # Errors
     /// If the recording is damaged.
     pub fn gather(trace: &Trace) -> Result<Info, TraceError> {
-        let mut counts = BTreeMap::<u32, [u64; KINDS.len()]>::new();
+        let mut coverage = Coverage::default();
         let (mut events, mut first_ns, mut last_ns) = (0, 0, 0);
         for event in trace.events()? {
-            let Event { time_ns, cpu, kind, .. } = event?;
-            counts.entry(cpu.0).or_default()[place(&kind)] += 1;
+            let event = event?;
+            coverage.event(&event);
+            let Event { time_ns, .. } = event;
             if events == 0 {
                 first_ns = time_ns;
             }
@@ -158,10 +127,10 @@ impl Info {
             first_ns,
             last_ns,
             duration_ns: last_ns - first_ns,
-            counts: counts.into_iter().map(|(cpu, counts)| (cpu, by_name(counts))).collect(),
+            warnings: warnings(&facts, trace.snapshots(), &coverage),
+            counts: coverage.counts.into_iter().map(|(cpu, counts)| (cpu, by_name(counts))).collect(),
             snapshots: trace.snapshots().texts.len(),
             zones: zones(trace.snapshots()),
-            warnings: warnings(&facts, trace.snapshots()),
             facts,
         })
     }
@@ -184,21 +153,30 @@ fn zones(snapshots: &Snapshots) -> Vec<Zone> {
     rows
 }
 
-fn warnings(facts: &Facts, snapshots: &Snapshots) -> Vec<String> {
+fn warnings(facts: &Facts, snapshots: &Snapshots, coverage: &Coverage) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if facts.lost_events() {
-        warnings.push(
-            "events were lost: a replay of this recording cannot be exact; record with a larger buffer".to_owned(),
-        );
+        warnings.push(Warning::new(
+            Name::EventsLost,
+            "events were lost: a replay of this recording cannot be exact; record with a larger buffer",
+        ));
     }
     if facts.after_full > 0 {
-        warnings.push(format!(
-            "a ring buffer was full: the recording ends there, {} events came later; record with a larger --buffer",
-            grouped(facts.after_full)
+        warnings.push(Warning::new(
+            Name::BufferFull,
+            format!(
+                "a ring buffer was full: the recording ends there, {} events came later; record with a larger --buffer",
+                grouped(facts.after_full)
+            ),
         ));
     }
     if snapshots.zoneinfo.is_empty() {
-        warnings.push("no zoneinfo: this cannot be replayed; give a copy of /proc/zoneinfo with --zoneinfo".to_owned());
+        warnings.push(Warning::new(
+            Name::NoZoneinfo,
+            "no zoneinfo: the counts above are right, but nothing can be replayed or advised; give a copy of \
+             /proc/zoneinfo from the recording's start with --zoneinfo",
+        ));
     }
+    warnings.extend(of_recipe(facts, coverage));
     warnings
 }

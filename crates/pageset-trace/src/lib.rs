@@ -4,14 +4,15 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`number`], [`mod@printable`], `schema` | numbers as text; text that is safe to print; names and versions of results |
+//! | [`number`], [`mod@printable`], `schema`, `bytes` | numbers as text; text that is safe to print; names and versions of results; numbers in bytes |
 //! | [`event`], [`facts`], `limits` | the parts of a recording, and the limits on their values |
+//! | `coverage` | the events by CPU and kind |
 //! | [`error`] | errors in a recording, with their place |
 //! | [`procfs`] | parsers of zoneinfo, buddyinfo and pagetypeinfo |
 //! | [`snapshots`] | the procfs texts that a recording contains |
 //! | [`text`], [`mod@file`] | the text form and the project's own form |
 //! | [`tracepoint`] | records of tracepoints in binary form |
-//! | `perf` | the reader of `perf.data` |
+//! | `perf`, `trace_dat`, `lines` | the readers of `perf.data`, of `trace.dat`, and of the text of perf, trace-cmd and ftrace |
 //! | `resources` | the memory and the threads that replays may use |
 //! | [`trace`] | a recording of any form, detected by its content |
 //! | [`replay`] | replays of a recording through the allocator |
@@ -23,12 +24,15 @@
 mod schema;
 
 pub mod advise;
+mod bytes;
+mod coverage;
 pub mod error;
 pub mod event;
 pub mod facts;
 pub mod file;
 pub mod info;
 pub mod limits;
+mod lines;
 pub mod measure;
 pub mod number;
 mod perf;
@@ -41,12 +45,14 @@ pub mod snapshots;
 mod source;
 pub mod text;
 pub mod trace;
+mod trace_dat;
 pub mod tracepoint;
 pub mod verdict;
 
 pub use error::{ErrorKind, Place, TraceError};
 pub use event::{Context, Event, Kind, StateChange};
-pub use facts::{CpuCache, Facts, Loss};
+pub use facts::{CpuCache, Facts, Loss, Recipe};
+pub use lines::perf_script_line;
 pub use printable::printable;
 pub use resources::Resources;
 pub use schemas::schemas;

@@ -191,7 +191,7 @@ impl SnapshotKind {
 }
 
 /// Parses the ring buffers' statistics: the texts of `per_cpu/cpuN/stats`, each starting with `entries:`.
-fn losses(text: &str) -> Result<Vec<Loss>, TraceError> {
+pub(crate) fn losses(text: &str) -> Result<Vec<Loss>, TraceError> {
     let mut all: Vec<Loss> = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         let wrong = |what: String| {

@@ -9,15 +9,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::error::{Place, TraceError};
 use crate::event::{Event, Kind};
-use crate::facts::Facts;
+use crate::facts::{Facts, Recipe};
 use crate::file;
+use crate::lines::{self, Dialect, LineReader};
 use crate::perf;
 use crate::resources::Resources;
 use crate::snapshots::{Collector, MAX_SNAPSHOT_BYTES, Snapshots};
 use crate::source::{Cursor, Source};
 use crate::text::{self, TextReader};
 use crate::trace::compact::Compact;
-use crate::tracepoint::decode::Decoder;
+use crate::trace_dat;
+use crate::tracepoint::decode::{Decoder, TRACEPOINTS};
+use crate::tracepoint::tracing_data;
 
 /// The first bytes of a zstd frame.
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -29,7 +32,7 @@ const WINDOW_LOG_MAX: u32 = 27;
 /// Files to use with the opened file, and other options.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// A text of `/proc/zoneinfo` from the start of the recording; replaces `FILE.zoneinfo` next to a `perf.data`.
+    /// A text of `/proc/zoneinfo` from the start of the recording; replaces `FILE.zoneinfo` next to a form of another tool.
     pub zoneinfo: Option<PathBuf>,
     /// The snapshots of a text form; replaces `NAME.snap.zst` or `NAME.snap` next to `NAME.events…`.
     pub snapshots: Option<PathBuf>,
@@ -37,14 +40,14 @@ pub struct OpenOptions {
     pub without_snapshots: bool,
 }
 
-/// The number of bytes that [`is_recording`] needs.
-pub const START_BYTES: usize = 64;
+/// The number of bytes that [`is_recording`] needs. A text of another tool may begin with some KB of headings.
+pub const START_BYTES: usize = 16 << 10;
 
 /// Whether a file that starts with these bytes is a recording of a known form.
 #[must_use]
 pub fn is_recording(start: &[u8]) -> bool {
-    let forms = [&file::MAGIC[..], ZSTD_MAGIC, text::MAGIC, perf::MAGIC, perf::OTHER_ORDER_MAGIC];
-    forms.into_iter().any(|magic| start.starts_with(magic))
+    let forms = [&file::MAGIC[..], ZSTD_MAGIC, text::MAGIC, perf::MAGIC, perf::OTHER_ORDER_MAGIC, tracing_data::MAGIC];
+    forms.into_iter().any(|magic| start.starts_with(magic)) || lines::is_trace(start)
 }
 
 /// The form of a recording.
@@ -57,6 +60,12 @@ pub enum Form {
     Text,
     /// A `perf.data` of `perf record`.
     Perf,
+    /// A `trace.dat` of `trace-cmd record`.
+    TraceDat,
+    /// The text of `perf script`.
+    PerfScript,
+    /// The text of ftrace's `trace` and `trace_pipe`, or of `trace-cmd report`.
+    Ftrace,
 }
 
 impl Form {
@@ -67,6 +76,9 @@ impl Form {
             Form::Own => "pstrace",
             Form::Text => "text",
             Form::Perf => "perf.data",
+            Form::TraceDat => "trace.dat",
+            Form::PerfScript => "perf script",
+            Form::Ftrace => "ftrace text",
         }
     }
 }
@@ -92,13 +104,15 @@ enum Body {
     Own(file::Totals, file::Start),
     Text { compressed: bool },
     Perf(Box<Decoder>),
+    TraceDat(Box<trace_dat::Buffers>),
+    Lines { compressed: bool },
 }
 
 impl Trace {
     /// Opens a recording of any form, detected by its content; `-` is standard input.
     ///
-    /// The text form needs its snapshots next to it (`NAME.snap.zst` or `NAME.snap` for `NAME.events…`), and a
-    /// `perf.data` its zoneinfo (`PATH.zoneinfo`).
+    /// The text form needs its snapshots next to it (`NAME.snap.zst` or `NAME.snap` for `NAME.events…`), and a form of
+    /// another tool its zoneinfo (`PATH.zoneinfo`).
     ///
     /// # Errors
     ///
@@ -143,7 +157,8 @@ impl Trace {
 
     fn of_source(path: &Path, source: Source, options: &OpenOptions) -> Result<Trace, TraceError> {
         let start = source.start(START_BYTES).map_err(|e| TraceError::io("cannot be read", e))?;
-        let forms = "a recording of pageset (.pstrace), its text form (.events, also .zst), or a perf.data";
+        let forms = "a recording of pageset (.pstrace), its text form (.events, also .zst), a perf.data, a trace.dat, or \
+                     the text of perf script, trace-cmd report or ftrace";
         if start.is_empty() {
             return Err(TraceError::damaged(Place::WholeFile, "the file is empty").allowed(forms));
         }
@@ -152,15 +167,37 @@ impl Trace {
             let (name, form, path) = (name_of(path), Form::Own, path.to_owned());
             return Ok(Self::of_parts((name, path, form), source, facts, snapshots, Body::Own(totals, first)));
         }
-        if start.starts_with(ZSTD_MAGIC) || start.starts_with(text::MAGIC) {
-            return Self::of_text(path, source, start.starts_with(ZSTD_MAGIC), options);
+        let compressed = start.starts_with(ZSTD_MAGIC);
+        let mut begin = Vec::new();
+        if compressed {
+            let read = plain(&source, true)?.take(START_BYTES as u64).read_to_end(&mut begin);
+            read.map_err(|e| TraceError::reading(Place::WholeFile, e))?;
+        } else {
+            begin.clone_from(&start);
+        }
+        if begin.starts_with(text::MAGIC) {
+            return Self::of_text(path, source, compressed, options);
+        }
+        if lines::is_trace(&begin) {
+            let lines::Opened { facts, dialect } = lines::open(plain(&source, compressed)?)?;
+            let form = if dialect == Dialect::Perf { Form::PerfScript } else { Form::Ftrace };
+            return Self::imported(path, form, source, facts, Body::Lines { compressed }, options);
+        }
+        if start.starts_with(tracing_data::MAGIC) {
+            let trace_dat::Opened { facts, buffers } = trace_dat::open(&source)?;
+            return Self::imported(path, Form::TraceDat, source, facts, Body::TraceDat(Box::new(buffers)), options);
         }
         if start.starts_with(perf::MAGIC) {
-            return Self::of_perf(path, source, options);
+            let perf::Opened { facts, decoder } = perf::open(&source)?;
+            return Self::imported(path, Form::Perf, source, facts, Body::Perf(Box::new(decoder)), options);
         }
         if start.starts_with(perf::OTHER_ORDER_MAGIC) {
             let what = "this perf.data is of a machine of the other byte order";
             return Err(TraceError::unsupported(what).allowed("little-endian machines"));
+        }
+        // The text form reports what is wrong with its header.
+        if compressed {
+            return Self::of_text(path, source, compressed, options);
         }
         Err(TraceError::unsupported("this is not a recording").allowed(forms))
     }
@@ -186,8 +223,24 @@ impl Trace {
         Ok(Self::of_parts((name, path, form), source, facts, snapshots, Body::Text { compressed }))
     }
 
-    fn of_perf(path: &Path, source: Source, options: &OpenOptions) -> Result<Trace, TraceError> {
-        let opened = perf::open(&source)?;
+    /// A recording of another tool, with the zoneinfo in a file beside it.
+    fn imported(
+        path: &Path,
+        form: Form,
+        source: Source,
+        mut facts: Facts,
+        body: Body,
+        options: &OpenOptions,
+    ) -> Result<Trace, TraceError> {
+        let required = |recipe: &Recipe| {
+            let missing = |name: &&str| recipe.events.as_ref().is_some_and(|events| !events.iter().any(|e| e == name));
+            TRACEPOINTS.iter().filter(|point| point.without.is_none()).map(|point| point.name).find(missing)
+        };
+        if let Some(name) = facts.recipe.as_ref().and_then(required).filter(|_| !options.without_snapshots) {
+            let what = format!("kmem:{name} was not recorded, so nothing can be replayed");
+            return Err(TraceError::unsupported(what)
+                .allowed("all events of the kmem recipe; `pageset trace info` shows what the file has"));
+        }
         let snapshots = match (&options.snapshots, zoneinfo_beside(path, options)) {
             (Some(path), _) => read_snapshots(path).map_err(|e| e.in_file(path))?.0,
             (None, Some(zoneinfo)) => {
@@ -198,18 +251,20 @@ impl Trace {
             }
             (None, None) if options.without_snapshots => Snapshots::default(),
             (None, None) => {
-                let allowed = format!("/proc/zoneinfo as of the recording's start, in {}.zoneinfo", path.display());
-                return Err(TraceError::missing_snapshots("a perf.data has no zoneinfo of its own").allowed(allowed));
+                let allowed = format!(
+                    "/proc/zoneinfo as of the recording's start, in {}.zoneinfo; `pageset trace info` needs none",
+                    path.display()
+                );
+                let what = format!("this {} has no zoneinfo of its own", form.name());
+                return Err(TraceError::missing_snapshots(what).allowed(allowed));
             }
         };
         let from_snapshots = snapshots.facts()?;
-        let perf::Opened { mut facts, decoder } = opened;
         (facts.nodes, facts.pageblock_order) = (from_snapshots.nodes, from_snapshots.pageblock_order);
         if facts.cpus == 0 {
             facts.cpus = from_snapshots.cpus;
         }
-        let (name, form, path) = (name_of(path), Form::Perf, path.to_owned());
-        Ok(Self::of_parts((name, path, form), source, facts, snapshots, Body::Perf(Box::new(decoder))))
+        Ok(Self::of_parts((name_of(path), path.to_owned(), form), source, facts, snapshots, body))
     }
 
     fn of_parts(
@@ -264,7 +319,7 @@ impl Trace {
     pub fn totals(&self) -> Option<&file::Totals> {
         match &self.body {
             Body::Own(totals, _) => Some(totals),
-            Body::Text { .. } | Body::Perf(_) => None,
+            Body::Text { .. } | Body::Perf(_) | Body::TraceDat(_) | Body::Lines { .. } => None,
         }
     }
 
@@ -278,6 +333,14 @@ impl Trace {
             Body::Perf(ref decoder) => {
                 let reader = perf::PerfReader::new(&self.source, decoder).map_err(|e| self.named(e))?;
                 Inner::Perf(Box::new(reader))
+            }
+            Body::TraceDat(ref buffers) => {
+                let reader = trace_dat::Reader::new(&self.source, buffers).map_err(|e| self.named(e))?;
+                Inner::TraceDat(Box::new(reader))
+            }
+            Body::Lines { compressed } => {
+                let text = plain(&self.source, compressed).map_err(|e| self.named(e))?;
+                Inner::Lines(Box::new(LineReader::new(text)))
             }
             Body::Own(_, start) => Inner::Own(Box::new(file::EventReader::new(&self.source, start))),
             Body::Text { compressed } => {
@@ -320,6 +383,8 @@ enum Inner<'a> {
     Own(Box<file::EventReader>),
     Text(Box<TextEvents<'a>>),
     Perf(Box<perf::PerfReader>),
+    TraceDat(Box<trace_dat::Reader>),
+    Lines(Box<LineReader<Box<dyn Read + Send>>>),
 }
 
 impl Iterator for Events<'_> {
@@ -331,6 +396,8 @@ impl Iterator for Events<'_> {
             Inner::Own(events) => events.next(),
             Inner::Text(events) => events.next(),
             Inner::Perf(events) => events.next(),
+            Inner::TraceDat(events) => events.next(),
+            Inner::Lines(events) => events.next(),
         };
         match item {
             Some(Err(error)) => Some(Err(self.trace.named(error))),
@@ -424,7 +491,7 @@ fn read_text(path: &Path) -> Result<String, TraceError> {
 /// The tag of a zoneinfo from a separate file.
 const ZONEINFO_TAG: &str = "init0";
 
-/// The zoneinfo file for a `perf.data` of this name.
+/// The zoneinfo file for a recording of another tool of this name.
 fn zoneinfo_beside(path: &Path, options: &OpenOptions) -> Option<PathBuf> {
     if let Some(zoneinfo) = &options.zoneinfo {
         return Some(zoneinfo.clone());
@@ -448,7 +515,7 @@ fn snapshots_beside(path: &Path) -> Vec<PathBuf> {
 /// The file's name without the suffixes of its form.
 fn name_of(path: &Path) -> String {
     let name = path.file_name().map(OsString::from).unwrap_or_default().to_string_lossy().into_owned();
-    let endings = EVENT_ENDINGS.into_iter().chain([".pstrace", ".perf.data", ".data"]);
+    let endings = EVENT_ENDINGS.into_iter().chain([".pstrace", ".perf.data", ".data", ".dat"]);
     let stem = endings.into_iter().find_map(|ending| name.strip_suffix(ending)).filter(|stem| !stem.is_empty());
     stem.map(str::to_owned).unwrap_or(name)
 }

@@ -27,7 +27,7 @@ use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{self, CsvOption, Forms, JsonOption, Output, WideOption};
 use crate::recordings;
-use crate::rules::{self, Chosen};
+use crate::rules;
 
 /// Replay a recording under any rules, and compare with what the kernel did
 ///
@@ -157,7 +157,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         };
         return identify::run(&args.files, all, &args.json);
     }
-    let chosen = Chosen::parse(&args.rules, &args.settings, true)?;
+    let chosen = rules::of_recording(&args.rules, &args.settings)?;
     if args.list_rules {
         io::stdout().write_all(rules::list(&chosen).as_bytes())?;
         return Ok(Exit::Done);

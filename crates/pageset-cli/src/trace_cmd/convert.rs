@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pageset_trace::file::Writer;
 use pageset_trace::text::TextWriter;
+use pageset_trace::{Event, Kind, Trace, perf_script_line};
 
 use super::Input;
 use crate::error::{Exit, Failure};
@@ -38,10 +39,22 @@ pub(super) struct ExportArgs {
     #[arg(short, long, value_name = "NAME.events[.zst]", default_value = "-")]
     output: PathBuf,
 
+    /// Write the events in the form of `pageset`, or as the text of `perf script` for tools that read that. The
+    /// latter leaves out what has no tracepoint: bulk allocations and changes of state
+    #[arg(long, value_name = "FORM", default_value = "pageset")]
+    to: To,
+
     /// Write the snapshots to FILE [default: NAME.snap[.zst] for the output NAME.events[.zst], OUT.snap for any other
     /// file OUT; none for standard output]
     #[arg(long, value_name = "FILE")]
     snapshots_to: Option<PathBuf>,
+}
+
+/// The form of an export.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum To {
+    Pageset,
+    PerfScript,
 }
 
 pub(super) fn import(args: ImportArgs) -> Result<Exit, Failure> {
@@ -66,6 +79,9 @@ pub(super) fn export(args: ExportArgs) -> Result<Exit, Failure> {
     let events = Output::create(&args.output)?;
     let compressed = |path: &Path| path.extension() == Some(OsStr::new("zst"));
     let text = |mut out: &mut dyn Write| -> Result<(), Failure> {
+        if args.to == To::PerfScript {
+            return perf_script(&trace, out);
+        }
         let mut writer = TextWriter::new(&mut out);
         for event in trace.events()? {
             writer.event(&event?)?;
@@ -74,6 +90,15 @@ pub(super) fn export(args: ExportArgs) -> Result<Exit, Failure> {
         Ok(())
     };
     let events = written(events, compressed(&args.output), text)?;
+    if args.to == To::PerfScript {
+        let path = args.snapshots_to.or_else(|| beside.map(|_| with_ending(&args.output, ".zoneinfo")));
+        let zoneinfo = trace.snapshots().start().and_then(|(tag, _)| trace.snapshots().text(tag));
+        if let (Some(path), Some(text)) = (path, zoneinfo) {
+            written(Output::create(&path)?, compressed(&path), |out| Ok(out.write_all(text.as_bytes())?))?.commit()?;
+        }
+        events.commit()?;
+        return Ok(Exit::Done);
+    }
     // Both files or none: the events file gets its name after the snapshots file exists.
     if let Some(path) = args.snapshots_to.or(beside) {
         let sections = |out: &mut dyn Write| Ok(trace.snapshots().write_text(trace.facts(), out)?);
@@ -81,6 +106,36 @@ pub(super) fn export(args: ExportArgs) -> Result<Exit, Failure> {
     }
     events.commit()?;
     Ok(Exit::Done)
+}
+
+/// Writes the events from the first zoneinfo on, which is the only one that goes along.
+fn perf_script(trace: &Trace, out: &mut dyn Write) -> Result<(), Failure> {
+    let start = trace.snapshots().start().map(|(tag, _)| tag.as_str());
+    let is_start = |event: &Event| matches!(&event.kind, Kind::SnapshotEnd(tag) if Some(tag.as_str()) == start);
+    let mut before = false;
+    for event in trace.events()? {
+        before = is_start(&event?);
+        if before {
+            break;
+        }
+    }
+    for event in trace.events()? {
+        let event = event?;
+        if before {
+            before = !is_start(&event);
+        } else if let Some(line) = perf_script_line(&event) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// `FILE.zoneinfo` for `FILE`.
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
 }
 
 /// Calls `write` on `out`, compressed or not, and returns `out`.

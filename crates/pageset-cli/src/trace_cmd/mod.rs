@@ -13,8 +13,9 @@ use crate::recordings;
 
 /// Show a recording, or convert one form into another
 ///
-/// Every subcommand reads any form and detects the form by content: our own (.pstrace), the text form (NAME.events.zst
-/// with NAME.snap.zst in the same folder), and a perf.data (with FILE.zoneinfo in the same folder).
+/// Every subcommand reads any form and detects the form by content: our own (.pstrace); the text form (NAME.events.zst
+/// with NAME.snap.zst in the same folder); and, with FILE.zoneinfo in the same folder, a perf.data, a trace.dat of
+/// trace-cmd, and the text of perf script, trace-cmd report, or ftrace's trace and trace_pipe.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -35,7 +36,7 @@ struct Input {
     /// The recording; `-` is standard input
     file: PathBuf,
 
-    /// A copy of /proc/zoneinfo from the recording's start, for a perf.data
+    /// A copy of /proc/zoneinfo from the recording's start, for a recording of another tool
     #[arg(long, value_name = "FILE")]
     zoneinfo: Option<PathBuf>,
 

@@ -156,3 +156,91 @@ fn a_command_of_another_name_is_named() {
         assert_eq!(error, format!("error: unknown command `{name}`; try `{now}`\n"));
     }
 }
+
+/// A closed standard output is an error of a command that writes there, and of no other.
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    let small = Small::new();
+    let closed = |line: &[&str]| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "exec \"$0\" \"$@\" >&-", crate::PROGRAM]).args(line).output().unwrap()
+    };
+    let (file, out) = (small.events(), small.at("out.pstrace"));
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    for line in
+        [&["trace", "info", file][..], &["replay", file], &["advise", file, "--json"], &["trace", "export", file]]
+    {
+        let output = closed(line);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{line:?}: {error}");
+        assert!(error.contains("error: cannot write the result: standard output is closed\n"), "{line:?}: {error}");
+    }
+    assert!(closed(&["trace", "import", file, "-o", out]).status.success());
+    assert!(fs::metadata(out).is_ok_and(|file| file.len() > 0));
+}
+
+/// Names of files and texts of recordings reach a terminal or a page only with their control characters escaped.
+#[test]
+fn hostile_names_are_printable_in_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let hostile = "\u{1b}]0;title\u{7}\u{1b}[31mred\u{9b}2J\u{202e}";
+    let file = folder.path().join(format!("a{hostile}.pstrace"));
+    let small = Small::new();
+    let trace = pageset_trace::Trace::open(&small.events()).unwrap();
+    let text = || Some(hostile.to_owned());
+    let facts = pageset_trace::Facts {
+        command: vec![hostile.to_owned(), "two\nlines".to_owned()],
+        kernel_release: text(),
+        kernel_version: text(),
+        thp_enabled: text(),
+        clock: hostile.to_owned(),
+        sources: vec![hostile.to_owned()],
+        ..trace.facts().clone()
+    };
+    let mut writer = pageset_trace::file::Writer::create(Vec::new(), &facts).unwrap();
+    for (tag, text) in &trace.snapshots().texts {
+        writer.snapshot_text(tag, text).unwrap();
+    }
+    for event in trace.events().unwrap() {
+        writer.event(&event.unwrap()).unwrap();
+    }
+    fs::write(&file, writer.finish().unwrap()).unwrap();
+    let (name, page) = (file.to_str().unwrap(), folder.path().join("page.html"));
+    let (page, missing) = (page.to_str().unwrap(), format!("{name}.missing"));
+    let rules = format!("{hostile}.toml");
+    let lines: &[&[&str]] = &[
+        &["trace", "info", name],
+        &["trace", "export", name],
+        &["replay", name, "--wide"],
+        &["replay", name, "--identify"],
+        &["replay", name, "--check"],
+        &["replay", name, "--rules", hostile],
+        &["replay", name, "--rules", &rules],
+        &["replay", name, "--set", hostile],
+        &["advise", name],
+        &["diff", name, name],
+        &["report", name, "-o", page],
+        &["report", name, "-o", "-"],
+        &["top", "--from", name],
+        &["explain", hostile],
+        &["trace", "info", &missing],
+        &["trace", "import", &missing, "-o", page],
+        &["trace", "import", name, "-o", &format!("{missing}/out")],
+        &["replay", &missing],
+        &["advise", &missing],
+        &["diff", &missing, &missing],
+        &["report", &missing],
+        &["top", "--from", &missing],
+        &["trace", "view", &missing],
+    ];
+    for line in lines {
+        let output = std::process::Command::new(crate::PROGRAM).args(*line).output().unwrap();
+        let mut texts = vec![output.stdout, output.stderr];
+        texts.extend(fs::read(page));
+        for text in texts {
+            let text = String::from_utf8_lossy(&text);
+            let acts = |c: &char| c.is_control() && !matches!(c, '\n' | '\t') || *c == '\u{202e}';
+            assert_eq!(text.chars().find(acts), None, "{line:?}: {text:?}");
+        }
+    }
+}

@@ -10,6 +10,7 @@ mod docs;
 mod exit_codes;
 mod explain;
 mod first_minute;
+mod formats;
 mod identify;
 mod imports;
 mod links;

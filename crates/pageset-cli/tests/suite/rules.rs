@@ -37,6 +37,25 @@ fn a_rule_file_does_what_set_does() {
     assert_eq!((&changed[1]["tuning"]["batch"], &changed[1]["tuning"]["high_max"]), (&11.into(), &40.into()));
 }
 
+/// A release without a preset of its own has its own name; one that nobody compared is unknown.
+#[test]
+fn releases_have_their_own_names() {
+    let small = Small::new();
+    let file = small.events();
+    let arguments: [&dyn AsRef<Path>; 4] = [&"replay", &file, &"--rules", &"linux-7.3,linux-6.19"];
+    let (text, notes) = ends(0, &arguments);
+    assert!(notes.contains("note: linux-7.3 has the same rules as linux-6.19\n"), "{notes}");
+    let row = |name: &str| {
+        let row = text.lines().find(|line| line.starts_with(&format!(" {name} "))).unwrap_or_else(|| panic!("{text}"));
+        row.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row("linux-7.3"), row("linux-6.19"));
+    for (name, closest) in [("linux-12.0", "linux-6.19"), ("linux-9.9", "linux-6.19"), ("linux-2.6", "linux-4.16")] {
+        let (_, error) = ends(2, &[&"replay", &file, &"--rules", &name]);
+        assert!(error.contains(&format!("unknown rules `{name}`; the closest are {closest}")), "{error}");
+    }
+}
+
 #[test]
 fn sets_of_one_name_are_one_set_or_an_error() {
     let small = Small::new();

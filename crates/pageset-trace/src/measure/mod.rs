@@ -3,7 +3,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `model` | the result |
-//! | [`warnings`], `weaknesses` | warnings about the result |
+//! | [`warnings`], `recipe`, `weaknesses` | warnings about the result |
 //! | `check` | the check of a replay against the kernel |
 //! | [`identification`] | the kernel rules that fit a recording best |
 //! | `timeline` | times of the kernel's and each replay's refills and drains |
@@ -11,6 +11,7 @@
 mod check;
 pub mod identification;
 mod model;
+mod recipe;
 mod timeline;
 pub mod warnings;
 mod weaknesses;
@@ -23,6 +24,7 @@ pub use model::{
     Check, Differences, Kernel, Limit, Nearness, Pageset, Recording, ReplayResult, Replayed, Schema, Selected, Verdict,
     Zone, differs_pct,
 };
+pub(crate) use recipe::of_recipe;
 pub use timeline::Mark;
 pub use weaknesses::{disagreement, lost_on, of_recording};
 

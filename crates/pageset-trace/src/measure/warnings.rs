@@ -37,6 +37,14 @@ names! {
     EventsLost = "events-lost",
     LossUnknown = "loss-unknown",
     BufferFull = "buffer-full",
+    EventsMissing = "events-missing",
+    CpusMissing = "cpus-missing",
+    SomeProcesses = "some-processes",
+    CallGraphs = "call-graphs",
+    EventGroups = "event-groups",
+    CutEnd = "cut-end",
+    OtherClock = "other-clock",
+    NoZoneinfo = "no-zoneinfo",
     KernelUnknown = "kernel-unknown",
     KernelTraffic = "kernel-traffic",
     CacheUnknown = "cache-unknown",
@@ -79,7 +87,7 @@ pub struct Warning {
 }
 
 impl Warning {
-    pub(super) fn new(name: Name, text: impl Into<String>) -> Self {
+    pub(crate) fn new(name: Name, text: impl Into<String>) -> Self {
         Warning { name, text: text.into() }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Run;
+use super::recipe::{of_recipe, was_recorded};
 use super::warnings::{Counted, Name, Warning};
 use crate::facts::{Facts, Loss};
 use crate::number::grouped;
@@ -48,11 +49,12 @@ pub(super) fn of_trace(
     let mut all = Vec::new();
     all.extend(identified.map(traffic));
     all.extend(losses(facts));
+    all.extend(replay.coverage().into_iter().flat_map(|coverage| of_recipe(facts, coverage)));
     all.extend(machine(trace, replay, runs));
     all.extend(marks(trace));
     all.extend(unseen(notes, facts, level));
     all.extend(ticks(replay));
-    all.extend(samples(replay));
+    all.extend(samples(facts, replay));
     all
 }
 
@@ -296,13 +298,17 @@ fn ticks(replay: &Replay<'_>) -> Option<Warning> {
 }
 
 /// The warning about too few refills or drains.
-fn samples(replay: &Replay<'_>) -> Option<Warning> {
+fn samples(facts: &Facts, replay: &Replay<'_>) -> Option<Warning> {
     let totals = replay.kernel().totals(|_| true);
     let few = |count, refilled| match count {
         0 => Some(format!("never {refilled}")),
         _ => (count < MOVES_MIN).then(|| format!("{refilled} only {count} times")),
     };
-    let few: Vec<_> = [few(totals.refills, "refilled"), few(totals.drains, "drained")].into_iter().flatten().collect();
+    // A count of an event that was not recorded says nothing about the kernel.
+    let moves =
+        [("mm_page_alloc_zone_locked", totals.refills, "refilled"), ("mm_page_pcpu_drain", totals.drains, "drained")];
+    let moves = moves.into_iter().filter(|(event, ..)| was_recorded(facts, event));
+    let few: Vec<_> = moves.filter_map(|(_, count, did)| few(count, did)).collect();
     let sentence = |few| {
         Warning::new(Name::FewSamples, format!("the kernel {few}: a small sample, of which percentages say little"))
     };

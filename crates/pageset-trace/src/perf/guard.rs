@@ -5,7 +5,7 @@ use std::io::{BufReader, Read};
 
 use linux_perf_data::linux_perf_event_reader::{CommonData, RawData, RecordParseInfo};
 
-use super::Bytes;
+use crate::bytes::Bytes;
 use crate::error::{Place, TraceError};
 use crate::facts::Loss;
 use crate::limits::MAX_CPUS;
@@ -129,9 +129,53 @@ mod record_type {
     pub(super) const LOST: u32 = 2;
     pub(super) const THROTTLE: u32 = 5;
     pub(super) const LOST_SAMPLES: u32 = 13;
+    pub(super) const THREAD_MAP: u32 = 73;
+    pub(super) const CPU_MAP: u32 = 74;
     pub(super) const AUXTRACE: u32 = 71;
     pub(super) const COMPRESSED: u32 = 81;
     pub(super) const COMPRESSED2: u32 = 83;
+}
+
+/// What the records other than samples say.
+#[derive(Debug)]
+pub(super) struct Counted {
+    /// Lost events by CPU.
+    pub(super) loss: Vec<Loss>,
+    /// The recorded CPUs; `None` for all, or if no record says it.
+    pub(super) cpus: Option<Vec<u32>>,
+    /// Whether only some processes were recorded.
+    pub(super) some_processes: bool,
+}
+
+/// Whether a map of threads names threads: a recording of the whole machine has the one entry -1.
+fn some_threads(mut body: Bytes<'_>) -> Option<bool> {
+    let (count, first) = (body.u64()?, body.u64()?);
+    Some((count, first) != (1, u64::MAX))
+}
+
+/// The CPUs in a map of CPUs: a list (type 0), a mask (1) or a range (2). `None` for another form, and for "any CPU".
+fn cpu_map(mut body: Bytes<'_>) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    match body.u16()? {
+        0 => {
+            for _ in 0..body.u16()? {
+                cpus.push(u32::from(body.u16()?));
+            }
+        }
+        1 => {
+            let (words, bytes) = (body.u16()?, body.u16()?);
+            body.take(if bytes == 8 { 2 } else { 0 })?; // words of 8 bytes are aligned
+            let mask = body.take(u64::from(words) * u64::from(bytes))?;
+            let bit = |cpu: &u32| mask[*cpu as usize / 8] & 1 << (cpu % 8) != 0;
+            cpus.extend((0..mask.len() as u32 * 8).filter(bit));
+        }
+        2 => {
+            body.take(2)?; // whether "any CPU" is included, and padding
+            cpus.extend(u32::from(body.u16()?)..=u32::from(body.u16()?));
+        }
+        _ => return None,
+    }
+    (!cpus.is_empty() && !cpus.contains(&u32::from(u16::MAX))).then_some(cpus)
 }
 
 /// Checks the sizes of all records and counts the lost events on each of `cpus` CPUs.
@@ -144,13 +188,14 @@ pub(super) fn records(
     records: Records,
     info: &RecordParseInfo,
     cpus: u32,
-) -> Result<Vec<Loss>, TraceError> {
+) -> Result<Counted, TraceError> {
     let Part { offset, size } = records.0;
     let end = offset + size;
     let mut input = BufReader::with_capacity(256 << 10, source.at(offset));
     let mut at = offset;
     let mut lost: BTreeMap<u32, u64> = (0..cpus.min(MAX_CPUS)).map(|cpu| (cpu, 0)).collect();
     let mut lost_samples = 0u64;
+    let (mut only_cpus, mut some_processes) = (None, false);
     let mut body = Vec::new();
     while at < end {
         let damaged = |what: &str| TraceError::damaged(Place::Byte(at), what);
@@ -170,6 +215,15 @@ pub(super) fn records(
             record_type::AUXTRACE => {
                 return Err(TraceError::unsupported("the file has records of a processor trace")
                     .allowed("`perf record` of the kmem events alone"));
+            }
+            record_type::THREAD_MAP | record_type::CPU_MAP => {
+                body.resize(bytes as usize - 8, 0);
+                input.read_exact(&mut body).map_err(|e| TraceError::reading(Place::Byte(at), e))?;
+                if kind == record_type::CPU_MAP {
+                    only_cpus = cpu_map(Bytes(&body));
+                } else {
+                    some_processes = some_threads(Bytes(&body)).unwrap_or(false);
+                }
             }
             record_type::LOST | record_type::LOST_SAMPLES | record_type::THROTTLE => {
                 body.resize(bytes as usize - 8, 0);
@@ -199,5 +253,7 @@ pub(super) fn records(
         let count = lost.entry(0).or_default();
         *count = count.saturating_add(lost_samples - reported);
     }
-    Ok(lost.into_iter().map(|(cpu, dropped)| Loss { cpu, dropped, ..Loss::default() }).collect())
+    let loss = lost.into_iter().map(|(cpu, dropped)| Loss { cpu, dropped, ..Loss::default() }).collect();
+    let is_all = |only: &Vec<u32>| (0..cpus).all(|cpu| only.contains(&cpu));
+    Ok(Counted { loss, cpus: only_cpus.filter(|only| !is_all(only)), some_processes })
 }

@@ -8,14 +8,16 @@ use linux_perf_data::linux_perf_event_reader::{
 use linux_perf_data::{AttributeDescription, Error, Feature, PerfFile, PerfFileReader, PerfFileRecord, PerfRecordIter};
 use pageset::CpuId;
 
-use super::{guard, tracing_data};
+use super::guard;
+use crate::bytes::Bytes;
 use crate::error::{Place, TraceError};
 use crate::event::Event;
-use crate::facts::Facts;
+use crate::facts::{Facts, Recipe};
 use crate::limits::{self, CPU_ALLOWED};
 use crate::source::{Cursor, Source};
-use crate::tracepoint::decode::Decoder;
+use crate::tracepoint::decode::{Decoder, VMSTAT_WORK};
 use crate::tracepoint::format::Format;
+use crate::tracepoint::tracing_data;
 
 /// The data of the file that is read before its events.
 #[derive(Debug)]
@@ -24,9 +26,6 @@ pub(crate) struct Opened {
     /// The decoder for the file's tracepoints.
     pub(crate) decoder: Decoder,
 }
-
-/// The required events; without other events a replay is weaker.
-const REQUIRED: [&str; 2] = ["mm_page_alloc", "mm_page_free"];
 
 /// Checks the file including all records, and reads the facts about the machine and losses.
 pub(crate) fn open(source: &Source) -> Result<Opened, TraceError> {
@@ -37,25 +36,35 @@ pub(crate) fn open(source: &Source) -> Result<Opened, TraceError> {
     }
     let section = perf_file.feature_section_data(Feature::TRACING_DATA);
     let section = section.ok_or_else(|| no_events("the file has no descriptions of tracepoints"))?;
-    let data = tracing_data::parse(section).ok_or_else(|| {
+    let (page_size, formats) = descriptions(section).ok_or_else(|| {
         TraceError::damaged(Place::WholeFile, "the descriptions of the tracepoints cannot be understood")
             .allowed("those that `perf record` copies from tracefs")
     })?;
-    let decoder = decoder(&data.formats)?;
+    let decoder = decoder(&formats)?;
 
     // The reader refuses a file whose events differ in the layout of the data after non-sample records.
     let info = perf_file.event_attributes().first().map(|a| RecordParseInfo::new(&a.attr, perf_file.endian()));
     let info = info.ok_or_else(|| no_events("the file has no events"))?;
     let cpus = perf_file.nr_cpus().ok().flatten().map_or(0, |cpus| cpus.nr_cpus_online);
-    let loss = guard::records(source, records, &info, cpus)?;
+    let guard::Counted { loss, cpus: only_cpus, some_processes } = guard::records(source, records, &info, cpus)?;
+    let attributes = perf_file.event_attributes();
     let text = |value: Result<Option<&str>, Error>| value.ok().flatten().map(str::to_owned);
     let facts = Facts {
         kernel_release: text(perf_file.os_release()),
         cpus,
-        page_size: data.page_size,
+        page_size,
         command: perf_file.cmdline().ok().flatten().unwrap_or_default().into_iter().map(str::to_owned).collect(),
         clock: "perf".to_owned(),
         loss,
+        recipe: Some(Recipe {
+            tool: "perf record".to_owned(),
+            events: Some(attributes.iter().filter_map(recorded).collect()),
+            cpus: only_cpus,
+            some_processes,
+            call_graphs: attributes.iter().any(|a| a.attr.sample_format.contains(SampleFormat::CALLCHAIN)),
+            groups: perf_file.features().has_feature(Feature::GROUP_DESC),
+            cut: false,
+        }),
         ..Facts::default()
     };
     Ok(Opened { facts, decoder })
@@ -93,19 +102,35 @@ fn check(attribute: &AttributeDescription) -> Result<(), TraceError> {
     Ok(())
 }
 
+/// The tracepoint of an attribute, if a replay uses it. Without the recorder's filter, the event of the works is
+/// useless: the decay of pagesets is one of many works that start, and the file has no address of its function.
+fn recorded(attribute: &AttributeDescription) -> Option<String> {
+    let name = attribute.name()?.rsplit(':').next()?;
+    (Recipe::EVENTS.contains(&name) && name != VMSTAT_WORK.name).then(|| name.to_owned())
+}
+
+/// The page size in bytes and the descriptions of the events.
+fn descriptions(section: &[u8]) -> Option<(u32, Vec<&str>)> {
+    let mut bytes = Bytes(section);
+    let head = tracing_data::head(&mut bytes).filter(|head| head.little_endian)?;
+    tracing_data::header_page(&mut bytes)?;
+    let mut formats = Vec::new();
+    // The events of ftrace itself are not used.
+    tracing_data::formats(&mut bytes, &mut Vec::new())?;
+    tracing_data::systems(&mut bytes, &mut formats)?;
+    Some((head.page_size, formats))
+}
+
 fn decoder(texts: &[&str]) -> Result<Decoder, TraceError> {
     let wrong = |what: String| TraceError::damaged(Place::WholeFile, what).allowed("the kernel's description of it");
     let mut formats = Vec::new();
     for text in texts {
         formats.push(Format::parse(text).map_err(|e| wrong(e.to_string()))?);
     }
-    for name in REQUIRED {
-        if !formats.iter().any(|format| format.name == name) {
-            return Err(no_events(&format!("kmem:{name} was not recorded")));
-        }
+    formats.retain(|format| Recipe::EVENTS.contains(&format.name.as_str()) && format.name != VMSTAT_WORK.name);
+    if formats.is_empty() {
+        return Err(no_events("no event of the page allocator was recorded"));
     }
-    // The decay of pagesets is one of many works that start; without the recorder's filter its event is useless.
-    formats.retain(|format| format.name.starts_with("mm_"));
     Decoder::new(&formats).map_err(|e| wrong(e.to_string()))
 }
 

@@ -72,6 +72,7 @@ pub use pageset_rules::RuleSet;
 use pageset_rules::RulesError;
 pub use setting::Setting;
 
+use crate::coverage::Coverage;
 use crate::error::TraceError;
 use crate::trace::Trace;
 use crate::trace::compact::{Compact, Events};
@@ -384,6 +385,11 @@ impl<'t> Replay<'t> {
     #[must_use]
     pub fn setting(&self) -> &Setting {
         &self.decoded.setting
+    }
+
+    /// The events by CPU and kind; `None` for the recorder's own recordings.
+    pub(crate) fn coverage(&self) -> Option<&Coverage> {
+        self.decoded.compact.coverage()
     }
 
     /// Counts of the recording's events, and of the events that make a replay less reliable.

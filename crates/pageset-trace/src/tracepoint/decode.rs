@@ -31,6 +31,9 @@ pub const VMSTAT_WORK: Tracepoint = Tracepoint {
     without: Some("the times of the once-a-second decay are unknown, so drains come out too few"),
 };
 
+/// The function of that work.
+pub const VMSTAT_UPDATE: &str = "vmstat_update";
+
 /// All events of a recording except the markers and [`VMSTAT_WORK`], which needs a filter. Specification:
 /// `trace-replay.md` 4.
 pub const TRACEPOINTS: [Tracepoint; 10] = {
@@ -103,19 +106,58 @@ pub(super) struct Record {
 /// The fields of one event.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    Alloc { pfn: Field, order: Field, migratetype: Field, gfp: Field },
-    Free { pfn: Field, order: Field },
-    FreeBatched { pfn: Field },
-    ZoneLocked { pfn: Field, order: Field, migratetype: Field, percpu_refill: Option<Field> },
-    Drain { pfn: Field, order: Field, migratetype: Field },
-    ExtFrag { pfn: Field, orders: [Field; 2], migratetypes: [Field; 2], change_ownership: Field },
+    Alloc {
+        pfn: Field,
+        order: Field,
+        migratetype: Field,
+        gfp: Field,
+    },
+    Free {
+        pfn: Field,
+        order: Field,
+    },
+    FreeBatched {
+        pfn: Field,
+    },
+    ZoneLocked {
+        pfn: Field,
+        order: Field,
+        migratetype: Field,
+        percpu_refill: Option<Field>,
+    },
+    Drain {
+        pfn: Field,
+        order: Field,
+        migratetype: Field,
+    },
+    ExtFrag {
+        pfn: Field,
+        orders: [Field; 2],
+        migratetypes: [Field; 2],
+        change_ownership: Field,
+    },
     Plain(fn() -> Kind),
-    Fork { child: Field },
+    /// A work that starts; only the work of `address` counts, if it is given.
+    Work {
+        function: Option<Field>,
+        address: Option<u64>,
+    },
+    Fork {
+        child: Field,
+    },
     CpuChange(fn(CpuId) -> StateChange, Field),
     ZoneChange(fn(Pfn) -> StateChange, Field),
-    Marker { text: Field },
-    BulkBegin { asked: Field, gfp: Field, node: Field },
-    BulkEnd { got: Field },
+    Marker {
+        text: Field,
+    },
+    BulkBegin {
+        asked: Field,
+        gfp: Field,
+        node: Field,
+    },
+    BulkEnd {
+        got: Field,
+    },
 }
 
 impl Shape {
@@ -145,7 +187,7 @@ impl Shape {
                 migratetypes: [field("alloc_migratetype")?, field("fallback_migratetype")?],
                 change_ownership: field("change_ownership")?,
             },
-            "workqueue_execute_start" => Shape::Plain(|| Kind::VmstatWork),
+            "workqueue_execute_start" => Shape::Work { function: field("function").ok(), address: None },
             "mm_vmscan_kswapd_wake" => Shape::Plain(|| Kind::KswapdWake),
             "mm_vmscan_kswapd_sleep" => Shape::Plain(|| Kind::KswapdSleep),
             "mm_vmscan_direct_reclaim_begin" => Shape::Plain(|| Kind::DirectReclaim),
@@ -211,6 +253,13 @@ impl Shape {
                 change_ownership: flag(change_ownership)?,
             },
             Shape::Plain(kind) => kind(),
+            Shape::Work { address: None, .. } => Kind::VmstatWork,
+            Shape::Work { function, address } => {
+                if function?.read(record) != address {
+                    return None;
+                }
+                Kind::VmstatWork
+            }
             Shape::Fork { child } => Kind::Fork { child: child.read(record)? as u32 },
             Shape::CpuChange(change, cpu) => Kind::StateChange(change(limits::cpu(cpu.read(record)?)?)),
             Shape::ZoneChange(change, start) => Kind::StateChange(change(pfn(start)?)),
@@ -221,7 +270,7 @@ impl Shape {
 }
 
 /// Parses `ZB tag` or `ZE tag`, up to the end of the line or of the text.
-fn marker(text: &[u8]) -> Option<Kind> {
+pub(crate) fn marker(text: &[u8]) -> Option<Kind> {
     let line = text.split(|&byte| byte == 0 || byte == b'\n').next()?;
     let tag = |text| limits::tag(text).map(str::to_owned);
     match line.split_at_checked(3)? {
@@ -263,6 +312,16 @@ impl Decoder {
             pid: common.field("common_pid")?,
             shapes,
         })
+    }
+
+    /// Takes only works of this function for [`Kind::VmstatWork`]. Without an address, all of them.
+    pub(crate) fn only_work(mut self, of: Option<u64>) -> Self {
+        for (_, shape) in &mut self.shapes {
+            if let Shape::Work { address, .. } = shape {
+                *address = of;
+            }
+        }
+        self
     }
 
     /// Whether the event with this number has a known format and is part of a recording.

@@ -9,9 +9,11 @@
 //! | [`decode`] | one record |
 //! | `bulk` | one bulk allocation from two records |
 //! | [`merge`] | the events of all CPUs by time |
+//! | `tracing_data` | copies of the descriptions in files of other tools |
 
 mod bulk;
 pub mod decode;
 pub mod format;
 pub mod merge;
 pub mod ring;
+pub(crate) mod tracing_data;

@@ -4,6 +4,7 @@ mod common;
 
 mod corpus;
 mod dependencies;
+mod formats;
 mod own_form;
 mod perf;
 mod procfs;

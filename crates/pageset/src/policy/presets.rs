@@ -265,6 +265,10 @@ pub const PRESETS: &[Preset] = &[
     preset("pageset-lists", "the same, with the free parts of pageblocks on lists, not in bitmaps", PAGESET_LISTS),
 ];
 
+/// The series of kernels whose rules are known, and the newest minor number of each. A series before 4.0 is not: nobody
+/// compared its rules with those of 4.16.
+pub const KNOWN_SERIES: [(u32, u32); 4] = [(4, 20), (5, 19), (6, 19), (7, 3)];
+
 /// A kernel release, such as 6.1.192.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Release {
@@ -305,14 +309,17 @@ impl Release {
 
 impl Preset {
     /// The preset of this name. For any other name `linux-A.B` or `linux-A.B.C`, the preset of that release; without an update `C`
-    /// the newest: `linux-6.12` is `linux-6.12.29`, not `linux-6.12.0`.
+    /// the newest: `linux-6.12` is `linux-6.12.29`, not `linux-6.12.0`. `None` for a release that does not exist or
+    /// whose rules nobody has compared: before 4.0, and after the last of [`KNOWN_SERIES`].
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Preset> {
         let exact = || PRESETS.iter().find(|p| p.name == name);
         let release = name.strip_prefix("linux-").and_then(|number| Some((Release::parse(number)?, number)));
         let of_release = release.filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
-        // No kernel before 2.6 has pagesets: such a name is a mistake.
-        let of_release = of_release.filter(|(release, _)| (release.major, release.minor) >= (2, 6));
+        let is_known = |release: &Release| {
+            KNOWN_SERIES.iter().any(|&(major, newest)| release.major == major && release.minor <= newest)
+        };
+        let of_release = of_release.filter(|(release, _)| is_known(release));
         exact().or_else(|| of_release.map(|(release, _)| Self::of_release(release)))
     }
 

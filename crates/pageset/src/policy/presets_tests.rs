@@ -121,7 +121,7 @@ fn each_release_has_the_rules_of_its_time() {
 #[test]
 fn a_release_is_found_by_its_number() {
     for (release, name) in [
-        ("2.6", "linux-4.16"),
+        ("4.4", "linux-4.16"),
         ("4.20", "linux-4.19"),
         ("5.8", "linux-5.0"),
         ("5.9", "linux-5.9"),
@@ -146,10 +146,16 @@ fn a_release_is_found_by_its_number() {
         ("6.17.13", "linux-6.16"),
         ("6.18", "linux-6.18"),
         ("7.1", "linux-6.19"),
+        ("7.3.4", "linux-6.19"),
     ] {
         assert_eq!(Preset::of_release(Release::parse(release).unwrap()).name, name, "{release}");
         let found = Preset::find(&format!("linux-{release}")).map(|preset| preset.tuning);
         assert_eq!(found, Preset::find(name).map(|preset| preset.tuning), "{release}");
+    }
+    // A recording names such a kernel: the nearest rules are better than none.
+    assert_eq!(Preset::of_release(Release::newest(9, 9)).name, "linux-6.19");
+    for name in ["linux-12.0", "linux-9.9", "linux-7.4", "linux-6.20", "linux-5.20", "linux-3.10", "linux-2.6"] {
+        assert!(Preset::find(name).is_none(), "{name}");
     }
     for name in ["linux-", "linux-6", "linux-1.0", "linux-6.x", "linux-6.1-rc1", "linux-6.1.", "6.1", "pagesets"] {
         assert!(Preset::find(name).is_none(), "{name}");

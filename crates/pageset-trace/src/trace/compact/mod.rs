@@ -18,6 +18,7 @@ use pageset::Order;
 use self::packed::Packed;
 pub(crate) use self::units::Units;
 use self::units::{Seen, UNITS_MAX, page_of, renumbered};
+use crate::coverage::Coverage;
 use crate::error::{Place, TraceError};
 use crate::event::{Event, Kind};
 use crate::trace::{self, Trace};
@@ -26,6 +27,8 @@ use crate::trace::{self, Trace};
 #[derive(Debug)]
 pub(crate) struct Compact {
     units: Units,
+    /// Only of a recording by another tool.
+    coverage: Option<Coverage>,
     stored: Option<Stored>,
 }
 
@@ -54,8 +57,12 @@ impl Compact {
             stored.events.reserve_exact(expected as usize);
         }
         let mut seen = Seen::default();
+        let mut coverage = trace.facts().recipe.is_some().then(Coverage::default);
         for (index, event) in (0..).zip(trace.events()?) {
             let mut event = event?;
+            if let Some(coverage) = &mut coverage {
+                coverage.event(&event);
+            }
             if let Some(pfn) = page_of(&mut event.kind) {
                 *pfn = seen.number(*pfn).ok_or_else(too_many_units)?;
             }
@@ -72,12 +79,17 @@ impl Compact {
             events.iter_mut().for_each(|event| event.renumber(|pfn| renumbered(pfn, &finals)));
             others.iter_mut().filter_map(page_of).for_each(|pfn| *pfn = renumbered(*pfn, &finals));
         }
-        Ok(Compact { units, stored })
+        Ok(Compact { units, coverage, stored })
     }
 
     /// The dense numbers of the pages.
     pub(crate) fn units(&self) -> &Units {
         &self.units
+    }
+
+    /// The events by CPU and kind; `None` for the recorder's own recordings.
+    pub(crate) fn coverage(&self) -> Option<&Coverage> {
+        self.coverage.as_ref()
     }
 
     /// The memory of the stored events, in bytes.

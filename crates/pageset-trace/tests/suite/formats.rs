@@ -1,0 +1,257 @@
+//! The forms of other tools: each has the events that the tool itself prints, and a wrong recipe is named.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use pageset_trace::info::Info;
+use pageset_trace::measure::warnings::Name;
+use pageset_trace::{Context, ErrorKind, Event, Form, Kind, OpenOptions, Trace, TraceError};
+use proptest::prelude::*;
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/formats").join(name)
+}
+
+fn unpacked(name: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(data(&format!("{name}.zst"))).unwrap();
+    zstd::Decoder::new(file).unwrap().read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+fn text(name: &str) -> String {
+    String::from_utf8(unpacked(name)).unwrap()
+}
+
+fn open(bytes: &[u8]) -> Result<Trace, TraceError> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    Trace::open_with(file.path(), &OpenOptions { without_snapshots: true, ..OpenOptions::default() })
+}
+
+fn read(bytes: &[u8]) -> Result<(Trace, Vec<Event>), TraceError> {
+    let trace = open(bytes)?;
+    let events = trace.events()?.collect::<Result<Vec<_>, _>>()?;
+    assert_eq!(trace.events()?.count(), events.len(), "a second pass");
+    Ok((trace, events))
+}
+
+/// The events without their context, which some texts lack, and without what one of two files lacks.
+fn without_context(events: Vec<Event>) -> Vec<Event> {
+    events.into_iter().map(|event| Event { context: Context::Process, ..event }).collect()
+}
+
+#[test]
+fn a_trace_dat_has_the_events_of_its_report() {
+    let (trace, events) = read(&unpacked("v6.dat")).unwrap();
+    let (report, lines) = read(&unpacked("v6.report.txt")).unwrap();
+    assert_eq!((trace.form(), report.form()), (Form::TraceDat, Form::Ftrace));
+    assert_eq!(events.len(), 1859); // the lines of the report
+    assert!(events.iter().any(|event| event.context == Context::SoftIrq));
+    assert_eq!(without_context(events), lines);
+    let facts = trace.facts();
+    assert_eq!((facts.kernel_release.as_deref(), facts.cpus, facts.page_size), (Some("6.18.44-fc-v782"), 2, 4096));
+    assert_eq!((facts.clock.as_str(), facts.lost_events(), facts.loss.len()), ("mono", false, 2));
+    assert_eq!(report.facts().cpus, 2);
+}
+
+#[test]
+fn versions_and_compression_of_a_trace_dat() {
+    let packed = std::fs::read(data("v7-zstd.dat")).unwrap();
+    for (name, bytes, events) in [("v7", unpacked("v7.dat"), [653, 519]), ("v7-zstd", packed, [1944, 498])] {
+        let (trace, read) = read(&bytes).unwrap();
+        assert_eq!(trace.form(), Form::TraceDat, "{name}");
+        let count = |is: fn(&Kind) -> bool| read.iter().filter(|event| is(&event.kind)).count();
+        // The counts of `trace-cmd report`.
+        let found = [count(|kind| matches!(kind, Kind::Alloc { .. })), count(|kind| matches!(kind, Kind::Free { .. }))];
+        assert_eq!(found, events, "{name}");
+        assert_eq!((trace.facts().clock.as_str(), trace.facts().loss.len()), ("mono", 2), "{name}");
+    }
+}
+
+/// The events of other systems in between are left out, by both readers alike.
+#[test]
+fn the_text_of_perf_script_has_the_events_of_its_perf_data() {
+    let (binary, events) = read(&unpacked("script.data")).unwrap();
+    let (script, lines) = read(&unpacked("script.txt")).unwrap();
+    assert_eq!((binary.form(), script.form()), (Form::Perf, Form::PerfScript));
+    assert!(text("script.txt").contains("sched_switch") && events.len() > 1000, "{}", events.len());
+    assert_eq!(without_context(events), lines);
+}
+
+#[test]
+fn the_text_of_ftrace_has_contexts_and_losses() {
+    let (trace, events) = read(&unpacked("ftrace.txt")).unwrap();
+    assert_eq!((trace.form(), trace.facts().cpus, trace.facts().loss.len()), (Form::Ftrace, 2, 2));
+    let text = self::text("ftrace.txt");
+    assert_eq!(events.len(), text.lines().filter(|line| !line.starts_with('#')).count());
+    let soft = events.iter().filter(|event| event.context == Context::SoftIrq).count();
+    let flag = |line: &str| line.split_once("] ").and_then(|(_, flags)| flags.chars().nth(2));
+    assert_eq!(soft, text.lines().filter(|line| flag(line) == Some('s')).count());
+    assert!(soft > 0);
+
+    let (trace, events) = read(&unpacked("trace_pipe.txt")).unwrap();
+    assert_eq!((trace.form(), trace.facts().lost_events(), events.len()), (Form::Ftrace, false, 1500));
+    assert!(events.is_sorted_by_key(|event| event.time_ns));
+}
+
+/// Compressed texts are read like others.
+#[test]
+fn a_compressed_text_is_read() {
+    let packed = std::fs::read(data("script.txt.zst")).unwrap();
+    assert_eq!(read(&packed).unwrap().1, read(&unpacked("script.txt")).unwrap().1);
+}
+
+#[test]
+fn a_zoneinfo_beside_the_text_makes_it_a_recording() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&unpacked("ftrace.txt")).unwrap();
+    let error = Trace::open(file.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::MissingSnapshots);
+    let error = error.to_string();
+    assert!(error.contains("this ftrace text has no zoneinfo") && error.contains("`pageset trace info`"), "{error}");
+    let options = OpenOptions { zoneinfo: Some(data("ftrace.zoneinfo")), ..OpenOptions::default() };
+    let trace = Trace::open_with(file.path(), &options).unwrap();
+    assert_eq!((trace.facts().nodes, trace.snapshots().zoneinfo.len()), (1, 1));
+}
+
+/// The warnings of `trace info`: names and texts.
+fn warnings(bytes: &[u8]) -> BTreeMap<&'static str, String> {
+    let info = Info::gather(&open(bytes).unwrap()).unwrap();
+    info.warnings.into_iter().map(|warning| (warning.name.text(), warning.text)).collect()
+}
+
+/// Each wrong recipe has its warning, and no other one except those that all files share.
+#[test]
+fn wrong_recipes_are_named() {
+    let lines = |keep: fn(&str) -> bool| {
+        text("ftrace.txt").lines().filter(|line| keep(line)).map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let cut = |name: &str, bytes: usize| unpacked(name)[..bytes].to_vec();
+    let ends_in_a_field = text("script.txt").rfind(" order=0 migratetype").unwrap() + 3;
+    type Row<'a> = (&'a str, Vec<u8>, &'a [(Name, &'a str)]);
+    let rows: Vec<Row<'_>> = vec![
+        (
+            "perf without -a",
+            unpacked("one-process.data"),
+            &[(Name::SomeProcesses, "only some processes were recorded")],
+        ),
+        ("perf -C 0", unpacked("one-cpu.data"), &[(Name::CpusMissing, "only CPU 0 of 2 was recorded")]),
+        ("perf -g", unpacked("call-graphs.data"), &[(Name::CallGraphs, "record without -g")]),
+        ("a group", unpacked("groups.data"), &[(Name::EventGroups, "record them without { }")]),
+        (
+            "no refills",
+            unpacked("no-zone.data"),
+            &[(Name::EventsMissing, "mm_page_alloc_zone_locked (the kernel's refills are unknown")],
+        ),
+        (
+            "no allocations",
+            unpacked("no-alloc.data"),
+            &[(Name::EventsMissing, "mm_page_alloc (nothing can be replayed)")],
+        ),
+        ("trace-cmd -F", unpacked("one-process.dat"), &[(Name::SomeProcesses, "all events are of process ")]),
+        (
+            "trace-cmd -M 1",
+            unpacked("one-cpu.dat"),
+            &[(Name::CpusMissing, "no event is of CPU 1: not recorded, or idle")],
+        ),
+        ("trace-cmd's default clock", unpacked("local.dat"), &[(Name::OtherClock, "the clock `local` can differ")]),
+        ("a clock that counts", unpacked("counter.txt"), &[(Name::OtherClock, "the clock `counter` counts events")]),
+        ("lost events", unpacked("lost.txt"), &[(Name::EventsLost, "events were lost")]),
+        (
+            "a text without refills",
+            lines(|line| !line.contains("zone_locked")).into_bytes(),
+            &[(Name::EventsMissing, "if they were not recorded: mm_page_alloc_zone_locked (the kernel's refills")],
+        ),
+        (
+            "a text of one CPU",
+            lines(|line| !line.contains("[001]")).into_bytes(),
+            &[(Name::CpusMissing, "no event is of CPU 1")],
+        ),
+        ("a text that is cut", cut("script.txt", ends_in_a_field), &[(Name::CutEnd, "ends in the middle of an event")]),
+        ("no zoneinfo", unpacked("v7.dat"), &[(Name::NoZoneinfo, "give a copy of /proc/zoneinfo")]),
+    ];
+    for (what, bytes, expected) in &rows {
+        let found = warnings(bytes);
+        for (name, text) in *expected {
+            let sentence = found.get(name.text()).unwrap_or_else(|| panic!("{what}: {found:?}"));
+            assert!(sentence.contains(text), "{what}: {sentence}");
+        }
+        // Only the named ones, and those of all files here: no zoneinfo, and no events of reclaim and works in some.
+        let shared = [Name::NoZoneinfo, Name::EventsMissing].map(Name::text);
+        let others =
+            found.keys().filter(|name| !shared.contains(name) && !expected.iter().any(|(e, _)| e.text() == **name));
+        assert_eq!(others.collect::<Vec<_>>(), Vec::<&&str>::new(), "{what}: {found:?}");
+    }
+}
+
+/// Without what every replay needs, the file opens for `trace info` only.
+#[test]
+fn a_recording_without_allocations_cannot_be_replayed() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    for bytes in [unpacked("no-alloc.data"), text("ftrace.txt").replace("mm_page_alloc:", "other:").into_bytes()] {
+        file.as_file_mut().set_len(0).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        file.write_all(&bytes).unwrap();
+        let options = OpenOptions { zoneinfo: Some(data("ftrace.zoneinfo")), ..OpenOptions::default() };
+        let error = Trace::open_with(file.path(), &options).unwrap_err().to_string();
+        assert!(error.contains("kmem:mm_page_alloc was not recorded, so nothing can be replayed"), "{error}");
+        assert!(error.contains("`pageset trace info`"), "{error}");
+    }
+}
+
+/// Colours, carriage returns and a text before the first event change nothing.
+#[test]
+fn what_terminals_add_is_ignored() {
+    let text = text("script.txt");
+    let plain = read(text.as_bytes()).unwrap().1;
+    let coloured = text.replace("kmem:mm_page_alloc:", "\u{1b}[01;31m\u{1b}[Kkmem:mm_page_alloc\u{1b}[m\u{1b}[K:");
+    for changed in [text.replace('\n', "\r\n"), coloured, format!("$ perf script\n\n{text}$ \n")] {
+        assert_eq!(read(changed.as_bytes()).unwrap().1, plain);
+    }
+}
+
+#[test]
+fn truncated_trace_dats_are_damaged() {
+    let packed = std::fs::read(data("v7-zstd.dat")).unwrap();
+    for (name, good) in [("v6", unpacked("v6.dat")), ("v7", unpacked("v7.dat")), ("v7-zstd", packed)] {
+        // The last section has texts for people.
+        for cut in (10..good.len() - 200).step_by(good.len() / 40) {
+            let error = read(&good[..cut]).map(|_| ()).expect_err("a truncated file");
+            assert_eq!(error.kind(), ErrorKind::Damaged, "{name}, cut to {cut} bytes: {error}");
+        }
+    }
+}
+
+#[test]
+fn errors_of_a_trace_dat_name_the_reason() {
+    type Change = fn(&mut Vec<u8>);
+    let rows: [(&str, Change, &str); 4] = [
+        ("v6.dat", |b| b[12] = 1, "other byte order"),
+        ("v6.dat", |b| b[10] = b'9', "version 9 of a trace.dat is not known; allowed: versions 6 and 7"),
+        ("v7.dat", |b| b[18..22].copy_from_slice(b"zlib"), "compressed with zlib; allowed: zstd or none"),
+        ("v7.dat", |b| b.truncate(100), "cut short"),
+    ];
+    for (name, change, what) in rows {
+        let mut bytes = unpacked(name);
+        change(&mut bytes);
+        let error = read(&bytes).map(|_| ()).expect_err(what).to_string();
+        assert!(error.contains(what), "{what}: {error}");
+    }
+}
+
+proptest! {
+    /// A trace.dat has no checksums, so a change may be undetected, but it never causes a panic or a huge allocation.
+    #[test]
+    fn any_change_is_read_or_refused(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+        let packed = std::fs::read(data("v7-zstd.dat")).unwrap();
+        for mut bytes in [unpacked("v6.dat"), unpacked("v7.dat"), packed] {
+            for (place, value) in &changes {
+                let place = place.index(bytes.len());
+                bytes[place] = *value;
+            }
+            let _ = read(&bytes);
+        }
+    }
+}
