@@ -73,6 +73,16 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "pageset-explain",
         &[
+            (
+                "explain /proc/zoneinfo",
+                "Say which zone is short, what waits in per-CPU lists, and which sysctls gave the marks.",
+            ),
+            (
+                "explain dmesg.txt zoneinfo.txt",
+                "Explain a failed allocation from a kernel's log and the zoneinfo of the machine.",
+            ),
+            ("explain -", "Read what is pasted: perf report, buddyinfo, stacks of bpftrace."),
+            ("explain GFP_ATOMIC", "Describe a name of the kernel."),
             ("explain locks/1000 ops", "Describe a column of a table."),
             ("explain --schema replay", "Print the JSON schema of a result."),
         ],

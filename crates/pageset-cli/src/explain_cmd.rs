@@ -1,33 +1,109 @@
-//! `pageset explain`: what a column, a number, a rule or a warning means, and what to do about it.
+//! `pageset explain`: what a name means, and what a log, a zoneinfo, a buddyinfo or a profile says.
 
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+
+use pageset_explain::vocabulary;
 use pageset_report::{diff, explain};
 use schemars::{Schema, schema_for};
 
 use crate::error::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::{self, JsonOption, is_standard};
 use crate::status_cmd::{self, Status};
 use crate::top_cmd;
 
-/// Explain what a column, a number, a rule or a warning means, when it is bad, and what to do
+/// Explain a name of an output or of the kernel, or say what a log, a zoneinfo or a profile shows
 ///
 /// NAME is a name from any output: a column heading, a metric, a key of --set, a member of JSON, or the word in
-/// brackets at the end of a warning. Without NAME the command lists all names. With --schema it prints the JSON schema
-/// of a result.
+/// brackets at the end of a warning; or a function, a sysctl, a flag, a field or a message of the kernel. Without NAME
+/// the command lists all names. With --schema it prints the JSON schema of a result.
+///
+/// A file, several files or - for standard input: what people post when memory is short or slow. A kernel's log with
+/// `page allocation failure`, Mem-Info or a soft lockup; zoneinfo, buddyinfo, pagetypeinfo, vmstat, extfrag_index; the
+/// text of perf report, perf script, perf top, perf lock; stacks of bpftrace. Parts, prefixes of logs, quotation and
+/// other lines between are accepted. The first sentence says which zone is short against which mark, whether the memory
+/// or the order is missing, what waits in per-CPU lists, and which lock CPUs wait for.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     explain: explain::Args,
+
+    #[command(flatten)]
+    json: JsonOption,
 }
 
 /// Runs `pageset explain`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
-    explain::run(&SCHEMAS, &args.explain)
+    let names = &args.explain.name;
+    // A pipe is a file too.
+    let is_file = |name: &String| name == "-" || fs::metadata(name).is_ok_and(|found| !found.is_dir());
+    if !args.explain.schema && names.iter().any(is_file) {
+        return files(names, &args.json);
+    }
+    let name = names.join(" ");
+    let words = vocabulary::explained(&name);
+    let is_own = !explain::explained(&SCHEMAS, &name).is_empty();
+    let is_path = [".txt", ".log"].iter().any(|end| name.ends_with(end)) || name.starts_with(['/', '.']);
+    if !args.explain.schema && words.is_empty() && !is_own && is_path {
+        return files(names, &args.json);
+    }
+    if args.explain.schema || words.is_empty() {
+        let exit = explain::run(&SCHEMAS, &args.explain)?;
+        if !args.explain.schema && names.is_empty() {
+            output::print(&vocabulary::listed())?;
+        }
+        return Ok(exit);
+    }
+    output::print(&words)?;
+    // A name of our own outputs may be the same.
+    if is_own {
+        writeln!(io::stdout())?;
+        return explain::run(&SCHEMAS, &args.explain);
+    }
+    Ok(Exit::Done)
+}
+
+/// More than any log or profile that a person reads. Unit: bytes.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// Explains files together.
+fn files(names: &[String], json: &JsonOption) -> Result<Exit, Failure> {
+    let path = json.path()?;
+    let mut texts = Vec::new();
+    for name in names {
+        let failed = |error| Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}"));
+        let mut bytes = Vec::new();
+        match name.as_str() {
+            "-" => io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?,
+            name => fs::File::open(name).map_err(failed)?.take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?,
+        };
+        if bytes.iter().take(4096).any(|byte| *byte == 0) {
+            let message = format!("cannot explain {name}: it is not text");
+            return Err(
+                Failure::new(Exit::Damaged, message).help(format!("`pageset trace info {name}` reads recordings"))
+            );
+        }
+        texts.push((name.as_str(), String::from_utf8_lossy(&bytes).into_owned()));
+    }
+    let inputs: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let Some(found) = pageset_explain::explain(&inputs) else {
+        let message = format!("cannot explain {}: no line is of a kind that this command knows", names.join(" "));
+        let help = "use a kernel's log with Mem-Info, zoneinfo, buddyinfo, pagetypeinfo, vmstat, extfrag_index, perf or bpftrace text";
+        return Err(Failure::new(Exit::Damaged, message).help(help));
+    };
+    if !path.is_some_and(is_standard) {
+        output::print(&pageset_explain::text(&found))?;
+    }
+    path.map_or(Ok(Exit::Done), |path| output::write_json(path, &[found], &Interrupt::at_once()?))
 }
 
 /// The results of this program.
 const SCHEMAS: explain::Schemas = explain::Schemas { names: &NAMES, of };
 
 /// The names of the results that have a schema.
-const NAMES: [&str; 8] = ["status", "replay", "identify", "advise", "advise set", "trace info", "diff", "top"];
+const NAMES: [&str; 9] =
+    ["status", "replay", "identify", "advise", "advise set", "trace info", "diff", "top", "explain"];
 
 /// The schema of a result, by the command's name or by the value of the result's member `schema`.
 fn of(name: &str) -> Option<Schema> {
@@ -35,6 +111,7 @@ fn of(name: &str) -> Option<Schema> {
         "status" | status_cmd::SCHEMA => schema_for!(Status),
         "diff" | diff::SCHEMA => schema_for!(diff::Diff),
         "top" => top_cmd::schema().1,
+        "explain" | pageset_explain::SCHEMA => schema_for!(pageset_explain::Explanation),
         _ => {
             let asked = name.replace(' ', "-");
             let is_asked = |of: &str| {

@@ -25,7 +25,18 @@ fn an_option_has_one_meaning() {
 #[test]
 fn results_have_json_and_tables_fit() {
     let with: [(&str, &[&str]); 4] = [
-        ("json", &["pageset", "pageset-replay", "pageset-trace-info", "pageset-diff", "pageset-advise", "pageset-top"]),
+        (
+            "json",
+            &[
+                "pageset",
+                "pageset-replay",
+                "pageset-trace-info",
+                "pageset-diff",
+                "pageset-advise",
+                "pageset-top",
+                "pageset-explain",
+            ],
+        ),
         ("csv", &["pageset-replay", "pageset-diff"]),
         ("wide", &["pageset-replay", "pageset-diff", "pageset-advise"]),
         ("rules", &["pageset-replay"]),

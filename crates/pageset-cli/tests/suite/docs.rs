@@ -32,7 +32,7 @@ fn outputs_are_as_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let write = env::var("PAGESET_DOCS").is_ok_and(|value| value == "write");
     let mut seen = 0;
-    for file in ["README.md", "docs/guide/replay.md", "docs/guide/advice.md"] {
+    for file in ["README.md", "docs/guide/replay.md", "docs/guide/advice.md", "docs/guide/explain.md"] {
         let text = fs::read_to_string(root.join(file)).unwrap();
         let mut anew = text.clone();
         for (arguments, output) in shown(&text) {
@@ -51,7 +51,7 @@ fn outputs_are_as_shown() {
             fs::write(root.join(file), anew).unwrap();
         }
     }
-    assert_eq!(seen, 3, "the number of shown outputs has changed, or the test misses some");
+    assert_eq!(seen, 4, "the number of shown outputs has changed, or the test misses some");
 }
 
 #[test]

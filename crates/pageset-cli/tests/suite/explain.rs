@@ -79,10 +79,9 @@ fn man_pages_and_completions_know_every_subcommand() {
 #[test]
 fn schemas_are_listed() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
-    assert_eq!(list, "status\nreplay\nidentify\nadvise\nadvise set\ntrace info\ndiff\ntop\n");
+    assert_eq!(list, "status\nreplay\nidentify\nadvise\nadvise set\ntrace info\ndiff\ntop\nexplain\n");
     let (_, error) = ends(2, &[&"explain", &"--schema", &"replays"]);
-    let names =
-        "unknown result `replays`; allowed: status, replay, identify, advise, advise set, trace info, diff, top";
+    let names = "unknown result `replays`; allowed: status, replay, identify, advise, advise set, trace info, diff, top, explain";
     assert!(error.contains(names), "{error}");
 }
 
@@ -115,4 +114,34 @@ fn a_metric_is_declared_once() {
         assert!(!files.is_empty(), "{name}");
         assert!(files.iter().all(|file| allowed.iter().any(|folder| file.starts_with(folder))), "{name}: {files:?}");
     }
+}
+
+/// A file that people post, a name that the kernel prints, and what is neither.
+#[test]
+fn posted_texts_and_kernel_names_are_explained() {
+    let inputs = concat!(env!("CARGO_MANIFEST_DIR"), "/../pageset-explain/tests/inputs/");
+    let log = format!("{inputs}log-4.9-order10-only-cma.txt");
+    let (text, _) = ends(0, &[&"explain", &log]);
+    assert!(text.starts_with("An order-10 GFP_ATOMIC request of app failed because order 10"), "{text}");
+    let (found, _) = ends(0, &[&"explain", &log, &format!("{inputs}zoneinfo-highs-differ.txt"), &"--json"]);
+    let found = json(&found);
+    assert_eq!((&found["schema"], &found["auto_tuning"]), (&"pageset.explain/1".into(), &"on".into()));
+    let schema = strict(&json(&ends(0, &[&"explain", &"--schema", &"explain"]).0));
+    let errors: Vec<String> = schema.iter_errors(&found).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+
+    let (text, _) = ends(0, &[&"explain", &"[k] rmqueue_bulk"]);
+    assert!(text.starts_with("rmqueue_bulk (function)\n"), "{text}");
+    // A name of both vocabularies has both entries.
+    let (text, _) = ends(0, &[&"explain", &"min"]);
+    assert!(text.contains("min (field)\n") && text.contains("min (column)\n"), "{text}");
+
+    let small = Small::new();
+    let (hostile, other) = (small.at("hostile.log"), small.at("other.txt"));
+    fs::write(&hostile, "\u{1b}]0;x\u{7}: page allocation failure: order:0, mode:0x20\n\u{1b}[2J?\n").unwrap();
+    let (text, _) = ends(0, &[&"explain", &hostile]);
+    assert!(!text.contains('\u{1b}') && text.contains(r"\u{1b}"), "{text}");
+    fs::write(&other, "nothing of a known kind\n").unwrap();
+    let (_, error) = ends(4, &[&"explain", &other]);
+    assert!(error.contains("no line is of a kind that this command knows"), "{error}");
 }

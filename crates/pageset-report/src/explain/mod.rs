@@ -26,11 +26,11 @@ use crate::output;
 pub struct Args {
     /// The name to explain, such as `locks/1000 ops`, auto_high or few-samples
     #[arg(value_name = "NAME")]
-    name: Vec<String>,
+    pub name: Vec<String>,
 
     /// Print the JSON schema of the result of the command NAME; without NAME, list the commands
     #[arg(long)]
-    schema: bool,
+    pub schema: bool,
 }
 
 /// The schemas of a program's results.

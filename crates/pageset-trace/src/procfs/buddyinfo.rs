@@ -58,3 +58,19 @@ impl BuddyInfo {
         Ok(BuddyInfo { zones })
     }
 }
+
+/// Why a zone with these free blocks of order 0, 1, … has none of `order`: near 0 for lack of memory, near 1 because free memory is
+/// in small blocks. `None` if there is such a block. The kernel's `extfrag_index`, without numbers below 0.
+#[must_use]
+pub fn fragmentation_index(free_blocks: &[u64], order: usize) -> Option<f64> {
+    if free_blocks.iter().skip(order).any(|blocks| *blocks > 0) {
+        return None;
+    }
+    let blocks = free_blocks.iter().fold(0, |sum: u64, blocks| sum.saturating_add(*blocks));
+    if blocks == 0 {
+        return Some(0.0);
+    }
+    let sizes = free_blocks.iter().enumerate().map(|(order, blocks)| *blocks as f64 * 2_f64.powi(order as i32));
+    let index = 1.0 - (1.0 + sizes.sum::<f64>() / 2_f64.powi(order as i32)) / blocks as f64;
+    Some(index.max(0.0))
+}

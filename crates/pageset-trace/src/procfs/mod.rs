@@ -9,7 +9,7 @@ pub mod zoneinfo;
 
 pub use buddyinfo::BuddyInfo;
 pub use pagetypeinfo::PageTypeInfo;
-pub use zoneinfo::{PagesetSection, ZoneSection, Zoneinfo};
+pub use zoneinfo::{PagesetSection, PartialPageset, PartialReader, PartialZone, ZoneSection, Zoneinfo};
 
 /// An error in a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

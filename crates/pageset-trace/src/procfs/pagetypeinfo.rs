@@ -141,16 +141,8 @@ impl Reader {
 
     /// Parses `, type NAME COUNT…` of the first table.
     fn free_row(&mut self, at: u64, node: u32, zone: &str, rest: &str) -> Result<(), ParseError> {
-        let form = "`Node N, zone NAME, type NAME` and a count for each order of the header";
-        let mut words = rest.split_ascii_whitespace();
-        let (Some("type"), Some(name)) = (words.next(), words.next()) else {
-            return Err(ParseError::new(at, format!("{} names no type", quoted(rest.trim())), form));
-        };
-        let mut counts = Vec::with_capacity(self.orders);
-        for word in words {
-            let (digits, or_more) = word.strip_prefix('>').map_or((word, false), |digits| (digits, true));
-            counts.push(FreeBlocks { count: number(at, "free blocks", digits, "a number or `>NUMBER`")?, or_more });
-        }
+        let form = FREE_ROW;
+        let (name, counts) = free_counts(at, rest)?;
         if self.orders == 0 || counts.len() != self.orders {
             return Err(ParseError::new(at, format!("{} counts for {} orders", counts.len(), self.orders), form));
         }
@@ -195,4 +187,28 @@ impl Reader {
             }
         }
     }
+}
+
+/// The form of a row of the first table.
+const FREE_ROW: &str = "`Node N, zone NAME, type NAME` and a count for each order of the header";
+
+/// Parses `type NAME COUNT…`.
+fn free_counts(at: u64, rest: &str) -> Result<(&str, Vec<FreeBlocks>), ParseError> {
+    let mut words = rest.split_ascii_whitespace();
+    let (Some("type"), Some(name)) = (words.next(), words.next()) else {
+        return Err(ParseError::new(at, format!("{} names no type", quoted(rest.trim())), FREE_ROW));
+    };
+    let count = |word: &str| {
+        let (digits, or_more) = word.strip_prefix('>').map_or((word, false), |digits| (digits, true));
+        Ok(FreeBlocks { count: number(at, "free blocks", digits, "a number or `>NUMBER`")?, or_more })
+    };
+    Ok((name, words.map(count).collect::<Result<_, ParseError>>()?))
+}
+
+/// A row of the first table alone, without its header: the node, the zone, the type and its free blocks by order.
+#[must_use]
+pub fn row(line: &str) -> Option<(u32, &str, &str, Vec<FreeBlocks>)> {
+    let (node, zone, rest) = node_and_zone(1, line.trim()).ok()??;
+    let (name, counts) = free_counts(1, rest).ok()?;
+    Some((node, zone, name, counts))
 }

@@ -126,6 +126,141 @@ impl Zoneinfo {
     }
 }
 
+/// What a text has of one zone. Amounts that the text lacks are `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartialZone {
+    /// The line of the heading.
+    pub line: u64,
+    /// The node's number and the zone's name, if the text has the heading.
+    pub name: Option<(u32, String)>,
+    /// See [`ZoneSection::free`].
+    pub free: Option<u64>,
+    /// See [`ZoneSection::boost`].
+    pub boost: Option<u64>,
+    /// See [`ZoneSection::min`].
+    pub min: Option<u64>,
+    /// See [`ZoneSection::low`].
+    pub low: Option<u64>,
+    /// See [`ZoneSection::high`].
+    pub high: Option<u64>,
+    /// See [`ZoneSection::present`].
+    pub present: Option<u64>,
+    /// See [`ZoneSection::managed`]; kernels before 3.9 do not print it.
+    pub managed: Option<u64>,
+    /// See [`ZoneSection::protection`].
+    pub protection: Vec<u64>,
+    /// The pagesets, as far as the text has them.
+    pub pagesets: Vec<PartialPageset>,
+    /// See [`ZoneSection::counters`].
+    pub counters: Vec<(String, u64)>,
+}
+
+/// What a text has of one CPU's pageset. All amounts are pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartialPageset {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// See [`PagesetSection::count`].
+    pub count: Option<u64>,
+    /// See [`PagesetSection::high`].
+    pub high: Option<u64>,
+    /// See [`PagesetSection::batch`].
+    pub batch: Option<u64>,
+    /// See [`PagesetSection::high_min`].
+    pub high_min: Option<u64>,
+    /// See [`PagesetSection::high_max`].
+    pub high_max: Option<u64>,
+}
+
+/// A reader of zoneinfo in parts: lines may be missing, and lines of other texts may stand between.
+#[derive(Default)]
+pub struct PartialReader {
+    zones: Vec<PartialZone>,
+    open: Option<Section>,
+}
+
+impl std::fmt::Debug for PartialReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PartialReader").field("zones", &self.zones).finish_non_exhaustive()
+    }
+}
+
+impl PartialReader {
+    /// Takes a line if it belongs to zoneinfo, and returns whether it does. Indentation is free.
+    ///
+    /// # Errors
+    ///
+    /// If the line belongs to zoneinfo but its value is wrong or appears twice. The reader ignores that line.
+    pub fn line(&mut self, at: u64, line: &str) -> Result<bool, ParseError> {
+        let text = line.trim();
+        if let Some((node, name, rest)) = node_and_zone(at, text)? {
+            if !rest.trim().is_empty() {
+                return Ok(false);
+            }
+            self.close();
+            room_for_zone(at, self.zones.len())?;
+            self.open = Some(Section::partial(at, Some((node, name))));
+            return Ok(true);
+        }
+        if !is_zone_line(text, self.open.as_ref().is_some_and(|open| open.start_pfn.is_none())) {
+            return Ok(false);
+        }
+        room_for_zone(at, self.zones.len())?;
+        self.open.get_or_insert_with(|| Section::partial(at, None)).line(at, text)?;
+        Ok(true)
+    }
+
+    /// Ends the zone: the next lines belong to another text.
+    pub fn close(&mut self) {
+        self.zones.extend(self.open.take().map(Section::into_partial));
+    }
+
+    /// The zones in the order of the text.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<PartialZone> {
+        self.close();
+        self.zones
+    }
+}
+
+/// Whether a line below a heading has a form that zoneinfo has. Counters look like lines of vmstat, so they count only while a zone's
+/// end is `missing`.
+fn is_zone_line(text: &str, is_open: bool) -> bool {
+    let words = || text.split_ascii_whitespace();
+    let is_number = |word: Option<&str>| word.is_some_and(|word| word.bytes().all(|b| b.is_ascii_digit()));
+    if let Some((name, value)) = text.split_once(':') {
+        const NAMES: [&str; 14] = [
+            "cpu",
+            "count",
+            "high",
+            "batch",
+            "high_min",
+            "high_max",
+            "protection",
+            "start_pfn",
+            "vm stats threshold",
+            "node_unreclaimable",
+            "all_unreclaimable",
+            "inactive_ratio",
+            "prev_priority",
+            "temp_priority",
+        ];
+        return NAMES.contains(&name.trim_end())
+            && value.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '(');
+    }
+    match (words().next(), words().nth(1), words().count()) {
+        (Some("pages"), Some("free"), 3) => is_number(words().nth(2)),
+        (Some("pagesets"), None, 1) => true,
+        (Some("per-node"), Some("stats"), 2) => true,
+        (Some(name), value, 2) if is_open && is_number(value) => {
+            AMOUNTS.contains(&name) || name == "scanned" || name.contains('_')
+        }
+        // 2.6.32: `scanned  0 (aa: 0 ia: 0 af: 0 if: 0)`.
+        (Some("scanned"), value, _) => is_open && is_number(value),
+        _ => false,
+    }
+}
+
 /// Checks that a section has the data that every kernel prints, and adds it to `zones`.
 fn close(section: Option<Section>, zones: &mut Vec<ZoneSection>) -> Result<(), ParseError> {
     let Some(mut section) = section else { return Ok(()) };
@@ -168,6 +303,9 @@ struct Section {
     saw_pagesets: bool,
     saw_protection: bool,
     pageset: Option<OpenPageset>,
+    /// The pagesets of a partial text; `None` for a whole one.
+    parts: Option<Vec<OpenPageset>>,
+    is_named: bool,
 }
 
 /// The pageset that the parser reads.
@@ -183,7 +321,51 @@ impl Section {
     fn new(head: u64, node: u32, name: &str) -> Self {
         let zone = ZoneSection { node, name: name.to_owned(), ..ZoneSection::default() };
         let (saw_pagesets, saw_protection) = (false, false);
-        Section { head, zone, amounts: [None; 10], start_pfn: None, saw_pagesets, saw_protection, pageset: None }
+        Section {
+            head,
+            zone,
+            amounts: [None; 10],
+            start_pfn: None,
+            saw_pagesets,
+            saw_protection,
+            pageset: None,
+            parts: None,
+            is_named: true,
+        }
+    }
+
+    /// A section of a text that may lack lines.
+    fn partial(head: u64, name: Option<(u32, &str)>) -> Self {
+        let (node, zone) = name.unwrap_or_default();
+        Section { parts: Some(Vec::new()), is_named: name.is_some(), ..Section::new(head, node, zone) }
+    }
+
+    fn into_partial(mut self) -> PartialZone {
+        let parts = self.parts.take().unwrap_or_default().into_iter().chain(self.pageset.take());
+        let pagesets = parts.map(|part| {
+            let given = |bit: u8, value: u64| (part.seen & bit != 0).then_some(value);
+            let PagesetSection { cpu, count, high, batch, high_min, high_max } = part.set;
+            let (count, high, batch) = (given(1, count), given(2, high), given(4, batch));
+            PartialPageset { cpu, count, high, batch, high_min, high_max }
+        });
+        let pagesets = pagesets.collect();
+        let [free, boost, min, low, high, _promo, _spanned, present, managed, _cma] = self.amounts;
+        let ZoneSection { node, name, protection, counters, .. } = self.zone;
+        let name = self.is_named.then_some((node, name));
+        PartialZone {
+            line: self.head,
+            name,
+            free,
+            boost,
+            min,
+            low,
+            high,
+            present,
+            managed,
+            protection,
+            pagesets,
+            counters,
+        }
     }
 
     /// Parses one line below the heading.
@@ -227,11 +409,12 @@ impl Section {
         match name {
             "cpu" => {
                 self.close_pageset()?;
-                if !self.saw_pagesets {
+                if !self.saw_pagesets && self.parts.is_none() {
                     return Err(ParseError::new(at, "a pageset before `pagesets`", "`pagesets`, then `cpu: N`"));
                 }
                 let cpu = number(at, "cpu", value, ID_ALLOWED)?;
-                if let Some(last) = self.zone.pagesets.last().filter(|last| last.cpu >= cpu) {
+                let last = self.zone.pagesets.last().or(self.parts.iter().flatten().map(|part| &part.set).next_back());
+                if let Some(last) = last.filter(|last| last.cpu >= cpu) {
                     let what = format!("cpu {cpu} follows cpu {}", last.cpu);
                     return Err(ParseError::new(at, what, "each CPU once, in rising order"));
                 }
@@ -288,6 +471,10 @@ impl Section {
     /// Checks that a pageset has the data that every kernel prints, and adds it to the zone.
     fn close_pageset(&mut self) -> Result<(), ParseError> {
         let Some(open) = self.pageset.take() else { return Ok(()) };
+        if let Some(parts) = &mut self.parts {
+            parts.push(open);
+            return Ok(());
+        }
         for (bit, name) in [(1, "count"), (2, "high"), (4, "batch")] {
             if open.seen & bit == 0 {
                 let what = format!("the pageset of cpu {} has no `{name}`", open.set.cpu);

@@ -18,7 +18,7 @@ mod traffic;
 use std::collections::BTreeMap;
 
 use pageset_record::live::Way;
-use pageset_trace::procfs::{PagesetSection, ZoneSection};
+use pageset_trace::procfs::{PagesetSection, ZoneSection, buddyinfo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -158,14 +158,7 @@ impl Zone {
     /// Why a block of this order cannot be had: near 0 for lack of memory, near 1 because free memory is in small
     /// blocks. `None` if there is such a block, or if free blocks are not known.
     pub(super) fn fragmentation_index(&self, order: usize) -> Option<f64> {
-        let all = self.free_blocks.as_ref()?;
-        let blocks = all.iter().fold(0, |sum: u64, blocks| sum.saturating_add(*blocks));
-        if blocks == 0 {
-            return Some(0.0);
-        }
-        let pages: f64 = all.iter().enumerate().map(|(order, blocks)| *blocks as f64 * 2_f64.powi(order as i32)).sum();
-        let index = 1.0 - (1.0 + pages / 2_f64.powi(order as i32)) / blocks as f64;
-        all.iter().skip(order).all(|blocks| *blocks == 0).then_some(index.max(0.0))
+        buddyinfo::fragmentation_index(self.free_blocks.as_ref()?, order)
     }
 
     /// Whether no CPU holds pages of the zone.

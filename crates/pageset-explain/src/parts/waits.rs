@@ -1,0 +1,157 @@
+//! Which lock the stacks of a profile wait for.
+
+use std::collections::BTreeMap;
+
+use super::Part;
+use crate::locks::{self, Lock};
+use crate::read::profile::Profile;
+use crate::result::Wait;
+
+/// The weight of a lock's waits, and that of each function that takes it.
+type Takers = (f64, BTreeMap<String, f64>);
+
+/// The waits by lock, their part of all time in per cent if the profile has it.
+pub(super) fn waits(profile: &Profile) -> (Vec<Wait>, Option<f64>) {
+    let mut by_lock: BTreeMap<(Option<Lock>, String), Takers> = BTreeMap::new();
+    let mut add = |lock: Option<Lock>, taker: &str, weight: f64| {
+        let name = lock.map_or_else(
+            || {
+                if taker.is_empty() {
+                    "a lock that the text does not show".to_owned()
+                } else {
+                    format!("the lock in {taker}")
+                }
+            },
+            |lock| lock.text().to_owned(),
+        );
+        let (sum, takers) = by_lock.entry((lock, name)).or_default();
+        *sum += weight;
+        if !taker.is_empty() {
+            *takers.entry(taker.to_owned()).or_default() += weight;
+        }
+    };
+    let mut waiting = 0.0;
+    let all: f64 = profile.stacks.iter().map(|stack| stack.weight).sum();
+    for stack in &profile.stacks {
+        if let Some((lock, taker)) = locks::waited_for(&stack.frames) {
+            add(lock, taker, stack.weight);
+            waiting += stack.weight;
+        }
+    }
+    if waiting <= 0.0 {
+        for (name, weight) in &profile.waits {
+            add(locks::lock_of(name), name, *weight);
+            waiting += *weight;
+        }
+    }
+    let mut waits: Vec<Wait> = by_lock
+        .into_iter()
+        .map(|((_, lock), (sum, takers))| {
+            let mut takers: Vec<(String, f64)> = takers.into_iter().collect();
+            takers.sort_by(|a, b| b.1.total_cmp(&a.1));
+            let callers = takers.into_iter().take(4).map(|(taker, _)| taker).collect();
+            Wait { lock, share_pct: if waiting > 0.0 { 100.0 * sum / waiting } else { 0.0 }, callers }
+        })
+        .filter(|wait| wait.share_pct > 0.0)
+        .collect();
+    waits.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
+    let flat: f64 = profile.flat.iter().filter(|(name, _)| locks::spins(name)).map(|(_, share)| share).sum();
+    let of_all = match (profile.flat.is_empty(), all > 0.0 && profile.waits.is_empty()) {
+        (false, _) => Some(flat).filter(|flat| *flat > 0.0),
+        (true, true) => Some(100.0 * waiting / all),
+        (true, false) => None,
+    };
+    (waits, of_all)
+}
+
+pub(super) fn part(profile: &Profile) -> Part {
+    let mut part = Part::default();
+    if profile.stacks.is_empty() && profile.flat.is_empty() && profile.waits.is_empty() {
+        return part;
+    }
+    let (waits, of_all) = waits(profile);
+    let time = match of_all {
+        // bpftrace and lock statistics show waits only.
+        Some(share) if share < 99.5 => format!(" ({share:.1} % of the samples wait for locks)"),
+        _ => String::new(),
+    };
+    let known = waits.iter().find(|wait| wait.lock != "a lock that the text does not show");
+    let Some(first) = known else {
+        flat(&mut part, profile, of_all.unwrap_or(0.0));
+        return part;
+    };
+    let callers = match first.callers.is_empty() {
+        true => String::new(),
+        false => format!(", in {}", first.callers.join(", ")),
+    };
+    let others: Vec<String> = waits
+        .iter()
+        .filter(|wait| wait.lock != first.lock && wait.share_pct >= 1.0)
+        .take(3)
+        .map(|wait| format!("{} {:.0} %", wait.lock.trim_start_matches("the "), wait.share_pct))
+        .collect();
+    let others = if others.is_empty() { String::new() } else { format!("; others: {}", others.join(", ")) };
+    part.clauses
+        .push(format!("the waits are for {}: {:.0} % of them{callers}{time}{others}", first.lock, first.share_pct));
+    for wait in &waits {
+        let callers =
+            if wait.callers.is_empty() { String::new() } else { format!(", taken in {}", wait.callers.join(", ")) };
+        part.finding("lock", format!("{:.1} % of the waits: {}{callers}", wait.share_pct, wait.lock));
+    }
+    if of_all.is_some_and(|share| share < 5.0) {
+        part.finding("little-waiting", "less than 5 % of the samples wait for locks: another cause is more likely");
+    }
+    let zone = waits.iter().find(|wait| wait.lock == Lock::Zone.text()).map_or(0.0, |wait| wait.share_pct);
+    if first.lock == Lock::Lru.text() {
+        part.step(
+            "no setting of the per-CPU lists of pages changes the LRU lock: see who reclaims",
+            "grep -E 'pgscan|pgsteal|allocstall' /proc/vmstat",
+        );
+    } else if first.lock != Lock::Zone.text() {
+        part.step("leave the per-CPU lists of pages as they are: most of these waits are not for free pages", "");
+    }
+    if zone >= 10.0 {
+        part.step(
+            "see which CPUs go to the zone, how often, and whether the lists tune themselves",
+            "sudo pageset top",
+        );
+        part.step(
+            "record the load, then ask which rules would save these waits",
+            "sudo pageset record --empty-lists -o my.pstrace --duration 10s",
+        );
+        part.step("read the advice", "pageset advise my.pstrace");
+    }
+    part
+}
+
+/// A profile without call chains.
+fn flat(part: &mut Part, profile: &Profile, spinning: f64) {
+    let zone: Vec<&(String, f64)> =
+        profile.flat.iter().filter(|(name, _)| locks::lock_of(name) == Some(Lock::Zone)).collect();
+    let lru: f64 =
+        profile.flat.iter().filter(|(name, _)| locks::lock_of(name) == Some(Lock::Lru)).map(|(_, share)| share).sum();
+    let under: f64 = zone.iter().map(|(_, share)| share).sum();
+    let names: Vec<&str> = zone.iter().map(|(name, _)| name.as_str()).take(4).collect();
+    let evidence = match (under > 0.0, lru > under) {
+        (_, true) => format!("functions that take the LRU lock have {lru:.1} %, so the LRU lock is likely"),
+        (true, _) => format!(
+            "functions that take the zone lock have {under:.1} % ({}), so the zone lock is likely",
+            names.join(", ")
+        ),
+        (false, _) => "no function that takes the zone lock is in the text".to_owned(),
+    };
+    if profile.flat.is_empty() {
+        part.clauses.push("no stack of the text waits for a lock".to_owned());
+        part.step("record where CPUs wait", "sudo perf record -a -g -- sleep 5");
+        return;
+    }
+    if spinning <= 0.0 {
+        part.clauses.push(format!("no samples are in functions that wait for locks; {evidence}"));
+    } else {
+        part.clauses.push(format!(
+            "{spinning:.1} % of the samples wait for spin locks, but the text has no call chains, so it does not show which lock; {evidence}"
+        ));
+    }
+    part.step("record call chains", "sudo perf record -a -g -- sleep 5");
+    part.step("see the callers", "perf report --no-children -S native_queued_spin_lock_slowpath -g caller");
+}

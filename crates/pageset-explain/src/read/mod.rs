@@ -1,0 +1,91 @@
+//! Readers of the kinds of text. Each takes the lines that it knows; other lines are counted.
+//!
+//! | module | what it reads |
+//! | --- | --- |
+//! | `line` | lines without the prefixes of logs, mails and terminals |
+//! | `request` | the message about a request |
+//! | `mem_info` | Mem-Info in logs |
+//! | `rows` | buddyinfo, pagetypeinfo, extfrag_index, vmstat, sysctls |
+//! | `profile` | profiles and stacks |
+//!
+//! The reader of zoneinfo is that of recordings.
+
+pub(crate) mod line;
+pub(crate) mod mem_info;
+pub(crate) mod profile;
+pub(crate) mod request;
+pub(crate) mod rows;
+
+use pageset_trace::procfs::{PartialReader, PartialZone};
+
+/// What the inputs have.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    pub(crate) reports: Vec<mem_info::Report>,
+    pub(crate) zoneinfo: Vec<PartialZone>,
+    pub(crate) rows: rows::Rows,
+    pub(crate) profile: profile::Profile,
+    /// Lines that are not blank.
+    pub(crate) lines: u64,
+    pub(crate) unknown: u64,
+    /// The first unknown line: the input's name, the line's number and its text.
+    pub(crate) first_unknown: Option<(String, u64, String)>,
+}
+
+/// Reads the inputs, each with its name.
+pub(crate) fn read(inputs: &[(&str, &str)]) -> Texts {
+    let mut texts = Texts::default();
+    let mut profile = profile::Reader::default();
+    for (name, text) in inputs {
+        let mut zoneinfo = PartialReader::default();
+        let mut mem_info = mem_info::Reader::default();
+        for line in line::lines(text) {
+            let trimmed = line.text.trim();
+            // Fences of Markdown and HTML are no lines of a text.
+            let is_blank =
+                trimmed.is_empty() || trimmed.starts_with("```") || matches!(trimmed, "<pre>" | "</pre>" | "--");
+            if is_blank {
+                profile.line("");
+                continue;
+            }
+            texts.lines += 1;
+            // What a CPU executes is the beginning of a stack; the rest of a log does not need it.
+            let is_stack = trimmed.contains("RIP:") || trimmed.starts_with("pc :");
+            let taken = is_stack && profile.line(line.text)
+                || texts.rows.line(line.text)
+                || zoneinfo.line(line.at, line.text).unwrap_or(false)
+                || mem_info.line(line.text)
+                || texts.rows.counter(trimmed)
+                || profile.line(line.text)
+                || is_heading(trimmed);
+            if !taken {
+                texts.unknown += 1;
+                let first = || ((*name).to_owned(), line.at, line.raw.trim().chars().take(80).collect());
+                texts.first_unknown.get_or_insert_with(first);
+            }
+        }
+        texts.zoneinfo.extend(zoneinfo.finish());
+        texts.reports.extend(mem_info.finish());
+    }
+    texts.profile = profile.finish();
+    texts
+}
+
+/// Headings of tables that say nothing by themselves.
+fn is_heading(text: &str) -> bool {
+    text.starts_with('#') && !text.contains("cat ")
+        || [
+            "Samples:",
+            "Samples ",
+            "PerfTop:",
+            "irqs/sec",
+            "Attaching ",
+            "Children ",
+            "Overhead ",
+            "contended ",
+            "class name",
+        ]
+        .iter()
+        .any(|h| text.contains(h))
+        || text.bytes().all(|b| b"-=._~ ".contains(&b))
+}

@@ -1,0 +1,403 @@
+//! Profiles as text: `perf report`, `perf top`, `perf script`, `perf lock contention`, stacks of bpftrace and bcc, folded stacks,
+//! `/proc/lock_stat`, and the stack of a soft lock-up in a kernel's log.
+
+use crate::locks;
+
+/// A stack, the innermost function first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Stack {
+    pub(crate) frames: Vec<String>,
+    /// Samples, waits, or per cent; within one text the unit is the same.
+    pub(crate) weight: f64,
+}
+
+/// What the texts say about where time goes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Profile {
+    pub(crate) stacks: Vec<Stack>,
+    /// Functions without callers, and their share of the time in per cent.
+    pub(crate) flat: Vec<(String, f64)>,
+    /// Waits by lock, from `/proc/lock_stat` and `perf lock`: the caller or the lock's name, and the weight.
+    pub(crate) waits: Vec<(String, f64)>,
+}
+
+/// A node of a call graph.
+#[derive(Clone, Debug)]
+struct Node {
+    column: usize,
+    symbol: String,
+    /// As printed; `None` if the node has its parent's.
+    per_cent: Option<f64>,
+    has_children: bool,
+}
+
+/// The form of the stack that is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Open {
+    #[default]
+    None,
+    /// The call graph below a row of `perf report`.
+    Graph,
+    /// A stack of `perf script`, of bcc, or of a log.
+    Plain,
+    /// Between `@[` and `]: N`.
+    Map,
+    /// After `RIP:` in a log.
+    Log,
+}
+
+/// The parser.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    profile: Profile,
+    open: Open,
+    frames: Vec<String>,
+    /// The row of `perf report` above the graph.
+    row: (String, f64),
+    nodes: Vec<Node>,
+    /// Per cent of children are relative to their parent's.
+    is_relative: bool,
+}
+
+/// More than a profile of a large machine has.
+const MAX_STACKS: usize = 1_000_000;
+/// The kernel records at most 127 frames.
+const MAX_FRAMES: usize = 512;
+
+impl Reader {
+    /// Takes a line, and returns whether it belongs to a profile.
+    pub(crate) fn line(&mut self, text: &str) -> bool {
+        let trimmed = text.trim();
+        if trimmed.is_empty() {
+            if self.open != Open::Graph && self.open != Open::Map {
+                self.close(1.0);
+            }
+            return false;
+        }
+        if let Some(row) = row(trimmed) {
+            self.close(1.0);
+            self.profile.flat.push(row.clone());
+            (self.open, self.row, self.is_relative) = (Open::Graph, row, false);
+            return true;
+        }
+        if let Some((symbol, weight)) = contention(trimmed).or_else(|| lock_stat(trimmed)) {
+            self.profile.waits.push((symbol, weight));
+            return true;
+        }
+        if let Some((frames, weight)) = folded(trimmed) {
+            self.push(frames, weight);
+            return true;
+        }
+        if trimmed.starts_with('@') && trimmed.contains('[') {
+            self.close(1.0);
+            // `@[a, b]: 1` on one line is not a stack.
+            self.open = if trimmed.contains("]:") { Open::None } else { Open::Map };
+            return true;
+        }
+        match self.open {
+            Open::Graph => self.graph_line(text),
+            Open::Map => match trimmed.rsplit_once("]:") {
+                Some((_, count)) => {
+                    let count: f64 = count.trim().parse().unwrap_or(1.0);
+                    self.close(count);
+                    true
+                }
+                None => frame(trimmed).is_some_and(|frame| self.frame(frame)),
+            },
+            Open::None | Open::Plain | Open::Log => self.plain_line(trimmed),
+        }
+    }
+
+    fn plain_line(&mut self, text: &str) -> bool {
+        if text.contains("RIP:") || text.starts_with("pc :") || text.starts_with("NIP ") {
+            self.close(1.0);
+            let spins = text
+                .split_ascii_whitespace()
+                .filter_map(|word| frame(word.rsplit(':').next()?))
+                .find(|f| locks::spins(f));
+            if let Some(spins) = spins {
+                self.open = Open::Log;
+                self.frame(spins);
+            }
+            return spins.is_some();
+        }
+        if self.open == Open::Log {
+            // Between the registers and `Call Trace:` are other lines.
+            if let Some(frame) = log_frame(text) {
+                return self.frame(frame);
+            }
+            if text.contains("Mem-Info") || text.contains("</TASK>") || text.contains("EOE") {
+                self.close(1.0);
+            }
+            return text.starts_with('?');
+        }
+        // `comm 123 [001] 12.5: 250000 cycles:` begins a sample of `perf script`.
+        if text.ends_with(':')
+            && text.contains(": ")
+            && text.split_ascii_whitespace().any(|w| w.trim_end_matches(':').contains('.'))
+        {
+            self.close(1.0);
+            self.open = Open::Plain;
+            return true;
+        }
+        // `ffffffff9e1d0a4b symbol+0x16b ([kernel.kallsyms])`.
+        let mut words = text.split_ascii_whitespace();
+        if let (Some(address), Some(symbol)) = (words.next(), words.next())
+            && address.len() >= 6
+            && address.bytes().all(|b| b.is_ascii_hexdigit())
+            && let Some(frame) = frame(symbol)
+        {
+            self.open = Open::Plain;
+            return self.frame(frame);
+        }
+        // bcc: a function on each line, then the count.
+        if self.open == Open::Plain
+            && let Ok(count) = text.parse::<f64>()
+        {
+            self.close(count);
+            return true;
+        }
+        match frame(text).filter(|frame| self.open == Open::Plain || text.contains("+0x") || locks::is_known(frame)) {
+            // `symbol+0x16b/0x200` without `RIP:` is the call trace of a failure, not a sample.
+            Some(_) if text.contains("/0x") => true,
+            Some(frame) => {
+                self.open = Open::Plain;
+                self.frame(frame)
+            }
+            // Frames of a failure's call trace, also `? symbol+0x1/0x2`.
+            None => text.contains("+0x") && text.contains("/0x"),
+        }
+    }
+
+    fn frame(&mut self, frame: &str) -> bool {
+        if self.frames.len() < MAX_FRAMES {
+            self.frames.push(frame.to_owned());
+        }
+        true
+    }
+
+    fn push(&mut self, frames: Vec<String>, weight: f64) {
+        let weight = if weight.is_finite() && weight > 0.0 { weight } else { 0.0 };
+        if !frames.is_empty() && self.profile.stacks.len() < MAX_STACKS {
+            self.profile.stacks.push(Stack { frames, weight });
+        }
+    }
+
+    /// Ends the open stack or graph.
+    fn close(&mut self, weight: f64) {
+        self.pop_to(0);
+        let frames = std::mem::take(&mut self.frames);
+        let is_sample = self.open == Open::Map || frames.len() > 1;
+        if is_sample {
+            self.push(frames, weight);
+        }
+        self.open = Open::None;
+    }
+
+    /// A line of a call graph: lines, an optional share, and a function.
+    fn graph_line(&mut self, text: &str) -> bool {
+        let is_line = |c: char| matches!(c, ' ' | '\t' | '|' | '-' | '+' | '`' | '│' | '─' | '├' | '└');
+        let rest = text.trim_start_matches(is_line);
+        if rest.is_empty() {
+            return true;
+        }
+        let column_of = |part: &str| text[..text.len() - part.len()].chars().count();
+        let (per_cent, symbol) = match rest.split_once('%') {
+            Some((share, symbol)) if share.len() <= 6 && number(share).is_some() => {
+                (number(share), symbol.trim_start_matches(is_line))
+            }
+            _ => (None, rest),
+        };
+        let Some(name) = frame(symbol.split_ascii_whitespace().next().unwrap_or("")) else {
+            self.close(1.0);
+            return self.plain_line(text.trim());
+        };
+        let name = name.to_owned();
+        let column = if per_cent.is_some() { column_of(rest) } else { column_of(symbol) };
+        let keep =
+            self.nodes.iter().take_while(|node| node.column < column || per_cent.is_none() && node.column == column);
+        self.pop_to(keep.count());
+        // A child cannot have more than its row, unless its share is of its parent.
+        let is_first = self.nodes.iter().all(|node| node.per_cent.is_none());
+        if is_first && per_cent.is_some_and(|share| share > self.row.1 + 0.5) {
+            self.is_relative = true;
+        }
+        if let Some(parent) = self.nodes.last_mut() {
+            parent.has_children = true;
+        }
+        if self.nodes.len() < MAX_FRAMES {
+            self.nodes.push(Node { column, symbol: name, per_cent, has_children: false });
+        }
+        true
+    }
+
+    /// Removes the nodes from this depth on. A node without children ends a stack.
+    fn pop_to(&mut self, depth: usize) {
+        if self.nodes.len() <= depth {
+            return;
+        }
+        if self.nodes.last().is_some_and(|leaf| !leaf.has_children) {
+            let mut shares = self.nodes.iter().filter_map(|node| node.per_cent);
+            let weight = match self.is_relative {
+                true => shares.fold(self.row.1, |all, share| all * share / 100.0),
+                false => shares.next_back().unwrap_or(self.row.1),
+            };
+            let mut frames: Vec<String> = self.nodes.iter().map(|node| node.symbol.clone()).collect();
+            // Graphs go from the function to its callers, or from the outermost caller down.
+            let ends_inside = frames.last().is_some_and(|last| locks::spins(last));
+            if ends_inside || locks::is_outermost(&frames[0]) {
+                frames.reverse();
+            }
+            if frames.first() != Some(&self.row.0) {
+                frames.insert(0, self.row.0.clone());
+            }
+            self.push(frames, weight);
+        }
+        self.nodes.truncate(depth);
+    }
+
+    /// What was read.
+    pub(crate) fn finish(mut self) -> Profile {
+        self.close(1.0);
+        self.profile
+    }
+}
+
+/// A number with a decimal point, or with the comma of other languages.
+fn number(text: &str) -> Option<f64> {
+    let text = text.trim().replace(',', ".");
+    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    text.parse().ok().filter(|_| is_number)
+}
+
+/// `29.36%  29.36%  [kernel]  [k] native_queued_spin_lock_slowpath`: the function and its own share. With two shares the first one
+/// includes the functions that it calls.
+fn row(text: &str) -> Option<(String, f64)> {
+    let (head, symbol) = text.split_once("[k] ").or_else(|| text.split_once("[.] "))?;
+    let head = head.trim_start_matches(['-', '+', ' ', '|']);
+    let mut shares = head.split_ascii_whitespace().map_while(|word| number(word.strip_suffix('%')?));
+    let first = shares.next()?;
+    let symbol = symbol.split_ascii_whitespace().next()?;
+    Some((frame(symbol)?.to_owned(), shares.next().unwrap_or(first)))
+}
+
+/// A function: without address, offset, size, module and the compiler's suffix.
+fn frame(text: &str) -> Option<&str> {
+    let word = text.split_ascii_whitespace().next()?;
+    let word = word.trim_end_matches([',', '(', ')']);
+    let name = word.split('+').next()?;
+    let name = name.strip_suffix("_[k]").unwrap_or(name);
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.:$".contains(&b))
+        && name.len() <= 200;
+    let ends = [".isra", ".constprop", ".part", ".cold", ".llvm"];
+    let end = ends.iter().filter_map(|end| name.find(end)).min().unwrap_or(name.len());
+    (is_name && !name.ends_with(':')).then(|| &name[..end])
+}
+
+/// `[<ffffffff81124c57>] rmqueue_bulk+0xec/0x140` or `rmqueue_bulk+0xec/0x140`; not `? rmqueue_bulk+…`, which may be left from earlier.
+fn log_frame(text: &str) -> Option<&str> {
+    let text = match text.strip_prefix("[<") {
+        Some(rest) => rest.split_once(">]")?.1.trim_start().trim_start_matches('('),
+        None => text,
+    };
+    text.contains("+0x").then(|| frame(text)).flatten()
+}
+
+/// `a;b;c 12`, or `3.57% a;b;c` of `perf report -g folded`: the innermost function is the last.
+fn folded(text: &str) -> Option<(Vec<String>, f64)> {
+    let (stack, count) = match text.split_once("% ") {
+        Some((count, stack)) => (stack, number(count)?),
+        None => text.rsplit_once(' ').and_then(|(stack, count)| Some((stack, count.parse::<f64>().ok()?)))?,
+    };
+    let frames: Option<Vec<String>> = stack.split(';').rev().map(|part| Some(frame(part)?.to_owned())).collect();
+    frames.filter(|frames| frames.len() > 1).map(|frames| (frames, count))
+}
+
+/// A row of `perf lock contention`: `2345 1.20 s 3.1 ms 512 us spinlock rmqueue_bulk+0x3a`. The weight is the total wait in ns.
+fn contention(text: &str) -> Option<(String, f64)> {
+    let words: Vec<&str> = text.split_ascii_whitespace().take(32).collect();
+    let kinds = ["spinlock", "rwlock", "mutex", "rwsem", "percpu-rwsem", "rt-mutex"];
+    let kind = words.iter().position(|word| kinds.contains(&word.split(':').next().unwrap_or("")))?;
+    let caller = words.get(kind + 1)?;
+    let count = words.first()?.replace(',', "");
+    count.parse::<u64>().ok()?;
+    let unit = match *words.get(2)? {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" => 60e9,
+        _ => return None,
+    };
+    Some((frame(caller)?.to_owned(), number(words[1])? * unit))
+}
+
+/// A row of `/proc/lock_stat`: `&zone->lock: 12 34 …`. The weight is the number of contentions.
+fn lock_stat(text: &str) -> Option<(String, f64)> {
+    let (name, numbers) = text.split_once(": ")?;
+    let mut numbers = numbers.split_ascii_whitespace().map(number);
+    let (_, contentions) = (numbers.next()??, numbers.next()??);
+    let is_lock = name.contains("lock") && numbers.count() >= 6 && !name.contains(' ');
+    is_lock.then(|| (name.to_owned(), contentions))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Profile {
+        let mut reader = Reader::default();
+        text.lines().for_each(|line| _ = reader.line(line));
+        reader.finish()
+    }
+
+    #[test]
+    fn graphs_of_both_directions() {
+        let callee = "    29.00%    29.00%  [kernel]  [k] native_queued_spin_lock_slowpath\n            |          \n\
+                      \x20           ---native_queued_spin_lock_slowpath\n               |          \n\
+                      \x20              |--20.00%--_raw_spin_lock\n               |          rmqueue_bulk\n\
+                      \x20              |          get_page_from_freelist\n               |          \n\
+                      \x20               --9.00%--_raw_spin_lock_irqsave\n                         pagevec_lru_move_fn\n";
+        let stacks = read(callee).stacks;
+        assert_eq!(stacks.len(), 2, "{stacks:#?}");
+        assert_eq!(stacks[0].weight, 20.0);
+        assert_eq!(stacks[0].frames[..3], ["native_queued_spin_lock_slowpath", "_raw_spin_lock", "rmqueue_bulk"]);
+        assert_eq!(stacks[1].frames.last().unwrap(), "pagevec_lru_move_fn");
+        let caller = "     0.92%  proxy  [kernel.kallsyms]  [k] native_queued_spin_lock_slowpath\n            |          \n\
+                      \x20            --0.86%--entry_SYSCALL_64_after_hwframe\n                       do_syscall_64\n\
+                      \x20                      free_pcppages_bulk\n                       _raw_spin_lock\n";
+        let stacks = read(caller).stacks;
+        assert_eq!(stacks.len(), 1, "{stacks:#?}");
+        assert_eq!(stacks[0].frames[..3], ["native_queued_spin_lock_slowpath", "_raw_spin_lock", "free_pcppages_bulk"]);
+    }
+
+    #[test]
+    fn relative_shares() {
+        let text = "-   29.00%    29.00%  [kernel]    [k] native_queued_spin_lock_slowpath  \n   - native_queued_spin_lock_slowpath\n\
+                    \x20     - 71.00% _raw_spin_lock_irq\n         - shrink_inactive_list\n      - 29.00% _raw_spin_lock\n         + rmqueue_bulk\n";
+        let stacks = read(text).stacks;
+        assert_eq!(stacks.iter().map(|s| s.weight.round()).collect::<Vec<_>>(), [21.0, 8.0]);
+        assert_eq!(stacks[1].frames.last().unwrap(), "rmqueue_bulk");
+    }
+
+    #[test]
+    fn stacks_of_other_tools() {
+        let script = "cc1 12 [001] 9.5:     250000 cycles:ppp: \n\tffffffff9e1d0a4b native_queued_spin_lock_slowpath+0x16b ([kernel.kallsyms])\n\
+                      \tffffffff9e1d0a4c rmqueue_bulk.isra.0+0x1 ([kernel.kallsyms])\n\n";
+        let expected = ["native_queued_spin_lock_slowpath", "rmqueue_bulk"];
+        assert_eq!(read(script).stacks[0].frames, expected);
+        let map = "@[\n    native_queued_spin_lock_slowpath+355\n    rmqueue_bulk+1\n]: 42\n";
+        assert_eq!(read(map).stacks, [Stack { frames: expected.map(str::to_owned).to_vec(), weight: 42.0 }]);
+        let folded = "main;rmqueue_bulk;native_queued_spin_lock_slowpath 7";
+        assert_eq!(read(folded).stacks[0].frames[..2], expected);
+        let bcc = "  native_queued_spin_lock_slowpath\n  rmqueue_bulk\n    3\n";
+        assert_eq!(read(bcc).stacks, [Stack { frames: expected.map(str::to_owned).to_vec(), weight: 3.0 }]);
+        let log = "RIP: 0010:native_queued_spin_lock_slowpath+0x62/0x200\nRSP: 0018:ff\nCall Trace:\n ? old+0x1/0x2\n rmqueue_bulk+0x1/0x2\n";
+        assert_eq!(read(log).stacks[0].frames, expected);
+        let contention = "      2,345    1.20 s     3.10 ms    512.00 us     spinlock   rmqueue_bulk+0x3a";
+        assert_eq!(read(contention).waits, [("rmqueue_bulk".to_owned(), 1.2e9)]);
+        let stat = "  &zone->lock:  12  34  0.1 5.0 6.0 7.0 8 9 10 11 12";
+        assert_eq!(read(stat).waits, [("&zone->lock".to_owned(), 34.0)]);
+    }
+}

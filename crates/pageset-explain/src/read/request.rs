@@ -1,0 +1,285 @@
+//! The request in a kernel's message: who asked for which order, and with which flags.
+
+use super::line::digits;
+
+/// A message about a request that failed or that took long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Message {
+    /// `page allocation failure`.
+    Failure,
+    /// `page allocation stalls` (4.9 to 4.14): the request waits.
+    Stall,
+    /// `invoked oom-killer`.
+    OomKiller,
+    /// `SLUB: Unable to allocate memory`.
+    Slub,
+    /// `cma_alloc: alloc failed`.
+    Cma,
+    /// `vmalloc: allocation failure`, `vmalloc error`.
+    Vmalloc,
+}
+
+/// The zones that a request may use, by its highest one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Class {
+    Dma,
+    Dma32,
+    Normal,
+    HighMem,
+    Movable,
+}
+
+/// The zones in their order, from the lowest.
+pub(crate) const ZONES: [&str; 6] = ["DMA", "DMA32", "Normal", "HighMem", "Movable", "Device"];
+
+impl Class {
+    /// The highest zone's place in [`ZONES`].
+    pub(crate) const fn place(self) -> usize {
+        self as usize
+    }
+}
+
+/// The flags of a request, as far as the zone and the mark depend on them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Gfp {
+    /// As printed: `GFP_ATOMIC|__GFP_COMP`, or `0x20` without names.
+    pub(crate) text: String,
+    pub(crate) class: Class,
+    /// May use a part of the reserve below min.
+    pub(crate) high: bool,
+    /// May wait for reclaim.
+    pub(crate) waits: bool,
+    /// For movable pages: may use CMA.
+    pub(crate) movable: bool,
+}
+
+impl Gfp {
+    /// The flags from their names. Only the names before the first unknown character count.
+    fn from_names(names: &str) -> Gfp {
+        let mut gfp = Gfp { text: names.to_owned(), class: Class::Normal, high: false, waits: false, movable: false };
+        let (mut highmem, mut dma, mut dma32) = (false, false, false);
+        for name in names.split('|').map(str::trim) {
+            match name {
+                "GFP_ATOMIC" | "__GFP_HIGH" => gfp.high = true,
+                "GFP_DMA" | "__GFP_DMA" => dma = true,
+                "GFP_DMA32" | "__GFP_DMA32" => dma32 = true,
+                "GFP_KERNEL"
+                | "GFP_KERNEL_ACCOUNT"
+                | "GFP_USER"
+                | "GFP_NOIO"
+                | "GFP_NOFS"
+                | "GFP_TEMPORARY"
+                | "__GFP_RECLAIM"
+                | "__GFP_DIRECT_RECLAIM"
+                | "__GFP_WAIT" => gfp.waits = true,
+                "GFP_HIGHUSER" => (highmem, gfp.waits) = (true, true),
+                "GFP_HIGHUSER_MOVABLE" | "GFP_TRANSHUGE" => (highmem, gfp.movable, gfp.waits) = (true, true, true),
+                "GFP_TRANSHUGE_LIGHT" => (highmem, gfp.movable) = (true, true),
+                "__GFP_HIGHMEM" => highmem = true,
+                "__GFP_MOVABLE" => gfp.movable = true,
+                _ => {}
+            }
+        }
+        gfp.class = class(dma, dma32, highmem, gfp.movable);
+        gfp
+    }
+
+    /// The flags from their number. The zones and `__GFP_HIGH` have the same bits in all kernels. Kernels up to 4.3 have one bit for
+    /// waiting; 4.4 and 4.5 have others, and set one for the wake-up of kswapd; later ones print names.
+    fn from_mask(mask: u64) -> Gfp {
+        let (dma, highmem, dma32, movable, wait, high) = (1, 2, 4, 8, 0x10, 0x20);
+        let (direct_reclaim, wakes_kswapd) = (0x40_0000, 0x200_0000);
+        let has = |bit: u64| mask & bit != 0;
+        let waits = if has(wakes_kswapd) { has(direct_reclaim) } else { has(wait) };
+        let class = class(has(dma), has(dma32), has(highmem), has(movable));
+        Gfp { text: format!("{mask:#x}"), class, high: has(high), waits, movable: has(movable) }
+    }
+
+    /// For a sentence: the name that people know, if there is one.
+    pub(crate) fn short(&self) -> &str {
+        let first = self.text.split('|').next().unwrap_or("");
+        match () {
+            () if first.starts_with("GFP_") => first,
+            () if self.high && !self.waits => "GFP_ATOMIC",
+            () if !self.waits => "GFP_NOWAIT",
+            () if self.movable => "movable",
+            () => "GFP_KERNEL",
+        }
+    }
+}
+
+fn class(dma: bool, dma32: bool, highmem: bool, movable: bool) -> Class {
+    match (dma, dma32, highmem, movable) {
+        (true, ..) => Class::Dma,
+        (_, true, ..) => Class::Dma32,
+        (_, _, true, true) => Class::Movable,
+        (_, _, true, false) => Class::HighMem,
+        _ => Class::Normal,
+    }
+}
+
+/// A request that the log is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Request {
+    pub(crate) message: Message,
+    /// The process, if it is printed.
+    pub(crate) process: Option<String>,
+    pub(crate) order: Option<u8>,
+    pub(crate) gfp: Option<Gfp>,
+    /// The nodes that the request may use, from `mems_allowed`; empty if not printed.
+    pub(crate) nodes: Vec<u32>,
+    /// The slab cache.
+    pub(crate) cache: Option<String>,
+    /// Pages of a CMA request.
+    pub(crate) pages: Option<u64>,
+}
+
+const MESSAGES: [(&str, Message); 8] = [
+    ("page allocation failure", Message::Failure),
+    ("page allocation stalls", Message::Stall),
+    ("invoked oom-killer", Message::OomKiller),
+    ("SLUB: Unable to allocate memory", Message::Slub),
+    ("cma_alloc: alloc failed", Message::Cma),
+    ("alloc failed, req-size", Message::Cma),
+    ("vmalloc: allocation failure", Message::Vmalloc),
+    ("vmalloc error", Message::Vmalloc),
+];
+
+impl Request {
+    /// The request in a line that begins a report, if it does.
+    pub(crate) fn parse(text: &str) -> Option<Request> {
+        let (place, words, message) =
+            MESSAGES.iter().find_map(|(words, message)| text.find(words).map(|at| (at, words, *message)))?;
+        let before = text[..place].trim().trim_end_matches(':').trim();
+        let named = matches!(message, Message::Failure | Message::Stall | Message::OomKiller);
+        let process = (named && !before.is_empty() && before.len() <= 64).then(|| before.to_owned());
+        let mut request =
+            Request { message, process, order: None, gfp: None, nodes: Vec::new(), cache: None, pages: None };
+        request.fill(&text[place + words.len()..]);
+        Some(request)
+    }
+
+    /// Whether the next line may have the rest: mail programs break lines.
+    pub(crate) fn is_open(&self) -> bool {
+        self.order.is_none() || self.gfp.is_none()
+    }
+
+    /// Takes what is missing from a text, and returns whether it had any.
+    pub(crate) fn fill(&mut self, text: &str) -> bool {
+        let before = self.clone();
+        let after = |marks: &[&str]| {
+            marks.iter().find_map(|mark| text.find(mark).map(|at| text[at + mark.len()..].trim_start()))
+        };
+        let number = |text: &str| {
+            let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+            digits(&text[..end])
+        };
+        if self.order.is_none() {
+            let order = after(&["min order:", "page order", "order:", "order="]).and_then(number);
+            self.order = order.and_then(|order| u8::try_from(order).ok()).filter(|order| *order < 32);
+        }
+        if self.gfp.is_none()
+            && let Some(mode) = after(&["mode:", "gfp_mask=", "gfp="])
+        {
+            let hex = mode.strip_prefix("0x").unwrap_or(mode);
+            let end = hex.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(hex.len());
+            let names = hex[end..].strip_prefix('(').filter(|rest| rest.starts_with(['G', '_']));
+            self.gfp = match (names, u64::from_str_radix(&hex[..end], 16)) {
+                (Some(names), _) => Some(Gfp::from_names(&names[..names.find([')', ' ', ',']).unwrap_or(names.len())])),
+                (None, Ok(mask)) => Some(Gfp::from_mask(mask)),
+                (None, Err(_)) => None,
+            };
+        }
+        if let Some(allowed) = after(&["mems_allowed="]) {
+            let end = allowed.find(|c: char| !c.is_ascii_digit() && !matches!(c, ',' | '-')).unwrap_or(allowed.len());
+            let ranges = pageset_trace::number::ranges(allowed[..end].trim_end_matches(','));
+            self.nodes = ranges.flatten().take(1024).flatten().take(1024).collect();
+        }
+        if let Some(cache) = after(&["cache:"]) {
+            self.cache = cache.split([',', '(']).next().map(|name| name.trim().to_owned());
+        }
+        if self.pages.is_none() {
+            self.pages = after(&["req-size:"]).and_then(number);
+        }
+        *self != before
+    }
+}
+
+/// The kernel's release in a line of a log or of `uname -a`, if there is one.
+pub(crate) fn release(text: &str) -> Option<&str> {
+    let is_release = |word: &&str| word.contains('.') && pageset::policy::Release::parse(word).is_some();
+    if let Some(at) = text.find("Linux version ") {
+        return text[at + 14..].split_ascii_whitespace().next().filter(is_release);
+    }
+    if !text.contains("ainted") && !text.contains("Linux ") {
+        return None;
+    }
+    let before = text.split(" #").next().filter(|before| before.len() < text.len())?;
+    before.split_ascii_whitespace().next_back().filter(is_release)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_all_kernels() {
+        let request = |text: &str| Request::parse(text).unwrap();
+        let old = request("swapper: page allocation failure. order:1, mode:0x20");
+        assert_eq!((old.process.as_deref(), old.order), (Some("swapper"), Some(1)));
+        let gfp = old.gfp.unwrap();
+        assert_eq!((gfp.class, gfp.high, gfp.waits, gfp.short()), (Class::Normal, true, false, "GFP_ATOMIC"));
+        for (mode, class, high, waits, movable) in [
+            // Up to 4.3, without names.
+            ("0xd0", Class::Normal, false, true, false),
+            ("0x4020", Class::Normal, true, false, false),
+            ("0x10d0", Class::Normal, false, true, false),
+            ("0x280da", Class::Movable, false, true, true),
+            ("0xd1", Class::Dma, false, true, false),
+            ("0xd4", Class::Dma32, false, true, false),
+            ("0x200d2", Class::HighMem, false, true, false),
+            // 4.4 and 4.5.
+            ("0x2080020", Class::Normal, true, false, false),
+            ("0x24000c0", Class::Normal, false, true, false),
+            ("0x2204010", Class::Normal, false, false, false),
+            // With names.
+            ("0x14200ca(GFP_HIGHUSER_MOVABLE)", Class::Movable, false, true, true),
+            ("0xa20(GFP_ATOMIC)", Class::Normal, true, false, false),
+            ("0x800(GFP_NOWAIT)", Class::Normal, false, false, false),
+            ("0x40dc0(GFP_KERNEL|__GFP_COMP|__GFP_ZERO)", Class::Normal, false, true, false),
+            ("0xcc4(GFP_KERNEL|GFP_DMA32)", Class::Dma32, false, true, false),
+        ] {
+            let gfp =
+                request(&format!("x: page allocation failure: order:0, mode:{mode}, nodemask=(null)")).gfp.unwrap();
+            assert_eq!((gfp.class, gfp.high, gfp.waits, gfp.movable), (class, high, waits, movable), "{mode}");
+        }
+        let oom =
+            request("CPU 0/KVM invoked oom-killer: gfp_mask=0x15000c0(GFP_KERNEL_ACCOUNT), nodemask=(null), order=0");
+        assert_eq!((oom.message, oom.order, oom.process.as_deref()), (Message::OomKiller, Some(0), Some("CPU 0/KVM")));
+        let cma = request("cma: cma_alloc: alloc failed, req-size: 2025 pages, ret: -12");
+        assert_eq!((cma.message, cma.pages, cma.order), (Message::Cma, Some(2025), None));
+        let nodes = request("x: page allocation failure: order:0, mode:0x20, cpuset=/,mems_allowed=0-1,3").nodes;
+        assert_eq!(nodes, [0, 1, 3]);
+        assert_eq!(Request::parse("Mem-Info:"), None);
+    }
+
+    #[test]
+    fn broken_lines_are_filled() {
+        let mut request = Request::parse("java: page allocation failure: order:0,").unwrap();
+        assert!(request.is_open() && request.fill("mode:0x2084120(GFP_ATOMIC|__GFP_COLD") && !request.is_open());
+        assert!(request.gfp.unwrap().high);
+    }
+
+    #[test]
+    fn releases() {
+        for (text, expected) in [
+            ("CPU: 7 PID: 1 Comm: java Not tainted 4.9.24-coreos #1", Some("4.9.24-coreos")),
+            ("Pid: 0, comm: swapper Tainted: P         C O 3.8.0-1-mainline #1", Some("3.8.0-1-mainline")),
+            ("Linux version 6.1.73 (root@x) #3 SMP", Some("6.1.73")),
+            ("Linux box 3.6.11+ #362 PREEMPT", Some("3.6.11+")),
+            ("order 5 #3", None),
+        ] {
+            assert_eq!(release(text), expected, "{text}");
+        }
+    }
+}
