@@ -170,13 +170,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 let _changes = self.change();
                 (zone.bounds.get(), self.keeps_pages(zone, cpu))
             };
-            // High watermarks, or few online CPUs, can lead to bounds above the pagesets' capacity.
-            let room = pageset.capacity();
-            let bounds = if keeps {
-                Bounds { high_min: decided.high_min.min(room), high_max: decided.high_max.min(room), ..decided }
-            } else {
-                Bounds::DISABLED
-            };
+            let bounds = if keeps { pageset.within_capacity(decided) } else { Bounds::DISABLED };
             let large_cache = self.tuning.large_cache(self.rules.cache_slice_pages, decided.batch);
             pageset.set_bounds(bounds, &self.tuning, large_cache);
         }

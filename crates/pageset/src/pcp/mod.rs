@@ -265,6 +265,12 @@ impl<L> Pageset<L> {
         self.capacity.get()
     }
 
+    /// High watermarks, or few online CPUs, can lead to bounds above the capacity.
+    pub(crate) fn within_capacity(&self, bounds: Bounds) -> Bounds {
+        let [high_min, high_max] = [bounds.high_min, bounds.high_max].map(|high| high.min(self.capacity()));
+        Bounds { high_min, high_max, ..bounds }
+    }
+
     /// The CPU that the pageset belongs to.
     pub(crate) fn cpu(&self) -> CpuId {
         CpuId(self.cpu.get())

@@ -123,8 +123,14 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     fn set_bounds_with_loan<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) {
-        let (batch, high_min) = (self.shares.batch.get(), self.shares.high_min.get());
-        let bounds = Bounds { batch, high_min, high_max: MAX_HIGH }.within(self.shares.with_loan(pcp.loan.get()));
+        let bounds = match pcp.loan.get() {
+            // Without the lock of changes: who decides other bounds meanwhile sets them after this.
+            0 => pcp.within_capacity(self.bounds.get()),
+            loan => {
+                let (batch, high_min) = (self.shares.batch.get(), self.shares.high_min.get());
+                Bounds { batch, high_min, high_max: MAX_HIGH }.within(self.shares.with_loan(loan))
+            }
+        };
         pcp.set_bounds(bounds, env.tuning, pcp.large_cache.get());
     }
 }
