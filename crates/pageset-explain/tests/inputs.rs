@@ -160,11 +160,14 @@ fn each_text_has_its_sentence() {
     assert!(SENTENCES.len() >= 25);
 }
 
+/// What another program makes of a line.
+type Dress = fn(&str) -> String;
+
 /// Each line of a log with what other programs put before it.
 #[test]
 fn prefixes_do_not_change_the_sentence() {
     let is_log = |name: &&str| name.starts_with("log-") || name.starts_with("soft-");
-    let dressed: [(&str, fn(&str) -> String); 7] = [
+    let dressed: [(&str, Dress); 7] = [
         ("dmesg", |line| format!("[ 1234.567890] {line}\n")),
         ("dmesg with the caller", |line| format!("[ 1234.567890][  T123] {line}\n")),
         ("journal", |line| format!("Feb 09 08:09:39 host kernel: {line}\n")),
