@@ -285,7 +285,15 @@ const STATES: &[State] = &[
     State { name: "one-unmovable-block", age: |world| retype(world, 100, MigrateType::Unmovable), ..FRESH },
     State { name: "half-unmovable", age: |world| retype(world, 2, MigrateType::Unmovable), ..FRESH },
     State { name: "half-reclaimable", age: |world| retype(world, 2, MigrateType::Reclaimable), ..FRESH },
-    State { name: "half-cma", age: |world| retype(world, 2, MigrateType::Cma), ..FRESH },
+    State {
+        name: "half-cma",
+        age: |world| retype(world, 2, MigrateType::Cma),
+        slow: &[(
+            "free_bulk",
+            "pages in CMA pageblocks have tags of another type: no run, and each is checked and freed by itself; can be mended",
+        )],
+        ..FRESH
+    },
     State { name: "half-isolated", age: |world| retype(world, 2, MigrateType::Isolate), ..FRESH },
     State { name: "unmovable-exhausted", age: |world| exhaust(world, MigrateType::Unmovable), ..FRESH },
     State { name: "movable-exhausted", age: |world| exhaust(world, MigrateType::Movable), ..FRESH },

@@ -228,8 +228,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         true
     }
 
-    /// What the first of some blocks has in common with those after it that one hold of the pageset's lock may serve. `None` if the
-    /// general path must serve it.
+    /// What the first of some blocks has in common with those after it that one hold of the pageset's lock may serve. `None` if the general
+    /// path must serve it.
     #[inline(always)]
     fn run_of(&self, block: Block, state: PageState) -> Option<RunOf<'a, M>> {
         let Block { pfn, order } = block;
@@ -238,23 +238,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if flags & !(MIXED | CHECKED) != RELAXED {
             return None;
         }
-        let tag = Tag::from_byte(zone.tag_hot(pfn)?.get());
-        // The pageblock's type decides, as for single blocks. The tag has the type that was asked for: pages of CMA pageblocks serve
-        // requests for movable ones, and go to the same list.
+        let tag = zone.tag_hot(pfn).map(|tag| Tag::from_byte(tag.get())).filter(|tag| tag.is(state, order))?;
         let is_mixed = flags & MIXED != 0;
-        let page = pfn.0.wrapping_sub(zone.frames().base.0) as u32;
-        let migratetype = if is_mixed { zone.frames().block_type(page) } else { MigrateType::Movable };
-        if migratetype == MigrateType::Isolate || !tag.is(state, order) {
-            return None;
-        }
-        let list = self.list_of(order, migratetype)?;
-        let cached = |migratetype| Tag::new(PageState::Cached, order, migratetype);
-        let by_pageblock = is_mixed.then(|| {
-            let is_here = |&kind: &MigrateType| kind != MigrateType::Isolate && self.list_of(order, kind) == Some(list);
-            PageblockTags::new(MigrateType::ALL.into_iter().filter(is_here).map(|kind| (kind, cached(kind))))
-        });
-        let tags = [tag.with_state(PageState::Allocated), cached(migratetype)];
-        Some(RunOf { zone, order, list, tags, by_pageblock })
+        let migratetype = if is_mixed { tag.kind()? } else { MigrateType::Movable };
+        Some(RunOf {
+            zone,
+            order,
+            list: self.list_of(order, migratetype)?,
+            tags: [PageState::Allocated, PageState::Cached].map(|state| Tag::new(state, order, migratetype)),
+            pageblocks: is_mixed.then_some(Pageblock::with(migratetype)),
+        })
     }
 
     /// Checks blocks and puts them into the caller's pageset, under one hold of its lock. Does so only if none of them makes a drain
@@ -262,13 +255,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Cached, and what became of them.
     #[inline(always)]
     pub(crate) fn free_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> (usize, Run) {
-        let checked = |tag: &AtomicU8, [from, to]: [Tag; 2]| tag.get() == from.byte() && exchange(tag, from, to);
-        let unchecked = |tag: &AtomicU8, [from, to]: [Tag; 2]| {
-            let is_allocated = tag.get() == from.byte();
-            if is_allocated {
-                tag.set(to.byte());
-            }
-            is_allocated
+        let checked = |tag: &AtomicU8, from, to| exchange(tag, from, to);
+        let unchecked = |tag: &AtomicU8, _, to: Tag| {
+            tag.set(to.byte());
+            true
         };
         let Some(first) = entries.first().map(&block) else { return (0, Run::Outside) };
         // The compiler makes two for single movable pages, which have no shifts and no branches for the others.
@@ -276,7 +266,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             && first.order == Order::ZERO
             && matches!(zone.shared.flags.of_found_zone(), RELAXED | RELAXED_CHECKED)
         {
-            let run = RunOf { zone, order: Order::ZERO, list: MOVABLE_LIST, tags: MOVABLE_PAGE, by_pageblock: None };
+            let run = RunOf { zone, order: Order::ZERO, list: MOVABLE_LIST, tags: MOVABLE_PAGE, pageblocks: None };
             return if self.checks_bulk {
                 self.free_run_in(&run, entries, block, checked)
             } else {
@@ -285,8 +275,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let Some(run) = self.run_of(first, PageState::Allocated) else { return (0, Run::Outside) };
         let checks = self.checks_bulk;
-        let claim = |tag: &AtomicU8, tags| if checks { checked(tag, tags) } else { unchecked(tag, tags) };
-        self.free_run_in(&run, entries, block, claim)
+        self.free_run_in(
+            &run,
+            entries,
+            block,
+            |tag: &AtomicU8, from, to| {
+                if checks { checked(tag, from, to) } else { unchecked(tag, from, to) }
+            },
+        )
     }
 
     #[inline(always)]
@@ -295,10 +291,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         run: &RunOf<'a, M>,
         entries: &[T],
         block: impl Fn(&T) -> Block,
-        claim: impl Fn(&AtomicU8, [Tag; 2]) -> bool,
+        claim: impl Fn(&AtomicU8, Tag, Tag) -> bool,
     ) -> (usize, Run) {
+        let [allocated, cached] = run.tags;
         // The page of an entry whose tag is now Cached.
-        let prepare = run.each(block, claim);
+        let prepare = run.each(allocated, block, move |tag| claim(tag, allocated, cached));
         let count = || entries.iter().position(|entry| prepare(entry).is_none()).unwrap_or(entries.len());
         let hint = MachineHint::of(&self.machine);
         let has_room = |pageset: &Pageset<M::Lock>| pageset.room_for_run(run.order) >= entries.len();
@@ -330,7 +327,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some(run) = entries.first().and_then(|first| self.run_of(block(first), PageState::Allocated)) else {
             return 0;
         };
-        let prepare = run.each(block, |tag, [allocated, cached]| exchange(tag, allocated, cached));
+        let [allocated, cached] = run.tags;
+        let prepare = run.each(allocated, block, move |tag| exchange(tag, allocated, cached));
         entries.iter().position(|entry| prepare(entry).is_none()).unwrap_or(entries.len())
     }
 
@@ -348,7 +346,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some(pcp) = run.zone.try_lock_hinted(self.env(), hint) else { return Some(0) };
         let most = pcp.room_for_run(run.order).min(self.tuning.long_free_run()).min(entries.len());
         // Two zones may share a section. A page of the other one has no such tag here.
-        let page = run.each(block, |tag, [_, cached]| tag.get() == cached.byte());
+        let page = run.each(run.tags[1], block, |_| true);
         let given = pcp.push_all(run.list, &entries[..most], page);
         pcp.note_given(given as u32, run.order);
         (given > 0).then_some(given)
@@ -405,57 +403,38 @@ struct RunOf<'a, M: Machine> {
     zone: &'a CachedZone<'a, M>,
     order: Order,
     list: usize,
-    /// The tags of the first block, in use and in a pageset.
+    /// The tags of a block in use, and in a pageset.
     tags: [Tag; 2],
-    /// The second of these for each block, in a zone whose pageblocks have several types.
-    by_pageblock: Option<PageblockTags>,
+    /// The type of their pageblocks, in a zone that has several.
+    pageblocks: Option<Pageblock>,
 }
 
 impl<'a, M: Machine> RunOf<'a, M> {
-    /// Gives the page of an entry if its block is of the run and `then` says so, which is given its tag, and the values of that in use
-    /// and in a pageset.
+    /// Gives the page of an entry if its block is of the run, its tag is `tag`, and `then` says so.
     #[inline(always)]
     fn each<T>(
         &self,
+        tag: Tag,
         block: impl Fn(&T) -> Block,
-        then: impl Fn(&'a AtomicU8, [Tag; 2]) -> bool,
+        then: impl Fn(&'a AtomicU8) -> bool,
     ) -> impl Fn(&T) -> Option<u32> {
         // Copies: the compiler would read the zone's own words again after each store.
-        let &RunOf { zone, order: of_run, tags: [allocated, cached], by_pageblock, .. } = self;
+        let &RunOf { zone, order: of_run, pageblocks, .. } = self;
         let &Frames { tags, types, base, .. } = zone.frames();
         move |entry| {
             let Block { pfn, order } = block(entry);
             let page = usize::try_from(pfn.0.wrapping_sub(base.0)).ok()?;
-            let tag = tags.get(page)?;
-            let cached = match by_pageblock {
-                Some(by_pageblock) => by_pageblock.of(Pageblock(types.get(page >> Order::PAGEBLOCK.get())?.get()))?,
-                None => cached,
-            };
-            (order == of_run && then(tag, [allocated, cached])).then_some(page as u32)
+            let word = tags.get(page)?;
+            if order != of_run || word.get() != tag.byte() {
+                return None;
+            }
+            if let Some(pageblock) = pageblocks
+                && !Pageblock(types.get(page >> Order::PAGEBLOCK.get())?.get()).is_like(pageblock)
+            {
+                return None;
+            }
+            then(word).then_some(page as u32)
         }
-    }
-}
-
-/// The tags of the blocks on one list of a pageset, by the types of their pageblocks: a byte for each type.
-#[derive(Clone, Copy)]
-struct PageblockTags(u64);
-
-impl PageblockTags {
-    fn new(tags: impl Iterator<Item = (MigrateType, Tag)>) -> Self {
-        PageblockTags(
-            tags.fold(0, |all, (kind, tag)| all | u64::from(tag.byte()) << Self::shift(Pageblock::with(kind))),
-        )
-    }
-
-    const fn shift(pageblock: Pageblock) -> u32 {
-        8 * pageblock.type_bits() as u32
-    }
-
-    /// The tag of a block in a pageblock; `None` if such blocks are not on the list.
-    #[inline(always)]
-    fn of(self, pageblock: Pageblock) -> Option<Tag> {
-        let tag = Tag::from_byte((self.0 >> Self::shift(pageblock)) as u8);
-        (tag != Tag::INSIDE).then_some(tag)
     }
 }
 

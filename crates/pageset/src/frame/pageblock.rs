@@ -47,10 +47,10 @@ impl Pageblock {
         Pageblock(code(migratetype))
     }
 
-    /// The bits of the type: below 8.
+    /// Whether the types are equal.
     #[inline(always)]
-    pub(crate) const fn type_bits(self) -> u8 {
-        self.0 & TYPE
+    pub(crate) const fn is_like(self, other: Self) -> bool {
+        (self.0 ^ other.0) & TYPE == 0
     }
 
     /// Whether the type is MOVABLE: one test of a mask.

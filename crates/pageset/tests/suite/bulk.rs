@@ -42,7 +42,6 @@ enum Step {
     /// Blocks of other orders among the pages, and pageblocks whose pages no pageset keeps.
     Large(u8),
     Isolate(u64),
-    Cma(u64),
     Tick,
 }
 
@@ -54,7 +53,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (any::<usize>(), 1..700_usize).prop_map(|(from, blocks)| Step::Give(from, blocks)),
         2 => (1..10_u8).prop_map(Step::Large),
         1 => (0..6_u64).prop_map(Step::Isolate),
-        1 => (0..6_u64).prop_map(Step::Cma),
         1 => Just(Step::Tick),
     ]
 }
@@ -115,9 +113,6 @@ fn carry_out(tuning: Tuning, steps: &[Step], most: usize) -> (Vec<Block>, Vec<Pi
                     let now = world.pageblock_type(pfn).expect("the page is in the zone");
                     let to = if now == MigrateType::Isolate { MigrateType::Movable } else { MigrateType::Isolate };
                     world.set_pageblock_type(pfn, to).expect("the page is in the zone");
-                }
-                Step::Cma(pageblock) => {
-                    world.set_pageblock_type(Pfn(512 * pageblock), MigrateType::Cma).expect("the page is in the zone");
                 }
                 Step::Tick => {
                     world.tick();
@@ -216,27 +211,6 @@ fn a_hold_of_the_pageset_serves_a_run() {
             assert_eq!(machine.drains.load(Relaxed), 0);
         });
     }
-}
-
-/// Pages of CMA pageblocks are on the list of movable pages, so a call for both kinds is one run, and each gets the tag of its pageblock.
-#[test]
-fn pages_of_cma_and_movable_pageblocks_are_one_run() {
-    counting(PAGESET, 1, |world, machine| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
-        for pageblock in (0..128).step_by(2) {
-            world.set_pageblock_type(Pfn((1 << 20) + 512 * pageblock), MigrateType::Cma).expect("a pageblock");
-        }
-        let mut pages = [Pfn(0); 500];
-        assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(500));
-        pages.sort_unstable_by_key(|page| page.0 % 7);
-        let types = pages.map(|page| world.pageblock_type(page).expect("in the zone"));
-        assert!(types.contains(&MigrateType::Cma) && types.contains(&MigrateType::Movable));
-        let before = machine.pagesets.load(Relaxed);
-        world.free_bulk(&pages.map(single)).expect("allocated");
-        assert_eq!(machine.pagesets.load(Relaxed) - before, 1, "one hold of the pageset");
-        world.drain_all();
-        assert_eq!(world.zone_stats(0).nr_free_pages, 1 << 16);
-    });
 }
 
 /// A drain in chunks releases the lock and takes it again, and the run goes on.
