@@ -111,7 +111,8 @@ grep -q "$compiler" "$golden" || { echo "SKIPPED the comparison: $golden is not 
 awk -v percent="$percent" -v least="$least" '
     /^# state / { for (i = 3; i <= NF; i++) call[i - 1] = $i }
     /^#/ { next }
-    { for (i = 2; i <= NF; i++) sub(/\*/, "", $i) }
+    # What had a star is text, until it is a number again.
+    { for (i = 2; i <= NF; i++) if (sub(/\*/, "", $i)) $i += 0 }
     NR == FNR { for (i = 2; i <= NF; i++) table[$1, i] = $i; next }
     !(($1, 2) in table) { print "error: the state " $1 " is not in the table"; wrong = 1; next }
     {

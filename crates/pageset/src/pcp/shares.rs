@@ -83,8 +83,7 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Borrows for a pageset that is about to keep `pages` pages, if it may not.
     #[inline]
     pub(super) fn borrow_for<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, pages: u32) {
-        let most = pcp.high_max.get();
-        if pages > most && most > 0 && self.shares.left.load(Relaxed) as i32 > 0 {
+        if env.tuning.kept_fraction > 0 && pages > pcp.high_max.get() {
             self.borrow(env, pcp, pages);
         }
     }
@@ -92,6 +91,9 @@ impl<M: Machine> CachedZone<'_, M> {
     #[cold]
     #[inline(never)]
     fn borrow<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, pages: u32) {
+        if !pcp.may_keep() || self.shares.left.load(Relaxed) as i32 <= 0 {
+            return;
+        }
         let has = self.shares.with_loan(pcp.loan.get());
         // Twice as much each time, and room for the batch that a pageset may keep beyond its high.
         let most = MAX_SHARE.min(self.shares.with_loan(self.shares.lent.get() / LARGEST_LOAN));
@@ -104,8 +106,12 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     /// Returns at a tick what a pageset has borrowed and does not need.
+    #[inline]
     pub(super) fn return_loan<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) {
         let loan = pcp.loan.get();
+        if loan == 0 {
+            return;
+        }
         // At its lower bound, high says nothing: the pages that are there count.
         let high = if pcp.high.get() > pcp.high_min.get() { pcp.high.get() } else { 0 };
         let needed = (high.max(pcp.count()) + pcp.batch()).saturating_sub(self.shares.each.get());
