@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use pageset::MapError;
 use pageset_trace::replay::ReplayError;
-use pageset_trace::{ErrorKind, TraceError, printable};
+use pageset_trace::{ErrorKind, TraceError};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use crate::closed;
+use crate::output::printable_lines;
 
 /// The exit codes of `pageset`, the same for every subcommand: see [`EXITS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,13 +85,13 @@ impl Failure {
     /// A failure that ends the command with `exit`. `message` starts in lower case and has no full stop. Characters that
     /// act on a terminal are escaped, in the help as well: both may contain names of files and of other inputs.
     pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
-        let message = printable(&message.to_string()).into_owned();
+        let message = printable_lines(&message.to_string());
         Failure { exit, message, help: String::new(), broken_pipe: false }
     }
 
     /// Adds the remedy: an option or a command.
     pub fn help(mut self, help: impl fmt::Display) -> Self {
-        self.help = format!("\nhelp: {}", printable(&help.to_string()));
+        self.help = format!("\nhelp: {}", printable_lines(&help.to_string()));
         self
     }
 

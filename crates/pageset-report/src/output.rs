@@ -60,11 +60,12 @@ pub fn is_standard(path: &Path) -> bool {
 /// Writes a result as text to standard output. Lines stay; other characters that act on a terminal are escaped, because names in a
 /// recording are not ours.
 pub fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    text.split_inclusive('\n').try_for_each(|line| match line.strip_suffix('\n') {
-        Some(line) => out.write_all(printable(line).as_bytes()).and_then(|()| out.write_all(b"\n")),
-        None => out.write_all(printable(line).as_bytes()),
-    })
+    io::stdout().write_all(printable_lines(text).as_bytes())
+}
+
+/// A text of several lines. The ends of lines stay; other characters that act on a terminal are escaped.
+pub(crate) fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// Writes a result as indented JSON with a final line break.

@@ -1,6 +1,5 @@
 //! `pageset replay --identify`: which kernel's rules produced a recording.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use pageset_trace::measure::identification::Identification;
@@ -10,7 +9,7 @@ use pageset_trace::replay::{Step, Totals};
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{JsonOption, is_standard, write_json};
+use crate::output::{self, JsonOption, is_standard, write_json};
 use crate::recordings;
 use crate::replay_cmd::progress::Progress;
 
@@ -35,7 +34,7 @@ pub(super) fn run(files: &[PathBuf], all: bool, json: &JsonOption) -> Result<Exi
         let result = Identification::new(trace, &identified);
         if !json_only {
             let apart = if i > 0 { "\n" } else { "" };
-            write!(io::stdout(), "{apart}{}", text(&result, all))?;
+            output::print(&format!("{apart}{}", text(&result, all)))?;
         }
         results.push(result);
     }

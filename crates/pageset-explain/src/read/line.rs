@@ -31,9 +31,9 @@ fn stripped(raw: &str) -> &str {
         }
         text = rest.strip_prefix(' ').unwrap_or(rest);
     }
-    // `Feb  9 08:09:39 host kernel: `, `kernel: `, `kern.info: `.
+    // `Feb  9 08:09:39 host kernel: `, `kernel: `, `kern.info: `; several, if a log was logged.
     for mark in ["kernel:", "kern.info:", "kern.warn:", "kern.warning:", "kern.err:", "kern.debug:"] {
-        if let Some(place) = text.find(mark).filter(|place| is_prefix(&text[..*place])) {
+        while let Some(place) = text.find(mark).filter(|place| is_prefix(&text[..*place])) {
             text = &text[place + mark.len()..];
             text = text.strip_prefix(' ').unwrap_or(text);
         }
@@ -118,6 +118,7 @@ mod tests {
             ("  2015-10-01T18:25:37.33654 kern.info: [    0.000000] SRAT", "SRAT"),
             ("     |--43.21%--rmqueue_bulk", "     |--43.21%--rmqueue_bulk"),
             ("    cpu: 0", "    cpu: 0"),
+            ("Feb 09 08:09:39 host kernel:     kernel: swapper: page", "swapper: page"),
         ] {
             assert_eq!(stripped(raw), text, "{raw}");
             assert_eq!(place(raw, stripped(raw)).end, raw.len());
