@@ -64,7 +64,7 @@ use self::terminal::Begin;
 use self::view::View;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, is_standard};
+use crate::output::{self, Output, is_standard};
 
 /// Watch the per-CPU pagesets of this machine: the pages they hold, their sizes, and the pages they move
 ///
@@ -341,12 +341,11 @@ fn print(view: &View, args: &Args) -> Result<(), Failure> {
         out.write_all(text.as_bytes())?;
         return Ok(out.commit()?);
     }
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer(&mut out, view).map_err(io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        writeln!(out, "{}", plain::text(view))?;
+    if !args.json {
+        return Ok(output::print(&format!("{}\n", plain::text(view)))?);
     }
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, view).map_err(io::Error::from)?;
+    writeln!(out)?;
     Ok(out.flush()?)
 }
