@@ -10,7 +10,7 @@ use pageset_trace::{ErrorKind, TraceError};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use crate::closed;
-use crate::output::printable_lines;
+use crate::printable::printable_lines;
 
 /// The exit codes of `pageset`, the same for every subcommand: see [`EXITS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `closed` | a standard output that was closed at the start |
+//! | `closed`, `printable` | a standard output that was closed at the start; lines that are safe to print |
 //! | [`mod@error`] | the exit codes, and a failure with its remedy |
 //! | [`program`] | the version, and the end of the process |
 //! | [`interrupt`] | how signals end a command |
@@ -39,6 +39,7 @@ pub mod measure;
 pub mod output;
 pub mod page;
 pub mod perfetto;
+mod printable;
 pub mod program;
 pub mod progress;
 pub mod report;

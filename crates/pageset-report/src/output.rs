@@ -4,13 +4,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use pageset_trace::printable;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::csv;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
+use crate::printable::printable_lines;
 
 /// The option `--json`, the same in every command.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -61,11 +61,6 @@ pub fn is_standard(path: &Path) -> bool {
 /// recording are not ours.
 pub fn print(text: &str) -> io::Result<()> {
     io::stdout().write_all(printable_lines(text).as_bytes())
-}
-
-/// A text of several lines. The ends of lines stay; other characters that act on a terminal are escaped.
-pub(crate) fn printable_lines(text: &str) -> String {
-    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// Writes a result as indented JSON with a final line break.

@@ -11,6 +11,7 @@ use super::card::{Card, Figure, Kind, Trust, number};
 use super::draw::{Chart, Room, drawing};
 use super::{Report, Section, data};
 use crate::error::{Exit, Failure};
+use crate::printable::printable_lines;
 
 const STYLE: &str = include_str!("templates/chart.css");
 const PAGE_STYLE: &str = include_str!("templates/page.css");
@@ -263,5 +264,5 @@ pub(crate) fn markdown(report: &Report) -> String {
         text += &row(&rule);
         section.rows.iter().for_each(|cells| text += &row(cells));
     }
-    text.lines().map(|line| printable(line).into_owned() + "\n").collect()
+    printable_lines(&text)
 }
