@@ -1,6 +1,6 @@
 //! The outputs of `pageset replay`, `explain` and `advise` in the documentation are the real outputs. With
 //! `PAGESET_DOCS=write` in the environment the test rewrites outputs that differ, but not figures in the text around
-//! them.
+//! them. A last line `…` stands for the rest of an output.
 
 use std::env;
 use std::fs;
@@ -39,7 +39,11 @@ fn outputs_are_as_shown() {
             let mut command = Command::new(crate::PROGRAM);
             let printed = command.current_dir(&root).args(arguments.split(' ')).output().unwrap();
             assert!(printed.status.success(), "{file}: {arguments}: {}", String::from_utf8_lossy(&printed.stderr));
-            let printed = String::from_utf8(printed.stdout).unwrap();
+            let mut printed = String::from_utf8(printed.stdout).unwrap();
+            if output.ends_with("\n…\n") {
+                let lines = printed.lines().take(output.lines().count() - 1);
+                printed = lines.map(|line| format!("{line}\n")).collect::<String>() + "…\n";
+            }
             assert!(
                 write || printed == output,
                 "{file} shows another output of `pageset {arguments}` (PAGESET_DOCS=write mends it); it is\n{printed}"

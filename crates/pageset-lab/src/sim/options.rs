@@ -30,22 +30,23 @@ const PRECISION_PCT: f64 = 1.0;
 /// How long and how often each setting is simulated.
 #[derive(clap::Args)]
 pub(crate) struct Effort {
-    /// Measure TIME of virtual time, such as 20ms or 1.5s, or at most TIME with --precision [default: until the run is steady, at
-    /// most six times what the workload needs; 9s for page_fault1]
+    /// Measure TIME of virtual time, such as 20ms or 1.5s [default: until the run is steady]
+    ///
+    /// With --precision, measure at most TIME. The default is at most six times what the workload needs; 9s for page_fault1.
     #[arg(long, alias = "seconds", value_name = "TIME", allow_negative_numbers = true, value_parser = seconds)]
     duration: Option<f64>,
 
-    /// Simulate TIME of virtual time before the measurement begins [default: with a precision, until nothing drifts; else
-    /// what the workload needs; 0.5s for page_fault1]
+    /// Simulate TIME of virtual time before the measurement begins [default: until nothing drifts]
+    ///
+    /// Without a precision, the default is what the workload needs; 0.5s for page_fault1.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = seconds)]
     warm_up: Option<f64>,
 
-    /// Stop measuring when score (percent) and contention (percentage points) are known to PCT, and nothing drifts
-    /// [default: 1; without effect if --duration is given alone]
+    /// Stop measuring when score and contention are known to PCT, and nothing drifts [default: 1; 0 with --duration]
     ///
-    /// PCT is half the width of the 95 % interval of the mean, from ten batches of each run. At least a sixth of the
-    /// longest time is measured. 0 measures the whole time. A run that is still less precise, or still drifts, at the end
-    /// of its time is reported as not settled.
+    /// PCT is half the width of the 95 % interval of the mean, from ten batches of each run, in percent of the score and in
+    /// percentage points of contention. At least a sixth of the longest time is measured. 0 measures the whole time. A run that is
+    /// still less precise, or still drifts, at the end of its time is reported as not settled.
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = percent)]
     precision: Option<f64>,
 
@@ -56,18 +57,17 @@ pub(crate) struct Effort {
     #[arg(long, value_name = "N", default_value_t = History::default().turnovers, value_parser = clap::value_parser!(u32).range(0..=1000))]
     history: u32,
 
-    /// Run each setting with the seeds 1 to K, and show the mean and the spread [default: 1; 3 for calibrate, and for
-    /// compare with the tables of page_fault1 over batches or over tasks]
+    /// Run each setting with the seeds 1 to K, and show the mean and the spread [default: 1; 3 for fits]
     ///
-    /// Gain of more seeds: a known spread and a better mean. Cost: K times the simulation time.
+    /// Gain of more seeds: a known spread and a better mean. Cost: K times the simulation time. Fits are calibrate, and compare with
+    /// the tables of page_fault1 over batches or over tasks.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
 
-    /// The kernel's era: linux-4.16, linux-5.11, posted, linux-6.10, or a release such as linux-5.15 [default: the era
-    /// of the preset's kernel or of the published table's kernels, else linux-6.10]
+    /// The kernel's era: linux-4.16, linux-5.11, posted, linux-6.10, or a release [default: that of the rules or the table]
     ///
     /// The era sets what rules do not: the pages of an LRU batch, the LRU locks of memory groups, and the caches that
-    /// count for a CPU's slice of the cache. If unsure, omit this option.
+    /// count for a CPU's slice of the cache. If unsure, omit this option. Rules and tables without a kernel have linux-6.10.
     #[arg(long, value_name = "NAME")]
     era: Option<Era>,
 
