@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# table.sh compare|survive FILE SECONDS: the result of a guest, from its console. The first line is the answer.
+set -euo pipefail
+awk -v what="$1" -v file="$2" -v seconds="$3" '
+    { sub(/^\[ *[0-9.]+\] /, "") }
+    /^GUEST kernel/ { kernel = $3 }
+    /^GUEST failed/ { sub(/^GUEST /, ""); failures[++failed] = $0 }
+    /^pageset: [0-9]+ pages of/ { loaded = $0; stack = 0 + $(NF - 3); if (stack > most) most = stack; loads++ }
+    /^pageset: [0-9]+ of [0-9]+ pages went back/ { back[++unloads] = $2 == $4; if ($2 != $4 && !planted) failures[++failed] = $0 }
+    /^pageset: cannot load/ { refusals++ }
+    /^GUEST free/ { free[++frees] = $3 }
+    /^GUEST cpu changes/ { changes = $4 }
+    /^GUEST planted/ { planted = 1 }
+    /^pageset_bench: failed/ { if (index($0, " 1 pages are in use")) found = 1; else failures[++failed] = $0 }
+    /(BUG|WARNING|Oops|general protection|soft lockup|rcu.*stall)/ { failures[++failed] = $0 }
+    /^pageset_bench: survive/ && !planted && !pairs {
+        for (i = 3; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
+        pairs = value["pairs"]; interrupts = value["interrupts"]; cpus = value["cpus"]
+    }
+    /^pageset_bench: cell/ {
+        for (i = 3; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
+        cells++
+        ours = value["pageset"]; kernels = value["alloc_pages"]
+        if (ours + 0 < kernels + 0) fewer++
+        else more = more sprintf("%s order %s, %s held, %s CPUs; ", value["pattern"], value["order"], value["held"], value["cpus"])
+        if (value["refused"] != "0,0") refused = refused sprintf("%s order %s, %s held: %s; ", value["pattern"], value["order"], value["held"], value["refused"])
+        ratio = kernels > 0 ? ours / kernels : 0
+        if (ratio > worst) worst = ratio
+        if (!best || ratio < best) best = ratio
+        order = value["pattern"] == "random" ? "all" : value["order"]
+        lines[cells] = sprintf("%4s  %-7s %5s %5s %8.0f %12.0f %6.0f %%  %s", value["cpus"], value["pattern"], order, value["held"],
+            ours / 10, kernels / 10, 100 * ratio, ours + 0 < kernels + 0 ? "fewer" : "more")
+        if (value["cpus"] == 1 && value["pattern"] == "hold" && value["held"] == 32) at[value["order"]] = ours / 10
+        loop = value["loop"] / 10; if (loop > longest) longest = loop
+    }
+    function pages(n) { return n == 1 ? "1 page" : n " pages" }
+    END {
+        if (what == "compare") {
+            if (cells && fewer == cells) printf "pageset takes fewer instructions than alloc_pages in all %d cells: %.0f to %.0f %% of them, on Linux %s.\n\n", cells, 100 * best, 100 * worst, kernel
+            else printf "pageset takes fewer instructions than alloc_pages in %d of %d cells, on Linux %s; not in: %s\n\n", fewer, cells, kernel, more
+            print "CPUs  pattern order  held  pageset  alloc_pages   part  pageset takes"
+            for (i = 1; i <= cells; i++) print lines[i]
+            print "\nInstructions for a pair (an allocation and its free), under -icount: no time. The loop is up to " longest " of them."
+            if (at[4]) printf "Order 3 takes %.0f %% of order 4 (32 held).\n", 100 * at[3] / at[4]
+            if (refused != "") print "Refused calls of alloc_pages, pageset: " refused
+            if (!cells) failures[++failed] = "no cell was measured"
+        } else {
+            before = free[1]; drift = free[1] - free[2]; later = free[1] - free[3]; end = free[1] - free[frees]
+            if (!found) failures[++failed] = "the planted lost page was not found"
+            if (refusals != 2) failures[++failed] = refusals + 0 " of 2 failed loads printed one line"
+            # A block of the largest order has 1,024 pages: what a load would lose. The rest is the kernel'"'"'s own.
+            if (drift > 1024 || later > 1024 || end > 1024) failures[++failed] = "free memory fell by more than one block"
+            printf "%s: %d loads, %d pairs of calls and %d interrupts on %d CPUs, %d changes of a CPU, on Linux %s.\n\n", failed ? "It did not survive" : "It survived", loads, pairs, interrupts, cpus, changes, kernel
+            printf "%-44s %s\n", "free memory lost after 100 loads", pages(drift)
+            printf "%-44s %s\n", "after 2 loads that failed as well", pages(later)
+            printf "%-44s %s\n", "after the operations", pages(end)
+            printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
+        }
+        printf "The allocator was built on at most %d bytes of stack. The guest took %d s.\n", most, seconds
+        if (most > 4096) failures[++failed] = "the allocator used more than 4096 bytes of stack"
+        for (i = 1; i <= failed; i++) print "error: " failures[i] > "/dev/stderr"
+        if (failed) { print "the guest said: " file > "/dev/stderr"; exit 1 }
+    }
+' "$2"
