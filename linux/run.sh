@@ -128,7 +128,7 @@ if ((nodes > 1)); then
         machine+=(-numa "cpu,node-id=$((cpu * nodes / cpus)),socket-id=0,core-id=$cpu,thread-id=0")
     done
 fi
-said=$dir/$do-$release.log
+said=$dir/$do-$release-$cpus-cpus.log
 begin=$SECONDS
 echo "booting $release" >&2
 timeout --foreground "$timeout" qemu-system-x86_64 "${machine[@]}" -kernel "$root/boot/vmlinuz-$release" -initrd "$guest/initrd" \
