@@ -11,7 +11,7 @@ under QEMU, and prints how many instructions a pair of calls takes, next to allo
   --survive          instead loads the module 100 times, does random operations with interrupts and a CPU that comes and goes,
                      and plants a fault
   --operations N     operations of each CPU, with --survive (1000000)
-  --cpus N           CPUs (1)
+  --cpus N           CPUs (2); the comparison uses 1, 2, 4 … of them
   --nodes N          nodes (1)
   --memory MIB       memory that the module takes from each node (1200; with --survive 256)
   --timeout SECONDS  how long the guest may take (900)
@@ -20,7 +20,7 @@ under QEMU, and prints how many instructions a pair of calls takes, next to allo
 Missing tools are installed if you are root: QEMU, busybox, make, and the compiler of the kernel. The Rust toolchain is nightly with
 the component rust-src. Exit code: 0 done, 1 a check failed, 2 wrong option, 3 something is missing.'
 
-do=compare cpus=1 nodes=1 memory='' operations=1000000 timeout=900 dir=$here/target kernel=6.12
+do=compare cpus=2 nodes=1 memory='' operations=1000000 timeout=900 dir=$here/target kernel=6.12
 while (($#)); do
     case $1 in
     --help) echo "$usage" && exit ;;
