@@ -27,6 +27,7 @@ while (($#)); do
     --survive) do=survive && shift ;;
     --cpus | --nodes | --memory | --operations | --timeout | --dir)
         (($# > 1)) || { echo "error: $1 needs a value; try --help" >&2 && exit 2; }
+        [[ $1 == --dir || $2 =~ ^[1-9][0-9]*$ ]] || { echo "error: $1 needs a number above 0, not $2" >&2 && exit 2; }
         printf -v "${1#--}" '%s' "$2" && shift 2
         ;;
     -*) echo "error: unknown option $1; try --help" >&2 && exit 2 ;;
@@ -43,9 +44,11 @@ missing() {
 
 # ---- the kernel: packages that are unpacked, not installed
 command -v apt-get >/dev/null || missing "there is no apt-get to get a kernel with"
-newest() { apt-cache pkgnames "linux-headers-$kernel" | grep -E "^linux-headers-$kernel[.0-9-].*-cloud-amd64$" | sort -V | tail -n 1; }
-headers=$(newest)
-[[ $headers ]] || { apt-get update >/dev/null 2>&1 && headers=$(newest); } || true
+newest() {
+    apt-cache pkgnames "linux-headers-$kernel" | grep -E "^linux-headers-${kernel//+/\\+}([.+-].*)?-cloud-amd64$" | sort -V | tail -n 1
+}
+headers=$(newest || true)
+[[ $headers ]] || { apt-get update >/dev/null 2>&1 && headers=$(newest || true); } || true
 [[ $headers ]] || missing "no package linux-headers-$kernel*-cloud-amd64; try another KERNEL, or add its suite to apt's sources"
 release=${headers#linux-headers-}
 root=$dir/kernels/$release
