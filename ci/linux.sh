@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The module of linux/ in a stock kernel: the comparison with alloc_pages, and a short survival test with a planted fault. Prints
+# `SKIPPED linux: REASON` where packages, QEMU or a nightly toolchain cannot be had.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+run() {
+    local status=0
+    bash linux/run.sh --dir "${LINUX_DIR:-$PWD/target/linux}" "$@" 2>"$said" || status=$?
+    ((status != 3)) || { echo "SKIPPED linux: $(sed -n 's/^error: //p' "$said" | tail -n 1)" && exit 0; }
+    ((status == 0)) || { cat "$said" >&2 && exit 1; }
+}
+table=$(run 6.12)
+echo "$table"
+[[ $table != SKIPPED* ]] || exit 0
+grep -q 'than alloc_pages in all [0-9]* cells' <<<"$table" || { echo "error: alloc_pages takes fewer instructions in a cell" && exit 1; }
+run --survive --operations 200000 6.12

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0
+/*
+ * The module: takes memory from the kernel, gives it to the allocator in Rust, serves other modules, and gives all back.
+ */
+#include <linux/cpu.h>
+#include <linux/cpuhotplug.h>
+#include <linux/hardirq.h>
+#include <linux/irqflags.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/nodemask.h>
+#include <linux/sched.h>
+#include <linux/sched/task_stack.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/topology.h>
+#include <linux/vmalloc.h>
+#include <linux/workqueue.h>
+
+#include "core.h"
+#include "pageset.h"
+
+/* The largest order of a block; kernels before 6.8 have other names for it, and before 6.4 one more than the order. */
+#ifdef MAX_PAGE_ORDER
+#define LARGEST MAX_PAGE_ORDER
+#else
+#define LARGEST 10
+#endif
+#define BLOCK_PAGES (1UL << LARGEST)
+#define MAX_SPANS 16
+
+static unsigned int mib = 64;
+module_param(mib, uint, 0444);
+MODULE_PARM_DESC(mib, "memory to take from each node, in MiB (64)");
+
+/* A block of the kernel's. `taken` is false after it went back. */
+struct block {
+	struct page *page;
+	bool taken;
+};
+
+static struct block *blocks;
+static unsigned long block_count, block_room;
+static struct core_span spans[MAX_SPANS];
+static unsigned int span_count;
+static u32 *cpu_nodes;
+static void *metadata;
+static int cpu_state = -1;
+
+/* ---- what the allocator needs from its machine */
+
+u32 host_cpu(void)
+{
+	return raw_smp_processor_id();
+}
+
+unsigned long host_lock(raw_spinlock_t *lock)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+bool host_try_lock(raw_spinlock_t *lock, unsigned long *flags)
+{
+	return raw_spin_trylock_irqsave(lock, *flags);
+}
+
+void host_unlock(raw_spinlock_t *lock, unsigned long flags)
+{
+	raw_spin_unlock_irqrestore(lock, flags);
+}
+
+void __noreturn host_panic(const char *file, size_t length, u32 line)
+{
+	pr_emerg("pageset: panic at %.*s:%u\n", (int)length, file ?: "", line);
+	BUG();
+}
+
+/* ---- what other modules call */
+
+static __always_inline u32 wait_of(gfp_t flags)
+{
+	if (in_nmi())
+		return CORE_WAIT_NOTHING;
+	return flags & __GFP_DIRECT_RECLAIM ? CORE_WAIT_MEMORY : CORE_WAIT_LOCK;
+}
+
+static __always_inline struct page *alloc(u32 node, gfp_t flags, unsigned int order)
+{
+	u64 pfn;
+
+	if (unlikely(flags & __GFP_ZERO))
+		return NULL;
+	preempt_disable();
+	pfn = core_alloc(order, node, wait_of(flags), flags & __GFP_MOVABLE, flags & __GFP_THISNODE);
+	preempt_enable();
+	return likely(pfn != CORE_NO_PAGE) ? pfn_to_page(pfn) : NULL;
+}
+
+struct page *pageset_alloc(gfp_t flags, unsigned int order)
+{
+	return alloc(CORE_ANY_NODE, flags, order);
+}
+EXPORT_SYMBOL(pageset_alloc);
+
+struct page *pageset_alloc_node(int node, gfp_t flags, unsigned int order)
+{
+	return alloc(node == NUMA_NO_NODE ? CORE_ANY_NODE : node, flags, order);
+}
+EXPORT_SYMBOL(pageset_alloc_node);
+
+int pageset_free(struct page *page, unsigned int order)
+{
+	int result;
+
+	preempt_disable();
+	if (unlikely(in_nmi()))
+		result = core_free_deferred(page_to_pfn(page), order);
+	else
+		result = core_free(page_to_pfn(page), order);
+	preempt_enable();
+	return likely(!result) ? 0 : -EINVAL;
+}
+EXPORT_SYMBOL(pageset_free);
+
+unsigned long pageset_alloc_bulk(gfp_t flags, unsigned long count, struct page **pages)
+{
+	u64 *pfns = (u64 *)pages;
+	unsigned long got, i;
+
+	if (flags & __GFP_ZERO)
+		return 0;
+	preempt_disable();
+	got = core_alloc_bulk(pfns, count, wait_of(flags), flags & __GFP_MOVABLE);
+	preempt_enable();
+	for (i = 0; i < got; i++)
+		pages[i] = pfn_to_page(pfns[i]);
+	return got;
+}
+EXPORT_SYMBOL(pageset_alloc_bulk);
+
+int pageset_free_bulk(unsigned long count, struct page **pages)
+{
+	u64 *pfns = (u64 *)pages;
+	unsigned long i;
+	int result;
+
+	for (i = 0; i < count; i++)
+		pfns[i] = page_to_pfn(pages[i]);
+	preempt_disable();
+	result = core_free_bulk(pfns, count);
+	preempt_enable();
+	return result ? -EINVAL : 0;
+}
+EXPORT_SYMBOL(pageset_free_bulk);
+
+int pageset_audit(struct pageset_books *books)
+{
+	unsigned int zone;
+
+	memset(books, 0, sizeof(*books));
+	for (zone = 0; zone < span_count; zone++) {
+		struct core_books found;
+		int result;
+
+		preempt_disable();
+		result = core_audit(zone, &found);
+		preempt_enable();
+		if (result) {
+			pr_err("pageset: audit of zone %u failed: %.*s: expected %llu, found %llu\n", zone,
+			       (int)found.length, found.what, found.expected, found.found);
+			return -EIO;
+		}
+		books->free += found.free;
+		books->cached += found.cached;
+		books->in_use += found.in_use;
+		books->holds += found.holds;
+	}
+	return 0;
+}
+EXPORT_SYMBOL(pageset_audit);
+
+/* ---- CPUs that come and go, and the tick of each second */
+
+static int cpu_comes(unsigned int cpu)
+{
+	preempt_disable();
+	core_cpu(cpu, true);
+	preempt_enable();
+	return 0;
+}
+
+static int cpu_goes(unsigned int cpu)
+{
+	preempt_disable();
+	core_cpu(cpu, false);
+	preempt_enable();
+	return 0;
+}
+
+static void tick(struct work_struct *work);
+static DECLARE_DELAYED_WORK(ticker, tick);
+
+static void tick(struct work_struct *work)
+{
+	unsigned int cpu;
+
+	for_each_online_cpu(cpu) {
+		preempt_disable();
+		core_tick(cpu);
+		preempt_enable();
+		cond_resched();
+	}
+	schedule_delayed_work(&ticker, HZ);
+}
+
+/* ---- memory */
+
+/* Takes blocks of one node until it has `count` of them, or the node has no more. */
+static int take_blocks(int node, unsigned long count)
+{
+	u64 first = U64_MAX, end = 0;
+	unsigned long i;
+
+	for (i = 0; i < count; i++) {
+		struct page *page = alloc_pages_node(node, GFP_KERNEL | __GFP_THISNODE | __GFP_NORETRY | __GFP_NOWARN,
+						     LARGEST);
+
+		if (!page) {
+			pr_err("pageset: cannot load: node %d has %lu of %lu MiB in blocks of %lu MiB; try a smaller mib=\n",
+			       node, i * BLOCK_PAGES >> 8, count * BLOCK_PAGES >> 8, BLOCK_PAGES >> 8);
+			return -ENOMEM;
+		}
+		blocks[block_count++] = (struct block){ page, true };
+		first = min_t(u64, first, page_to_pfn(page));
+		end = max_t(u64, end, page_to_pfn(page) + BLOCK_PAGES);
+	}
+	spans[span_count++] = (struct core_span){ node, first, end - first };
+	return 0;
+}
+
+static void return_all(void)
+{
+	unsigned long i;
+
+	for (i = 0; i < block_count; i++)
+		if (blocks[i].taken)
+			__free_pages(blocks[i].page, LARGEST);
+	kvfree(blocks);
+	vfree(metadata);
+	kfree(cpu_nodes);
+}
+
+/* Runs core_build with a painted stack. Returns the bytes of stack that it used, or a negative error. */
+static noinline long build(size_t bytes)
+{
+	const u64 paint = 0x57ac57ac57ac57acULL;
+	/* The frames of this function and of its callees until the paint begins. */
+	const unsigned long own = 512;
+	unsigned long top = (unsigned long)__builtin_frame_address(0), flags, words, i;
+	volatile u64 *stack;
+	int result;
+
+	/* As much as is there above the end of the stack, where the kernel keeps a mark. */
+	stack = (volatile u64 *)((unsigned long)task_stack_page(current) + 64);
+	words = (top - own - (unsigned long)stack) / sizeof(u64);
+	local_irq_save(flags);
+	for (i = 0; i < words; i++)
+		stack[i] = paint;
+	result = core_build(spans, span_count, cpu_nodes, nr_cpu_ids, metadata, bytes);
+	for (i = 0; i < words && stack[i] == paint; i++)
+		;
+	local_irq_restore(flags);
+	return result ? -EINVAL : (long)(top - (unsigned long)&stack[i]);
+}
+
+static int __init pageset_load(void)
+{
+	unsigned long per_node = DIV_ROUND_UP((unsigned long)mib << 8, BLOCK_PAGES), i;
+	size_t bytes = 0;
+	long stack;
+	int node, cpu, result;
+
+	BUILD_BUG_ON(sizeof(raw_spinlock_t) != sizeof(u32));
+	if (num_node_state(N_MEMORY) > MAX_SPANS || !per_node) {
+		pr_err("pageset: cannot load: %d nodes and %u MiB; at most %d nodes, at least 1 MiB\n",
+		       num_node_state(N_MEMORY), mib, MAX_SPANS);
+		return -EINVAL;
+	}
+	block_room = per_node * num_node_state(N_MEMORY);
+	blocks = kvcalloc(block_room, sizeof(*blocks), GFP_KERNEL);
+	cpu_nodes = kcalloc(nr_cpu_ids, sizeof(*cpu_nodes), GFP_KERNEL);
+	result = -ENOMEM;
+	if (!blocks || !cpu_nodes) {
+		pr_err("pageset: cannot load: no memory for the table of blocks\n");
+		goto failed;
+	}
+	for_each_possible_cpu(cpu)
+		cpu_nodes[cpu] = max(cpu_to_node(cpu), 0);
+	for_each_node_state(node, N_MEMORY) {
+		result = take_blocks(node, per_node);
+		if (result)
+			goto failed;
+	}
+	result = -EINVAL;
+	bytes = core_metadata(spans, span_count, cpu_nodes, nr_cpu_ids);
+	if (!bytes) {
+		pr_err("pageset: cannot load: the allocator refuses the blocks of %u nodes for %u CPUs\n", span_count,
+		       nr_cpu_ids);
+		goto failed;
+	}
+	metadata = vmalloc(bytes);
+	if (!metadata) {
+		pr_err("pageset: cannot load: no memory for %zu bytes of metadata; try a smaller mib=\n", bytes);
+		result = -ENOMEM;
+		goto failed;
+	}
+	stack = build(bytes);
+	if (stack < 0) {
+		pr_err("pageset: cannot load: the allocator refuses its metadata\n");
+		goto failed;
+	}
+	for (i = 0; i < block_count; i++) {
+		preempt_disable();
+		result = core_online(page_to_pfn(blocks[i].page), BLOCK_PAGES);
+		preempt_enable();
+		if (result) {
+			pr_err("pageset: cannot load: the allocator refuses the block at page %lu\n",
+			       page_to_pfn(blocks[i].page));
+			result = -EINVAL;
+			goto built;
+		}
+	}
+	cpu_state = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "pageset:online", cpu_comes, cpu_goes);
+	if (cpu_state < 0) {
+		pr_err("pageset: cannot load: no state for CPUs that come and go: error %d\n", cpu_state);
+		result = cpu_state;
+		goto built;
+	}
+	schedule_delayed_work(&ticker, HZ);
+	pr_info("pageset: %lu pages of %u nodes in %lu blocks; %zu bytes of metadata; built on %ld bytes of stack\n",
+		block_count * BLOCK_PAGES, span_count, block_count, bytes, stack);
+	return 0;
+built:
+	core_drop();
+failed:
+	return_all();
+	return result;
+}
+
+static void __exit pageset_unload(void)
+{
+	struct pageset_books books;
+	unsigned long i, kept = 0;
+
+	cancel_delayed_work_sync(&ticker);
+	cpuhp_remove_state_nocalls(cpu_state);
+	core_drain();
+	if (!pageset_audit(&books) && books.in_use)
+		pr_err("pageset: %llu pages are in use; their blocks stay lost to the kernel\n", books.in_use);
+	for (i = 0; i < block_count; i++) {
+		if (core_offline(page_to_pfn(blocks[i].page), BLOCK_PAGES)) {
+			pr_err("pageset: the block at page %lu does not go back: a page of it is in use\n",
+			       page_to_pfn(blocks[i].page));
+			blocks[i].taken = false;
+			kept++;
+		}
+	}
+	core_drop();
+	pr_info("pageset: %lu of %lu pages went back; %llu in use\n", (block_count - kept) * BLOCK_PAGES,
+		block_count * BLOCK_PAGES, books.in_use);
+	return_all();
+}
+
+module_init(pageset_load);
+module_exit(pageset_unload);
+MODULE_DESCRIPTION("A page allocator with per-CPU page caches, next to the kernel's");
+MODULE_LICENSE("Dual MIT/GPL");

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Builds the module for a kernel of the distribution and runs it in a guest. `run.sh --help` lists the options.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+usage='usage: linux/run.sh [OPTION...] [KERNEL]
+
+Builds pageset.ko and pageset_bench.ko for the newest kernel package whose release begins with KERNEL (6.12), boots that kernel
+under QEMU, and prints how many instructions a pair of calls takes, next to alloc_pages.
+
+  --survive          instead loads the module 100 times, does random operations with interrupts and a CPU that comes and goes,
+                     and plants a fault
+  --operations N     operations of each CPU, with --survive (1000000)
+  --cpus N           CPUs (2); the comparison uses 1, 2, 4 … of them
+  --nodes N          nodes (1)
+  --memory MIB       memory that the module takes from each node (1200; with --survive 256)
+  --timeout SECONDS  how long the guest may take (900)
+  --dir FOLDER       where packages and builds lie (linux/target)
+
+Missing tools are installed if you are root: QEMU, busybox, make, and the compiler of the kernel. The Rust toolchain is nightly with
+the component rust-src. Exit code: 0 done, 1 a check failed, 2 wrong option, 3 something is missing.'
+
+do=compare cpus=2 nodes=1 memory='' operations=1000000 timeout=900 dir=$here/target kernel=6.12
+while (($#)); do
+    case $1 in
+    --help) echo "$usage" && exit ;;
+    --survive) do=survive && shift ;;
+    --cpus | --nodes | --memory | --operations | --timeout | --dir)
+        (($# > 1)) || { echo "error: $1 needs a value; try --help" >&2 && exit 2; }
+        [[ $1 == --dir || $2 =~ ^[1-9][0-9]*$ ]] || { echo "error: $1 needs a number above 0, not $2" >&2 && exit 2; }
+        printf -v "${1#--}" '%s' "$2" && shift 2
+        ;;
+    -*) echo "error: unknown option $1; try --help" >&2 && exit 2 ;;
+    *) kernel=$1 && shift ;;
+    esac
+done
+[[ $memory ]] || { [[ $do == compare ]] && memory=1200 || memory=256; }
+mkdir -p "$dir"
+dir=$(cd "$dir" && pwd)
+missing() {
+    echo "error: $1" >&2
+    exit 3
+}
+
+# ---- the kernel: packages that are unpacked, not installed
+command -v apt-get >/dev/null || missing "there is no apt-get to get a kernel with"
+newest() {
+    apt-cache pkgnames "linux-headers-$kernel" | grep -E "^linux-headers-${kernel//+/\\+}([.+-].*)?-cloud-amd64$" | sort -V | tail -n 1
+}
+headers=$(newest || true)
+[[ $headers ]] || { apt-get update >/dev/null 2>&1 && headers=$(newest || true); } || true
+[[ $headers ]] || missing "no package linux-headers-$kernel*-cloud-amd64; try another KERNEL, or add its suite to apt's sources"
+release=${headers#linux-headers-}
+root=$dir/kernels/$release
+depends=$(apt-cache depends "$headers" | sed -n 's/^[ |]*Depends: //p')
+if [[ ! -e $root/complete ]]; then
+    echo "downloading the packages of $release" >&2
+    rm -rf "$root" && mkdir -p "$root/debs"
+    packages="$headers linux-image-$release $(grep -E '^linux-(headers-.*-common|kbuild-)' <<<"$depends")"
+    # shellcheck disable=SC2086
+    (cd "$root/debs" && apt-get download $packages >"$root/log" 2>&1) ||
+        missing "cannot download the packages of $release: $(tail -n 1 "$root/log")"
+    for deb in "$root"/debs/*.deb; do dpkg-deb -x "$deb" "$root"; done
+    rm -rf "$root/debs"
+    # The packages name the folder that they would be installed in. Type information takes tools that we do without.
+    sed -i "s|/usr/src/|$root/usr/src/|" "$root/usr/src/$headers/Makefile"
+    rm -f "$root/usr/src/$headers/vmlinux"
+    touch "$root/complete"
+fi
+
+# ---- tools
+tools=()
+command -v qemu-system-x86_64 >/dev/null || tools+=(qemu-system-x86)
+busybox=$(command -v busybox || true)
+[[ $busybox ]] && ! ldd "$busybox" >/dev/null 2>&1 || tools+=(busybox-static)
+command -v make >/dev/null || tools+=(make)
+compiler=$(grep -E '^gcc-[0-9]+' <<<"$depends" | head -n 1)
+command -v "x86_64-linux-gnu-$compiler" >/dev/null || tools+=("$compiler")
+if ((${#tools[@]})); then
+    [[ $(id -u) == 0 ]] || missing "these packages are missing, and installing them takes root: ${tools[*]}"
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${tools[@]}"; } \
+        >"$dir/tools.log" 2>&1 || missing "cannot install ${tools[*]}: $(tail -n 1 "$dir/tools.log")"
+    busybox=$(command -v busybox)
+fi
+rustup component list --toolchain nightly --installed 2>/dev/null | grep -q '^rust-src' ||
+    rustup toolchain install nightly --profile minimal --component rust-src >"$dir/tools.log" 2>&1 ||
+    missing "cannot install a nightly toolchain with rust-src: $(tail -n 1 "$dir/tools.log")"
+
+# ---- the allocator: one object with absolute addresses
+unset RUSTFLAGS
+(cd "$here" && CARGO_TARGET_DIR=$dir cargo +nightly build --quiet --locked --release)
+archive=$dir/x86_64-unknown-none/release/libpageset_linux.a
+module=$dir/module/$release
+mkdir -p "$module"
+objects=$(ar t "$archive" | grep '^pageset_linux')
+[[ $(wc -l <<<"$objects") == 1 ]] || { echo "error: the allocator is not one object: $objects" >&2 && exit 1; }
+ar p "$archive" "$objects" >"$module/core.new"
+strip --strip-debug "$module/core.new"
+if readelf -rW "$module/core.new" | grep -q GOT; then
+    echo "error: the allocator has relocations that a module cannot have" >&2 && exit 1
+fi
+if objdump -d "$module/core.new" | grep -qE '%[xyz]mm'; then
+    echo "error: the allocator uses vector registers, which a kernel does not save" >&2 && exit 1
+fi
+cmp -s "$module/core.new" "$module/core.rust" || mv "$module/core.new" "$module/core.rust"
+rm -f "$module/core.new"
+
+# ---- the module
+for file in "$here"/module/*; do cmp -s "$file" "$module/${file##*/}" || cp "$file" "$module/"; done
+make -s -C "$root/usr/src/$headers" M="$module" modules >"$module/log" 2>&1 || {
+    cat "$module/log" >&2
+    echo "error: the module does not build for $release" >&2
+    exit 1
+}
+
+# ---- the guest
+guest=$(mktemp -d)
+trap 'rm -rf "$guest"' EXIT
+mkdir -p "$guest/root/bin"
+cp "$busybox" "$guest/root/bin/busybox"
+cp "$module/pageset.ko" "$module/pageset_bench.ko" "$guest/root/"
+install -m 755 "$here/init" "$guest/root/init"
+(cd "$guest/root" && find . | "$busybox" cpio -o -H newc 2>/dev/null) >"$guest/initrd"
+machine=(-nodefaults -no-reboot -display none -machine pc -cpu "Skylake-Client,-hle,-rtm" -smp "$cpus"
+    -m "$((nodes * (2 * memory + 800)))M" -accel "tcg,thread=single" -icount "shift=0,sleep=off" -serial stdio)
+if ((nodes > 1)); then
+    for ((node = 0; node < nodes; node++)); do
+        machine+=(-object "memory-backend-ram,id=m$node,size=$((2 * memory + 800))M" -numa "node,nodeid=$node,memdev=m$node")
+    done
+    for ((cpu = 0; cpu < cpus; cpu++)); do
+        machine+=(-numa "cpu,node-id=$((cpu * nodes / cpus)),socket-id=0,core-id=$cpu,thread-id=0")
+    done
+fi
+said=$dir/$do-$release-$cpus-cpus.log
+begin=$SECONDS
+echo "booting $release" >&2
+timeout --foreground "$timeout" qemu-system-x86_64 "${machine[@]}" -kernel "$root/boot/vmlinuz-$release" -initrd "$guest/initrd" \
+    -append "console=ttyS0 panic=-1 loglevel=7 mitigations=off init_on_alloc=0 tsc=reliable do=$do mib=$memory operations=$operations" \
+    </dev/null 2>&1 | tr -d '\r' >"$said" || true
+grep -q '^GUEST done' "$said" || {
+    tail -n 30 "$said" >&2
+    echo "error: the guest did not end within $timeout s; its console is $said" >&2
+    exit 1
+}
+bash "$here/table.sh" "$do" "$said" "$((SECONDS - begin))"

@@ -1,0 +1,301 @@
+//! The allocator behind C functions, as `module/host.c` calls them.
+//!
+//! A page is its page frame number; [`NO_PAGE`] stands for none. Functions with a result return 0 for success and -1 for an error,
+//! unless they say otherwise. All functions but [`core_build`] and [`core_drop`] may run on several CPUs at once. Their callers have
+//! preemption off, except those of [`core_offline`] and [`core_audit`].
+#![no_std]
+
+mod lock;
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::panic::PanicInfo;
+use core::ptr;
+use core::slice;
+
+use pageset::admin::audit::AuditError;
+use pageset::{
+    Allocator, Config, CpuId, Immovable, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, Wait, ZoneKind,
+    ZoneSpec,
+};
+
+use crate::lock::KernelLock;
+
+/// The most nodes: the specifications of their zones lie on the stack of a kernel thread.
+const MAX_NODES: usize = 16;
+/// The most CPUs.
+const MAX_CPUS: usize = 512;
+
+/// What stands for no page.
+const NO_PAGE: u64 = u64::MAX;
+
+unsafe extern "C" {
+    /// The current CPU. Preemption is off.
+    safe fn host_cpu() -> u32;
+    /// Ends the current task; `file` is not terminated by a null byte.
+    safe fn host_panic(file: *const u8, length: usize, line: u32) -> !;
+}
+
+/// The machine, as the allocator sees it.
+struct Kernel;
+
+impl Machine for Kernel {
+    type Lock = KernelLock;
+
+    #[inline(always)]
+    fn cpu(&self) -> CpuId {
+        CpuId(host_cpu())
+    }
+
+    #[inline(always)]
+    fn try_lock_pageset(&self, lock: &KernelLock, _cpu: CpuId) -> bool {
+        lock.try_lock_pageset()
+    }
+
+    fn lock_pageset(&self, lock: &KernelLock, _cpu: CpuId) {
+        while !lock.try_lock_pageset() {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// A value that the module writes while it loads and unloads, when no other call runs.
+struct Loaded<T>(UnsafeCell<T>);
+
+// SAFETY: only `core_build` and `core_drop` write, and their callers promise that no other call runs.
+unsafe impl<T> Sync for Loaded<T> {}
+
+static ALLOCATOR: Loaded<Option<Allocator<'static, Kernel>>> = Loaded(UnsafeCell::new(None));
+static NODES: Loaded<[NodeId; MAX_CPUS]> = Loaded(UnsafeCell::new([NodeId(0); MAX_CPUS]));
+
+#[inline(always)]
+fn allocator() -> &'static Allocator<'static, Kernel> {
+    // SAFETY: written only when no other call runs.
+    match unsafe { &*ALLOCATOR.0.get() } {
+        Some(allocator) => allocator,
+        None => host_panic(ptr::null(), 0, line!()),
+    }
+}
+
+/// The memory that a node gives: its number, and the first page and the pages of the span of its blocks.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Span {
+    node: u32,
+    start: u64,
+    pages: u64,
+}
+
+/// Runs `work` with the configuration of one zone for each span, without memory. `None` for too many spans or CPUs.
+///
+/// # Safety
+/// `spans` are `count` values and `nodes` are `cpus` values. No other call runs.
+unsafe fn configured<R>(
+    spans: *const Span,
+    count: usize,
+    nodes: *const u32,
+    cpus: usize,
+    work: impl FnOnce(&Config<'_>) -> Option<R>,
+) -> Option<R> {
+    // SAFETY: the caller vouches for both.
+    let (spans, nodes) = unsafe { (slice::from_raw_parts(spans, count), slice::from_raw_parts(nodes, cpus)) };
+    // SAFETY: no other call runs.
+    let of_cpus = unsafe { &mut *NODES.0.get() }.get_mut(..cpus)?;
+    of_cpus.iter_mut().zip(nodes).for_each(|(to, &from)| *to = NodeId(from));
+    let none = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: PageRange::new(Pfn(0), 0), ranges: &[] };
+    let mut zones = [none; MAX_NODES];
+    let zones = zones.get_mut(..count)?;
+    for (zone, span) in zones.iter_mut().zip(spans) {
+        zone.node = NodeId(span.node);
+        zone.span = PageRange::new(Pfn(span.start), span.pages);
+    }
+    // The first CPU stands for all until the module hears of them.
+    let config = Config { online_cpus: &[CpuId(0)], ..Config::new(zones, of_cpus) };
+    work(&config)
+}
+
+/// The bytes of metadata that the spans need; 0 for spans or CPUs that the allocator refuses.
+///
+/// # Safety
+/// As [`core_build`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn core_metadata(spans: *const Span, count: usize, nodes: *const u32, cpus: usize) -> usize {
+    // SAFETY: the caller vouches for the arguments.
+    unsafe { configured(spans, count, nodes, cpus, |config| config.metadata_bytes::<Kernel>().ok()) }.unwrap_or(0)
+}
+
+/// Builds the allocator, without memory and with CPU 0 alone.
+///
+/// # Safety
+/// `spans` are `count` values, and `nodes` has the node of each of `cpus` CPUs. The memory is the allocator's until [`core_drop`]. No
+/// other call runs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn core_build(
+    spans: *const Span,
+    count: usize,
+    nodes: *const u32,
+    cpus: usize,
+    memory: *mut u8,
+    bytes: usize,
+) -> i32 {
+    let build = |config: &Config<'_>| {
+        // SAFETY: the caller vouches for the memory.
+        let memory = unsafe { slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), bytes) };
+        let built = Allocator::from_bytes(Kernel, config, memory).ok();
+        // SAFETY: no other call runs.
+        unsafe { *ALLOCATOR.0.get() = built };
+        Some(allocator().zone_count())
+    };
+    // SAFETY: the caller vouches for the arguments.
+    status(unsafe { configured(spans, count, nodes, cpus, build) }.is_some())
+}
+
+/// Forgets the allocator.
+///
+/// # Safety
+/// No other call runs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn core_drop() {
+    // SAFETY: no other call runs.
+    unsafe { *ALLOCATOR.0.get() = None };
+}
+
+const fn status(done: bool) -> i32 {
+    if done { 0 } else { -1 }
+}
+
+/// Gives pages to the allocator.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_online(start: u64, pages: u64) -> i32 {
+    status(allocator().online(PageRange::new(Pfn(start), pages)).is_ok())
+}
+
+/// Takes pages from the allocator; an error if one of them is in use. Drains all pagesets of the zone.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_offline(start: u64, pages: u64) -> i32 {
+    status(allocator().offline(PageRange::new(Pfn(start), pages), &Immovable).is_ok())
+}
+
+/// Counts a CPU among those that run, or no longer. A CPU that is counted already, and the last one, stay as they are.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_cpu(cpu: u32, online: bool) {
+    let (allocator, cpu) = (allocator(), CpuId(cpu));
+    let changed = if online { allocator.cpu_online(cpu) } else { allocator.cpu_offline(cpu) };
+    changed.ok();
+}
+
+/// What the caller may wait for: 0 nothing, 1 a zone's lock, 2 memory. `node` is a node's number, or `u32::MAX` for the caller's.
+#[inline(always)]
+fn request(order: u32, node: u32, wait: u32, movable: bool, this_node_only: bool) -> Option<Request> {
+    let migratetype = if movable { MigrateType::Movable } else { MigrateType::Unmovable };
+    let order = Order::new(u8::try_from(order).ok()?)?;
+    let wait = match wait {
+        0 => Wait::Nothing,
+        1 => Wait::Lock,
+        _ => Wait::Memory,
+    };
+    let node = (node != u32::MAX).then_some(NodeId(node));
+    Some(Request { node, wait, this_node_only, ..Request::new(order, migratetype) })
+}
+
+/// A block, by its first page; or [`NO_PAGE`].
+#[unsafe(no_mangle)]
+pub extern "C" fn core_alloc(order: u32, node: u32, wait: u32, movable: bool, this_node_only: bool) -> u64 {
+    let request = request(order, node, wait, movable, this_node_only);
+    request.and_then(|request| allocator().alloc(&request).ok()).map_or(NO_PAGE, |page| page.0)
+}
+
+/// Frees a block. An error changes nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_free(page: u64, order: u32) -> i32 {
+    let order = u8::try_from(order).ok().and_then(Order::new);
+    status(order.is_some_and(|order| allocator().free(Pfn(page), order).is_ok()))
+}
+
+/// Frees a block without waiting, from a handler that no lock keeps out.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_free_deferred(page: u64, order: u32) -> i32 {
+    let order = u8::try_from(order).ok().and_then(Order::new);
+    status(order.is_some_and(|order| allocator().free_deferred(Pfn(page), order).is_ok()))
+}
+
+/// Single pages. Returns how many it wrote.
+///
+/// # Safety
+/// `pages` are `count` words.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn core_alloc_bulk(pages: *mut Pfn, count: usize, wait: u32, movable: bool) -> usize {
+    // SAFETY: the caller vouches for the words.
+    let pages = unsafe { slice::from_raw_parts_mut(pages, count) };
+    let request = request(0, u32::MAX, wait, movable, false);
+    request.and_then(|request| allocator().alloc_bulk(&request, pages).ok()).unwrap_or(0)
+}
+
+/// Frees single pages.
+///
+/// # Safety
+/// `pages` are `count` words.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn core_free_bulk(pages: *const Pfn, count: usize) -> i32 {
+    // SAFETY: the caller vouches for the words.
+    status(allocator().free_bulk_of(Order::ZERO, unsafe { slice::from_raw_parts(pages, count) }).is_ok())
+}
+
+/// The once-a-second tick of a CPU.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_tick(cpu: u32) {
+    allocator().tick_cpu(CpuId(cpu));
+}
+
+/// Drains the pagesets of all CPUs.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_drain() {
+    allocator().drain_all();
+}
+
+/// What an audit of a zone found.
+#[repr(C)]
+pub struct Books {
+    free: u64,
+    cached: u64,
+    in_use: u64,
+    /// How often the lock of the zone was taken.
+    holds: u64,
+    /// The property that does not hold, not terminated by a null byte; null if all hold.
+    what: *const u8,
+    length: usize,
+    expected: u64,
+    found: u64,
+}
+
+/// Audits a zone. Returns 0 if it is consistent.
+///
+/// # Safety
+/// `books` is a value.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn core_audit(zone: u32, books: *mut Books) -> i32 {
+    let allocator = allocator();
+    // SAFETY: the caller vouches for the value.
+    let books = unsafe { &mut *books };
+    books.what = ptr::null();
+    let what = match allocator.audit(zone as usize) {
+        Ok(found) => {
+            (books.free, books.cached, books.in_use) = (found.free, found.cached, found.in_use);
+            books.holds = allocator.zone_stats(zone as usize).lock_acquisitions();
+            return 0;
+        }
+        Err(AuditError::Inconsistent(error)) => {
+            (books.expected, books.found) = (error.expected, error.found);
+            error.what
+        }
+        Err(AuditError::Busy { .. }) => "other calls changed the zone during the audit",
+    };
+    (books.what, books.length) = (what.as_ptr(), what.len());
+    -1
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo<'_>) -> ! {
+    let (file, line) = info.location().map_or(("", 0), |location| (location.file(), location.line()));
+    host_panic(file.as_ptr(), file.len(), line)
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# table.sh compare|survive FILE SECONDS: the result of a guest, from its console. The first line is the answer.
+set -euo pipefail
+awk -v what="$1" -v file="$2" -v seconds="$3" '
+    { sub(/^\[ *[0-9.]+\] /, "") }
+    /^GUEST kernel/ { kernel = $3 }
+    /^GUEST failed/ { sub(/^GUEST /, ""); failures[++failed] = $0 }
+    /^pageset: [0-9]+ pages of/ { loaded = $0; stack = 0 + $(NF - 3); if (stack > most) most = stack; loads++ }
+    /^pageset: [0-9]+ of [0-9]+ pages went back/ { back[++unloads] = $2 == $4; if ($2 != $4 && !planted) failures[++failed] = $0 }
+    # busybox loads a module that failed once more, so each line is there twice.
+    /^pageset: cannot load/ { if (!said[$0]++) refusals++; if (said[$0] > 2) failures[++failed] = $0 }
+    /^GUEST free/ { free[++frees] = $3 }
+    /^GUEST cpu changes/ { changes = $4 }
+    /^GUEST plants/ { planted = 1 }
+    /^pageset_bench: failed/ { if (planted && / 1 pages are in use/) found = 1; else failures[++failed] = $0 }
+    /(BUG|WARNING|Oops|general protection|soft lockup|rcu.*stall)/ { failures[++failed] = $0 }
+    /^pageset_bench: survive/ && !planted && !pairs {
+        for (i = 3; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
+        pairs = value["pairs"]; interrupts = value["interrupts"]; cpus = value["cpus"]
+    }
+    /^pageset_bench: cell/ {
+        for (i = 3; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
+        cells++
+        ours = value["pageset"]; kernels = value["alloc_pages"]
+        if (ours + 0 < kernels + 0) fewer++
+        else more = more cell()
+        split(value["holds"], holds, ","); split(value["waits"], waits, ",")
+        if (holds[2] > holds[1]) held_more = held_more cell()
+        if (waits[2] > waits[1]) waited_more = waited_more cell()
+        if (value["refused"] != "0,0") refused = refused cell() ": " value["refused"]
+        ratio = kernels > 0 ? ours / kernels : 0
+        if (ratio > worst) worst = ratio
+        if (!best || ratio < best) best = ratio
+        order = value["pattern"] == "random" ? "all" : value["order"]
+        lines[cells] = sprintf("%4s  %-7s %5s %5s %8.0f %12.0f %6.0f %%   %6d  %10d  %6d  %10d", value["cpus"], value["pattern"], order, value["held"],
+            ours / 10, kernels / 10, 100 * ratio, holds[2], holds[1], waits[2], waits[1])
+        if (value["cpus"] == 1 && value["pattern"] == "hold" && value["held"] == 32) at[value["order"]] = ours / 10
+        loop = value["loop"] / 10; if (loop > longest) longest = loop
+    }
+    function cell() {
+        return sprintf("; %s of order %s, %s held, %s", value["pattern"], value["order"], value["held"], value["cpus"] == 1 ? "1 CPU" : value["cpus"] " CPUs")
+    }
+    function list(text) { return substr(text, 3) }
+    function pages(n) { return n == 1 ? "1 page" : n " pages" }
+    END {
+        if (what == "compare") {
+            if (cells && fewer == cells) printf "pageset takes fewer instructions than alloc_pages in all %d cells: %.0f to %.0f %% of them, on Linux %s.\n\n", cells, 100 * best, 100 * worst, kernel
+            else printf "pageset takes fewer instructions than alloc_pages in %d of %d cells, on Linux %s. It takes more in: %s.\n\n", fewer, cells, kernel, list(more)
+            print "                          instructions a pair            zone lock taken      waits for a lock"
+            print "CPUs  pattern order  held  pageset  alloc_pages   part  pageset alloc_pages pageset alloc_pages"
+            for (i = 1; i <= cells; i++) print lines[i]
+            print "\nInstructions for a pair (an allocation and its free), under -icount: no time. The turn of the loop is up to " longest " of them."
+            if (at[4]) printf "Order 3 takes %.0f %% of order 4 (32 held).\n", 100 * at[3] / at[4]
+            if (held_more != "") print "pageset takes a zone lock more often in: " list(held_more) "."
+            if (waited_more != "") print "A CPU waits for a lock more often with pageset in: " list(waited_more) "."
+            if (refused != "") print "Refused calls of alloc_pages, pageset: " list(refused) "."
+            if (!cells) failures[++failed] = "no cell was measured"
+        } else {
+            before = free[1]; drift = free[1] - free[2]; later = free[1] - free[3]; end = free[1] - free[frees]
+            if (!found) failures[++failed] = "the planted lost page was not found"
+            if (refusals != 2) failures[++failed] = refusals + 0 " of 2 failed loads printed one line"
+            # A block of the largest order has 1,024 pages: what a load would lose. The rest is the kernel'"'"'s own.
+            if (drift > 1024 || later > 1024 || end > 1024) failures[++failed] = "free memory fell by more than one block"
+            printf "%s: %d loads, %d pairs of calls and %d interrupts on %d CPUs, %d changes of a CPU, on Linux %s.\n\n", failed ? "It did not survive" : "It survived", loads, pairs, interrupts, cpus, changes, kernel
+            printf "%-44s %s\n", "free memory lost after 100 loads", pages(drift)
+            printf "%-44s %s\n", "after 2 loads that failed as well", pages(later)
+            printf "%-44s %s\n", "after the operations", pages(end)
+            printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
+        }
+        printf "The allocator was built on at most %d bytes of stack. The guest took %d s.\n", most, seconds
+        if (most > 4096) failures[++failed] = "the allocator used more than 4096 bytes of stack"
+        for (i = 1; i <= failed; i++) print "error: " failures[i] > "/dev/stderr"
+        if (failed) { print "the guest said: " file > "/dev/stderr"; exit 1 }
+    }
+' "$2"
