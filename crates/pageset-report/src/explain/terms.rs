@@ -61,7 +61,6 @@ pub(super) const TERMS: &[Term] = &[
     column("p90", "The duration that 90 of 100 waits for zone locks do not exceed.", "As wait %.", "As wait %."),
     column("elsewhere", "The pages that a CPU holds of zones other than the shown one.", "", ""),
     // `pageset advise`.
-    column("locks/s", "Holds of zone locks per second, of all CPUs.", "Above 1,000 per CPU, on machines with many CPUs.", "Compare rule sets. Change a setting only if it halves this number or better."),
     pattern("travelling-pages", "Pages are allocated on one CPU and freed on another, as in networking and pipelines. One CPU refills the pages that the other drains.",
         "Each page passes through the zone twice, under any setting.",
         "Run both ends on one CPU or one node, or reuse buffers. No sysctl helps."),
