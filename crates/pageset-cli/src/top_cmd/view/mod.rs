@@ -119,6 +119,11 @@ pub(super) struct Zone {
     /// The high watermark, at which kswapd stops. Unit: pages.
     #[schemars(extend("metric" = "pageset_zone_high_pages", "tables" = "zones"))]
     pub(super) high: u64,
+    /// Pages of the zone that are kept from requests that may use the zone Normal: lowmem_reserve, `protection` in
+    /// zoneinfo.
+    #[schemars(extend("todo" = "See `pageset explain lowmem_reserve`."))]
+    #[serde(default)]
+    pub(super) reserve: u64,
     /// Pages in pagesets: free, but only for the CPU that holds them.
     #[schemars(extend("metric" = "pageset_zone_held_pages", "tables" = "zones",
         "bad" = "Several percent of the zone on a machine short of memory, or nearly all on one CPU.",
@@ -168,12 +173,13 @@ impl Zone {
         self.held == 0 && self.held_change.unwrap_or(0) == 0
     }
 
-    /// The lowest watermark that the free pages are below.
+    /// The lowest watermark that the free pages are below, or that the reserve closes the zone to ordinary requests.
     pub(super) fn mark(&self) -> &'static str {
         match self.free {
             free if free < self.min => "< min",
             free if free < self.low => "< low",
             free if free < self.high => "< high",
+            free if self.reserve > 0 && free <= self.min.saturating_add(self.reserve) => "closed",
             _ => "ok",
         }
     }
@@ -246,9 +252,11 @@ impl View {
         let instants = look.when.zip(before.and_then(|before| before.when));
         let elapsed = instants.map(|(now, then)| now.since.saturating_sub(then.since));
         let seconds = elapsed.map(|elapsed| elapsed.as_secs_f64()).filter(|seconds| *seconds > 0.0);
-        let zones = look.zoneinfo.zones.iter().filter(|zone| zone.managed > 0);
+        let reserves = pageset_explain::reserves(&look.zoneinfo.zones);
+        let zones = look.zoneinfo.zones.iter().zip(reserves).filter(|(zone, _)| zone.managed > 0);
         let zones: Vec<Zone> = zones
-            .map(|zone| Zone {
+            .map(|(zone, reserve)| Zone {
+                reserve,
                 free_blocks: look.free_blocks(zone),
                 ..Zone::new(zone, before.and_then(|before| before.zoneinfo.zone(zone.node, &zone.name)))
             })
@@ -335,6 +343,7 @@ impl Zone {
             min: now.min,
             low: now.low,
             high: now.high,
+            reserve: 0,
             held: held(now),
             held_change: then.map(|then| change(held(now), held(then))),
             held_pct: 100.0 * held(now) as f64 / now.managed.max(1) as f64,
