@@ -22,7 +22,8 @@ use crate::top_cmd;
 /// A file, several files or - for standard input: what people post when memory is short or slow. A kernel's log with
 /// `page allocation failure`, Mem-Info or a soft lockup; zoneinfo, buddyinfo, pagetypeinfo, vmstat, extfrag_index; the
 /// text of perf report, perf script, perf top, perf lock; stacks of bpftrace. Parts, prefixes of logs, quotation and
-/// other lines between are accepted. The first sentence says which zone is short against which mark, whether the memory
+/// other lines between are accepted. A NAME with a slash, or that ends in .txt or .log, is a file unless it is a name of
+/// an output, such as locks/1000 ops. The first sentence says which zone is short against which mark, whether the memory
 /// or the order is missing, what waits in per-CPU lists, and which lock CPUs wait for.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -44,12 +45,12 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let name = names.join(" ");
     let words = vocabulary::explained(&name);
     let is_own = !explain::explained(&SCHEMAS, &name).is_empty();
-    let is_path = [".txt", ".log"].iter().any(|end| name.ends_with(end)) || name.starts_with(['/', '.']);
-    if !args.explain.schema && words.is_empty() && !is_own && is_path {
+    if !args.explain.schema && !is_own && !names.is_empty() && names.iter().all(|name| is_path(name)) {
         return files(names, &args.json);
     }
     if args.explain.schema || words.is_empty() {
-        let exit = explain::run(&SCHEMAS, &args.explain)?;
+        let others: Vec<&str> = vocabulary::names().collect();
+        let exit = explain::run(&SCHEMAS, &args.explain, &others)?;
         if !args.explain.schema && names.is_empty() {
             output::print(&vocabulary::listed())?;
         }
@@ -59,9 +60,16 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     // A name of our own outputs may be the same.
     if is_own {
         writeln!(io::stdout())?;
-        return explain::run(&SCHEMAS, &args.explain);
+        return explain::run(&SCHEMAS, &args.explain, &[]);
     }
     Ok(Exit::Done)
+}
+
+/// Whether an argument that no file has can only be meant as a file. A sysctl may have its path.
+fn is_path(name: &str) -> bool {
+    let has_end = [".txt", ".log"].iter().any(|end| name.ends_with(end));
+    let has_folder = name.contains('/') && !name.contains(char::is_whitespace) && !name.starts_with("/proc/sys/");
+    has_end || has_folder
 }
 
 /// More than any log or profile that a person reads. Unit: bytes.
@@ -83,6 +91,10 @@ fn files(names: &[String], json: &JsonOption) -> Result<Exit, Failure> {
             return Err(
                 Failure::new(Exit::Damaged, message).help(format!("`pageset trace info {name}` reads recordings"))
             );
+        }
+        if bytes.trim_ascii().is_empty() {
+            let message = format!("cannot explain {name}: it is empty");
+            return Err(Failure::new(Exit::Damaged, message).help("use a file with text, such as the output of dmesg"));
         }
         texts.push((name.as_str(), String::from_utf8_lossy(&bytes).into_owned()));
     }

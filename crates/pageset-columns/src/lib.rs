@@ -11,7 +11,9 @@
 //! | `as` | the heading of the column that explains this one as well | |
 //! | `better` | `lower`, `higher` or `neither`; `diff` compares the column | not compared |
 //! | `per` | what `diff` relates the value to, such as `1000 ops` | compared as it is |
+//! | `digits` | the decimals in tables of text | four digits of a real number |
 //! | `tables`, `rank` | the tables of text with this column; columns of a large rank leave a narrow terminal first | none, 0 |
+//! | `figure` | the name in the card of a report | not in the card |
 //! | `metric` | the name of the OpenMetrics family | no family |
 //! | `name` | the part of names in Parquet, which are the parts of all outer members | the key |
 //!
@@ -41,6 +43,8 @@ pub enum Form {
     Text,
     /// Whole numbers.
     Count,
+    /// Whole numbers with a sign: changes.
+    Change,
     /// Real numbers.
     Real,
     /// Yes or no.
@@ -64,8 +68,10 @@ pub struct Column {
     pub like: String,
     pub better: String,
     pub per: String,
+    pub digits: Option<usize>,
     pub tables: String,
     pub rank: usize,
+    pub figure: String,
     pub metric: String,
     pub name: String,
     pub form: Form,
@@ -76,7 +82,8 @@ impl Column {
         let of = resolved(root, schema);
         let text = |name: &str| schema[name].as_str().unwrap_or_default().to_owned();
         let or = |name: &str, other: String| Some(text(name)).filter(|text| !text.is_empty()).unwrap_or(other);
-        let kind = |of: &Value| match of.as_str() {
+        let kind = |kind: &Value| match kind.as_str() {
+            Some("integer") if of["format"] == "int64" => Some(Form::Change),
             Some("integer") => Some(Form::Count),
             Some("number") => Some(Form::Real),
             Some("boolean") => Some(Form::Flag),
@@ -94,8 +101,10 @@ impl Column {
             like: text("as"),
             better: text("better"),
             per: text("per"),
+            digits: schema["digits"].as_u64().map(|digits| digits as usize),
             tables: text("tables"),
             rank: schema["rank"].as_u64().unwrap_or(0) as usize,
+            figure: text("figure"),
             metric: text("metric"),
             name: text("name"),
             form: form.unwrap_or(Form::Text),
@@ -129,7 +138,8 @@ fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     named.or_else(some).map_or(schema, |inner| resolved(root, inner))
 }
 
-/// The columns of the rows of a type, in the order of its fields: also those of members, but not those of lists.
+/// The columns of the rows of a type, in the order of its fields: also those of members, but not those of lists. A member
+/// is a column of its own if it stands in a table or a card.
 #[must_use]
 pub fn columns<T: JsonSchema>() -> Vec<Column> {
     fn add(root: &Value, schema: &Value, path: &[String], names: &[&str], to: &mut Vec<Column>) {
@@ -137,7 +147,11 @@ pub fn columns<T: JsonSchema>() -> Vec<Column> {
             let path = [path, std::slice::from_ref(key)].concat();
             let names = [names, &[schema["name"].as_str().unwrap_or(key)]].concat();
             match resolved(root, schema) {
-                inner if inner["properties"].is_object() => add(root, inner, &path, &names, to),
+                inner if inner["properties"].is_object() => {
+                    let own = Column::new(root, path.clone(), schema);
+                    to.extend(Some(own).filter(|own| !(own.tables.is_empty() && own.figure.is_empty())));
+                    add(root, inner, &path, &names, to);
+                }
                 _ => {
                     let name = names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join("_");
                     to.push(Column { name, ..Column::new(root, path, schema) });

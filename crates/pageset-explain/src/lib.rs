@@ -25,11 +25,25 @@ mod text;
 pub mod vocabulary;
 mod zone;
 
+use pageset_trace::procfs::ZoneSection;
 pub use result::{Explanation, SCHEMA};
 pub use text::text;
+
+use crate::zone::{Unit, Zone};
 
 /// Explains texts, each with the name of its file. `None` if no line is of a known kind.
 #[must_use]
 pub fn explain(inputs: &[(&str, &str)]) -> Option<Explanation> {
     parts::explain(&read::read(inputs))
+}
+
+/// The pages that each of these zones keeps from ordinary requests: those that may use the zone Normal (`protection`).
+#[must_use]
+pub fn reserves(zones: &[ZoneSection]) -> Vec<u64> {
+    let zone = |zone: &ZoneSection| Zone {
+        reserve: zone.protection.clone(),
+        ..Zone::new(Some(zone.node), &zone.name, Unit::Pages)
+    };
+    let all: Vec<Zone> = zones.iter().map(zone).collect();
+    all.iter().map(|zone| marks::reserve(&all, zone, read::request::Class::Normal).unwrap_or(0)).collect()
 }

@@ -207,6 +207,12 @@ fn wrapped(paragraph: &str) -> String {
     crate::text::wrapped(paragraph, "  ", "  ")
 }
 
+/// All names.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let words = WORDS.iter().flat_map(|word| word.names.iter().copied());
+    words.chain(PRESETS.iter().map(|preset| preset.name))
+}
+
 /// A list of all names.
 #[must_use]
 pub fn listed() -> String {

@@ -24,7 +24,7 @@ pub(crate) struct Args {
 
 /// Runs `pageset-lab explain`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
-    explain::run(&SCHEMAS, &args.explain)
+    explain::run(&SCHEMAS, &args.explain, &[])
 }
 
 /// The results of this program.

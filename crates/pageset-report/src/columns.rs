@@ -65,14 +65,44 @@ impl Shown {
 
 /// A value for people; `-` if it is missing.
 fn cell(column: &Column, value: &Value) -> String {
-    match (value, column.unit.as_str()) {
+    let real = value.as_f64().unwrap_or(0.0);
+    match (value, column.digits) {
         (Value::String(text), _) => text.clone(),
-        (Value::Number(number), "per 1000") => format!("{:.1}", number.as_f64().unwrap_or(0.0)),
-        (Value::Number(number), "percent") => format!("{:.1} %", number.as_f64().unwrap_or(0.0)),
-        (Value::Number(number), _) => number.as_u64().map_or_else(|| figure(number.as_f64().unwrap_or(0.0)), grouped),
+        (Value::Number(number), _) if column.form == Form::Change => signed(number.as_i64().unwrap_or(0)),
+        (Value::Number(_), Some(0)) => grouped(real.round() as u64),
+        (Value::Number(_), Some(digits)) => format!("{real:.digits$}"),
+        (Value::Number(_), None) if column.unit == "percent" => format!("{real:.1} %"),
+        (Value::Number(number), None) => number.as_u64().map_or_else(|| figure(real), grouped),
         (Value::Bool(flag), _) => if *flag { "yes" } else { "no" }.to_owned(),
         _ => "-".to_owned(),
     }
+}
+
+/// The numbers of a row that decide: its columns with a figure, by rank. Without a row they have no values.
+#[must_use]
+pub fn deciding<R: JsonSchema + Serialize>(row: Option<&R>) -> Vec<(Column, Option<f64>)> {
+    let json = row.and_then(|row| serde_json::to_value(row).ok()).unwrap_or_default();
+    let mut columns: Vec<Column> =
+        pageset_columns::columns::<R>().into_iter().filter(|column| !column.figure.is_empty()).collect();
+    columns.sort_by_key(|column| column.rank);
+    // Of a mean with its deviation, the mean.
+    let number = |value: &Value| value.get("mean").unwrap_or(value).as_f64();
+    let with_value = |column: Column| {
+        let value = column.of(&json).and_then(number);
+        (column, value)
+    };
+    columns.into_iter().map(with_value).collect()
+}
+
+/// A change with its sign.
+#[must_use]
+pub fn signed(change: i64) -> String {
+    let sign = match change {
+        0 => "",
+        ..0 => "-",
+        1.. => "+",
+    };
+    format!("{sign}{}", grouped(change.unsigned_abs()))
 }
 
 /// A table of words without lines. Cells wrap so that the table is at most 120 characters wide.

@@ -135,6 +135,8 @@ mod tests {
 
     use super::*;
     use crate::columns::{Shown, trimmed};
+    use crate::page::card::{Card, Trust, Verdict, deciding_figures, sure};
+    use crate::page::{Report, render};
     use crate::{csv, explain};
 
     static KIND: Kind = Kind { name: "small", about: "a small result", by_file: false, note: "" };
@@ -146,11 +148,11 @@ mod tests {
         rules: &'static str,
         /// Pages that moved twice.
         #[schemars(extend("heading" = "moved twice", "better" = "lower", "per" = "1000 ops", "tables" = "small",
-            "rank" = 1, "bad" = "Any."))]
+            "rank" = 1, "figure" = "moved twice", "unit" = "pages", "bad" = "Any."))]
         twice: u64,
     }
 
-    /// Text, CSV, the schema of JSON, `explain` and `diff`. Parquet and OpenMetrics are tested where they are written.
+    /// Text, CSV, the schema of JSON, `explain`, reports and `diff`. Parquet and OpenMetrics are tested where they are written.
     #[test]
     fn a_column_is_declared_once_and_stands_in_all_outputs() {
         let row = Row { rules: "linux-6.18", twice: 1234 };
@@ -167,6 +169,16 @@ mod tests {
         for name in ["moved twice", "twice"] {
             let text = explain::explained(&schemas, name);
             assert_eq!(text, format!("{name} (column)\n  Pages that moved twice.\n  bad: Any.\n"));
+        }
+        // A report, as Markdown and as HTML.
+        let (figures, sure) = (deciding_figures(Some(&row), "", None), sure([(Trust::Low, "one run")], ""));
+        let (verdict, warnings) = (Verdict::none("nothing is compared"), Vec::new());
+        let cards = vec![Card { about: "a small result".to_owned(), verdict, sure, figures, warnings, next: None }];
+        let report = Report { cards, ..Report::default() };
+        let (markdown, html) = (render::markdown(&report), render::html(&report).unwrap());
+        assert!(markdown.contains("| moved twice | 1,234 | pages |"), "{markdown}");
+        for part in ["moved twice", "1,234", "pages"] {
+            assert!(html.contains(&format!(">{part}<")), "{part}: {html}");
         }
         let [metric] = measured(&KIND, &[], &[row], |_| (Some(1), 2000)).try_into().unwrap();
         assert_eq!(metric.metric, amount("moved twice/1000 ops", Better::Lower));

@@ -81,7 +81,7 @@ fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     let field = |column: &Column| {
         let physical = match column.form {
             Form::Text | Form::Nested => Physical::BYTE_ARRAY,
-            Form::Count => Physical::INT64,
+            Form::Count | Form::Change => Physical::INT64,
             Form::Real => Physical::DOUBLE,
             Form::Flag => Physical::BOOLEAN,
         };
@@ -313,15 +313,6 @@ fn joined(rules: String, tasks: u32, rows: Rows) -> RunRow {
     let spread =
         |of: fn(&Sample) -> f64| Spread::of(&rows.iter().map(|(_, of_seed)| of(&of_seed.sample)).collect::<Vec<_>>());
     let times: Option<Vec<AllocTimes>> = rows.iter().map(|(_, of_seed)| of_seed.alloc_ns).collect();
-    let alloc_ns = times.filter(|times| !times.is_empty()).map(|times| {
-        let mean = |of: fn(&AllocTimes) -> u64| times.iter().map(of).sum::<u64>() / times.len() as u64;
-        AllocTimes {
-            p50: mean(|times| times.p50),
-            p99: mean(|times| times.p99),
-            p999: mean(|times| times.p999),
-            max: times.iter().map(|times| times.max).max().unwrap_or(0),
-        }
-    });
     let second: Option<Vec<f64>> = rows.iter().map(|(_, of_seed)| of_seed.second.score).collect();
     RunRow {
         rules,
@@ -333,7 +324,7 @@ fn joined(rules: String, tasks: u32, rows: Rows) -> RunRow {
         lru_lock_pct: spread(|sample| sample.lru_lock_pct),
         interval: None,
         settled: None,
-        alloc_ns,
+        alloc_ns: times.and_then(|times| AllocTimes::mean(&times)),
         samples: rows.into_iter().map(|(_, of_seed)| of_seed.sample).collect(),
     }
 }

@@ -41,10 +41,10 @@ pub(crate) struct Args {
     wide: WideOption,
 }
 
-/// The column headings.
+/// The names of patterns.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    table::SETTINGS.into_iter().chain(pageset_trace::advise::NAMES)
+    pageset_trace::advise::NAMES.into_iter()
 }
 
 /// Runs `pageset advise`.

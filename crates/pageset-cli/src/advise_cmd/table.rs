@@ -3,14 +3,7 @@
 use comfy_table::{Table, presets};
 use pageset_trace::advise::{Advice, AdviceSet, HUGE_PAGES, Knob, KnobName, Setting};
 
-use crate::columns::{Fit, grouped, numbers, trimmed};
-
-/// The column headings.
-pub(super) const SETTINGS: [&str; 7] =
-    ["setting", "locks/1000 ops", "locks/s", "longest hold", "pages moved", "most held", "huge pages free"];
-
-/// The importance of the columns: those with the largest number leave first.
-const RANKS: [usize; 7] = [0, 1, 3, 4, 5, 2, 6];
+use crate::columns::{Fit, Shown, grouped, trimmed};
 
 const SYSCTL: &str = "vm.percpu_pagelist_high_fraction";
 
@@ -21,12 +14,12 @@ pub(super) fn text(advice: &Advice, fit: Fit) -> String {
         true => format!("\nValues of {SYSCTL}; 0 is none, * is in force\n"),
         false => "\nThe recorded kernel; it has no setting for pagesets, * is in force\n".to_owned(),
     };
-    text += &fit.table(table(&advice.settings, advice), &RANKS);
+    text += &table(&advice.settings, fit);
     text += &huge_pages_off(advice.high_orders.replay_end_pages, advice.high_orders.kernel_end_pages);
-    advice.knobs.iter().for_each(|knob| text += &of_knob(knob, advice, fit));
+    advice.knobs.iter().for_each(|knob| text += &of_knob(knob, fit));
     if !advice.other_kernels.is_empty() {
         text += "\nRules of other kernels\n";
-        text += &fit.table(table(&advice.other_kernels, advice), &RANKS);
+        text += &table(&advice.other_kernels, fit);
     }
     if !advice.named_patterns.is_empty() {
         text += "\nPatterns\n";
@@ -38,7 +31,7 @@ pub(super) fn text(advice: &Advice, fit: Fit) -> String {
 }
 
 /// The replays of a knob, and what a replay cannot tell of it.
-fn of_knob(knob: &Knob, advice: &Advice, fit: Fit) -> String {
+fn of_knob(knob: &Knob, fit: Fit) -> String {
     let mut text = match knob.knob {
         KnobName::WatermarkScaleFactor => "\nValues of vm.watermark_scale_factor; * gives the watermarks in force\n",
         KnobName::Affinity => "\nPages freed on the CPU that allocated them\n",
@@ -46,7 +39,7 @@ fn of_knob(knob: &Knob, advice: &Advice, fit: Fit) -> String {
     }
     .to_owned();
     if !knob.settings.is_empty() {
-        text += &fit.table(table(&knob.settings, advice), &RANKS);
+        text += &table(&knob.settings, fit);
     }
     for cannot in &knob.not_replayable {
         let setting = cannot.setting.as_ref().map(|setting| format!("{setting} ")).unwrap_or_default();
@@ -127,21 +120,15 @@ fn huge_pages_off(replay: Option<u64>, kernel: Option<u64>) -> String {
     )
 }
 
-fn table(rows: &[Setting], advice: &Advice) -> Table {
-    let mut table = numbers(SETTINGS.into_iter(), 0..1);
-    let seconds = (advice.duration_ns as f64 / 1e9).max(1e-9);
+fn table(rows: &[Setting], fit: Fit) -> String {
+    let shown = Shown::of::<Setting>("settings");
+    let mut table = shown.table();
     for row in rows {
-        table.add_row([
-            format!("{}{}", row.setting, if row.in_force { " *" } else { "" }),
-            format!("{:.1}", row.locks_per_1000()),
-            grouped((row.zone_lock_acquisitions as f64 / seconds).round() as u64),
-            grouped(row.longest_hold_pages),
-            grouped(row.moved_pages),
-            grouped(row.held_pages_max),
-            row.high_order_pages_min.map_or("-".to_owned(), |pages| grouped(pages / HUGE_PAGES)),
-        ]);
+        let mut cells = shown.cells(row);
+        cells[0] += if row.in_force { " *" } else { "" };
+        table.add_row(cells);
     }
-    table
+    fit.table(table, &shown.ranks())
 }
 
 #[cfg(test)]

@@ -149,25 +149,6 @@ struct Sum<'r> {
     pagesets: Vec<(&'r Pageset, Totals)>,
 }
 
-impl Sum<'_> {
-    /// The mean of a share of the kernel's moves, weighted by the number of moves.
-    fn mean(&self, share: fn(&Nearness) -> Option<f64>, moves: fn(&Totals) -> u64) -> Option<f64> {
-        let weighted = |(set, kernel): &(&Pageset, Totals)| Some(share(&set.near)? * moves(kernel) as f64);
-        let sum: f64 = self.pagesets.iter().filter_map(weighted).sum();
-        let all = moves(&self.kernel);
-        (all > 0).then(|| sum / all as f64)
-    }
-
-    fn near(&self) -> Nearness {
-        Nearness {
-            refills_near_pct: self.mean(|near| near.refills_near_pct, |totals| totals.refills),
-            refills_near_by_chance_pct: self.mean(|near| near.refills_near_by_chance_pct, |totals| totals.refills),
-            drains_near_pct: self.mean(|near| near.drains_near_pct, |totals| totals.drains),
-            drains_near_by_chance_pct: self.mean(|near| near.drains_near_by_chance_pct, |totals| totals.drains),
-        }
-    }
-}
-
 /// The pagesets' amounts by CPU, by zone or by both, each with the kernel's amounts.
 fn sums<'r>(result: &ReplayResult, pagesets: &'r [Pageset], parts: Parts) -> BTreeMap<Whose, Sum<'r>> {
     let mut sums = BTreeMap::<Whose, Sum<'r>>::new();
@@ -235,28 +216,23 @@ fn nearness(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
     let shown = Shown::of::<Replayed>(NEARNESS);
     let mut table = shown.table();
     for row in result.rules.iter().filter(|row| row.is_kernel) {
-        let cells = near_cells(row.differences, row.near).into_iter().chain([format!("{:.1} %", row.explained_pct)]);
-        table.add_row([row.name.clone(), level_name(row.level)].into_iter().chain(cells));
+        let mut cells = shown.cells(row);
+        cells[1] = level_name(row.level);
+        cells.splice(2..8, near_cells(row.differences, row.near));
+        table.add_row(cells);
         for (whose, sum) in sums(result, &row.pagesets, parts) {
-            let cells = near_cells(Differences::new(&sum.totals, &sum.kernel), sum.near());
+            let cells = near_cells(Differences::new(&sum.totals, &sum.kernel), Nearness::mean(&sum.pagesets));
             table.add_row([part_name(result, whose), String::new()].into_iter().chain(cells));
         }
     }
     fit.table(table, &shown.ranks())
 }
 
-fn near_cells(differences: Differences, near: Nearness) -> [String; 6] {
-    let share = |pct: Option<f64>, by_chance: Option<f64>| {
+fn near_cells(differences: Differences, near: Nearness) -> impl Iterator<Item = String> {
+    let share = |(pct, by_chance): (Option<f64>, Option<f64>)| {
         pct.zip(by_chance).map_or(NONE.to_owned(), |(pct, by_chance)| format!("{pct:.1} % ({by_chance:.0} %)"))
     };
-    [
-        signed(differences.refills_diff_pct),
-        signed(differences.refill_pages_diff_pct),
-        signed(differences.drains_diff_pct),
-        signed(differences.drain_pages_diff_pct),
-        share(near.refills_near_pct, near.refills_near_by_chance_pct),
-        share(near.drains_near_pct, near.drains_near_by_chance_pct),
-    ]
+    differences.all().into_iter().map(signed).chain(near.all().into_iter().map(share))
 }
 
 /// A difference in percent with its sign; `kernel: 0` if the kernel's amount is 0.

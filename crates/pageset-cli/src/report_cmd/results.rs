@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pageset_trace::advise::{Advice, AdviceSet, HUGE_PAGES, Setting};
+use pageset_trace::advise::{Advice, AdviceSet, Setting};
 use pageset_trace::measure::{ReplayResult, Replayed};
 use pageset_trace::replay::Totals;
 
@@ -32,10 +32,9 @@ pub(crate) fn replay(result: &ReplayResult) -> Report {
     let best = result.verdict().rows().map(|(best, _)| best.name.clone());
     let dot = |row: &&Replayed| Dot {
         name: if row.is_kernel { format!("{} (the kernel's)", row.name) } else { row.name.clone() },
-        held: row.held_pages_max as f64,
-        locks: row.zone_lock_acquisitions_per_1000_operations,
         is_own: row.is_kernel,
         is_best: best.as_ref() == Some(&row.name),
+        ..Dot::of(*row)
     };
     let mut sections = vec![
         decides(format!("{name}: which rules take few zone locks and hold few pages?"), &note, rows.iter().map(dot)),
@@ -58,13 +57,9 @@ pub(crate) fn replay(result: &ReplayResult) -> Report {
     ];
     let nearness = |row: &Replayed| {
         let pct = |pct: Option<f64>| pct.map_or("-".to_owned(), |pct| format!("{pct:.2} %"));
-        vec![
-            format!("{}, {}", row.name, row.level.name()),
-            pct(row.differences.refills_diff_pct),
-            pct(row.differences.refill_pages_diff_pct),
-            pct(row.differences.drain_pages_diff_pct),
-            pct(row.near.refills_near_pct),
-        ]
+        let ([refills, refill_pages, _, drain_pages], [(near, _), _]) = (row.differences.all(), row.near.all());
+        let cells = [refills, refill_pages, drain_pages, near].map(pct);
+        [vec![format!("{}, {}", row.name, row.level.name())], cells.to_vec()].concat()
     };
     let own: Vec<_> = result.rules.iter().filter(|row| row.is_kernel).map(nearness).collect();
     if !own.is_empty() {
@@ -104,10 +99,9 @@ pub(crate) fn advise(advice: &Advice, file: Option<&Path>) -> Report {
             Some(scale) => format!("watermark_scale_factor {scale}"),
             None => label(row),
         },
-        held: row.held_pages_max as f64,
-        locks: row.locks_per_1000(),
         is_own: row.in_force,
         is_best: chosen.map_or(row.in_force, |chosen| std::ptr::eq(*row, chosen)),
+        ..Dot::of(*row)
     };
     let note = match rows.iter().any(|row| row.high_fraction.is_some()) {
         true => "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
@@ -115,7 +109,7 @@ pub(crate) fn advise(advice: &Advice, file: Option<&Path>) -> Report {
     };
     let question = format!("{name}: which setting takes few zone locks and holds few pages?");
     let mut sections = vec![decides(question, note, rows.iter().copied().chain(scale).map(|row| dot(&row)))];
-    let huge = rows.iter().map(|row| Some(row.high_order_pages_min? as f64 / HUGE_PAGES as f64));
+    let huge = rows.iter().map(|row| Some(row.huge_pages_free? as f64));
     if let Some(huge) = huge.collect::<Option<Vec<_>>>() {
         sections.push(section(
             "how many huge pages have room under each setting?",
@@ -127,7 +121,7 @@ pub(crate) fn advise(advice: &Advice, file: Option<&Path>) -> Report {
     }
     sections.extend(advice.knobs.iter().filter(|knob| !knob.settings.is_empty()).map(|knob| {
         let names: Vec<String> = knob.settings.iter().map(|row| label(&row)).collect();
-        let locks = knob.settings.iter().map(Setting::locks_per_1000).collect();
+        let locks = knob.settings.iter().map(|row| Dot::of(row).locks).collect();
         bars(BarSection {
             question: format!("{name}: how often does each value of {} take the zone lock?", knob.knob.name()),
             note: "Values that a replay cannot tell of have no bar.",

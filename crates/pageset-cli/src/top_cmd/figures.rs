@@ -1,6 +1,6 @@
 //! Numbers that may be missing, as text.
 
-use crate::columns::grouped;
+use crate::columns::{self, grouped};
 
 pub(super) const NONE: &str = "-";
 
@@ -11,11 +11,7 @@ pub(super) fn number(number: Option<u64>) -> String {
 
 /// A change with its sign.
 pub(super) fn signed(change: Option<i64>) -> String {
-    match change {
-        None => NONE.to_owned(),
-        Some(0) => "0".to_owned(),
-        Some(change) => format!("{}{}", if change < 0 { "-" } else { "+" }, grouped(change.unsigned_abs())),
-    }
+    change.map_or(NONE.to_owned(), columns::signed)
 }
 
 /// A rate, in whole numbers.

@@ -1,7 +1,7 @@
 //! Which CPUs the user wants to see. Pure: text in, CPUs out.
 
 use super::unusual::Unusual;
-use super::view::View;
+use super::view::{CpuTraffic, View};
 
 /// The allowed words of a filter.
 pub(super) const ALLOWED: &str = "0-15,32  node=1  busy  unusual";
@@ -57,9 +57,10 @@ impl Filter {
         self.0.iter().all(|condition| match condition {
             Condition::Cpus(ranges) => ranges.iter().any(|(first, last)| (first..=last).contains(&&cpu)),
             Condition::Node(node) => view.node_of(cpu) == Some(*node),
-            Condition::Busy => view.traffic_of(cpu).is_some_and(|traffic| {
-                traffic.refill_pages_per_s.unwrap_or(0.0) + traffic.drain_pages_per_s.unwrap_or(0.0) > 0.0
-            }),
+            Condition::Busy => {
+                let rates = view.traffic_of(cpu).into_iter().flat_map(CpuTraffic::rates);
+                rates.flatten().any(|rate| rate > 0.0)
+            }
             Condition::Unusual => unusual.has(cpu),
         })
     }

@@ -114,8 +114,7 @@ impl History {
         let value = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
         for traffic in view.traffic.iter().flatten() {
             let place = place(traffic.cpu);
-            refills[place] = value(traffic.refill_pages_per_s);
-            drains[place] = value(traffic.drain_pages_per_s);
+            [refills[place], drains[place]] = traffic.rates().map(value);
             waits[place] = value(traffic.zone_lock_waits.as_ref().and_then(CpuWaits::pct));
         }
         let zones = view.zones.iter().map(|zone| {

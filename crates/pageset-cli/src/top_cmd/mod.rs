@@ -166,18 +166,11 @@ fn interval(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "allowed: 0.1 to 86400 seconds".to_owned())
 }
 
-/// The column headings and the names of the metrics.
+/// The names that no column has: of metrics, counters, and computed columns.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = String> {
-    let columns = plain::ZONES
-        .into_iter()
-        .chain(plain::BLOCKS)
-        .chain(plain::CPUS)
-        .chain(plain::WAITS)
-        .chain(plain::PROCESSES)
-        .chain(plain::SITES)
-        .map(str::to_owned);
-    columns.chain(metrics::names()).chain(view::SHOWN.into_iter().map(|name| name.trim_end_matches('_').to_owned()))
+    let counters = view::SHOWN.into_iter().map(|name| name.trim_end_matches('_').to_owned());
+    metrics::names().chain(counters).chain(["mark", "fragmentation index"].map(str::to_owned))
 }
 
 /// Who reads standard output.

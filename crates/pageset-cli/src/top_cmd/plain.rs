@@ -1,38 +1,30 @@
 //! Text for pipes and logs: one block per look.
 
+use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
 
 use pageset_record::live::sites::PAGES_APART;
 use pageset_trace::verdict::machine::Finding;
+use schemars::JsonSchema;
 
-use super::figures::{NONE, index, number, percent, rate, signed};
+use super::figures::{NONE, index, percent, rate};
 use super::unusual::{Limits, findings};
-use super::view::{HUGE, Mover, ProcessTraffic, SiteTraffic, View, Zone};
-use crate::columns::{grouped, numbers, trimmed};
-
-/// The column headings of the zones.
-pub(super) const ZONES: [&str; 13] = [
-    "zone", "mark", "managed", "free", "free +-", "min", "low", "high", "held", "held +-", "held %", "high_min",
-    "high_max",
-];
-
-/// The column headings of free blocks.
-pub(super) const BLOCKS: [&str; 3] = ["zone", "free blocks", "fragmentation index"];
-
-/// The column headings of the CPUs.
-pub(super) const CPUS: [&str; 10] =
-    ["CPU", "zone", "count", "count +-", "high", "batch", "refill/s", "drain/s", "high-order drains/s", "fallbacks/s"];
-
-/// The column headings of waits for zone locks.
-pub(super) const WAITS: [&str; 6] =
-    ["CPU", "refill wait %", "drain wait %", "direct alloc wait %", "direct free wait %", "waits/s"];
+use super::view::{CpuTraffic, CpuWaits, HUGE, Mover, Pageset, PathWait, ProcessTraffic, SiteTraffic, View, Zone};
+use crate::columns::{Shown, grouped, numbers, trimmed};
 
 /// The column headings of processes.
-pub(super) const PROCESSES: [&str; 5] = ["process", "pid", "pages in/s", "pages out/s", "zone-lock wait ms/s"];
+pub(super) static PROCESSES: LazyLock<Vec<String>> = LazyLock::new(headings::<ProcessTraffic>);
 
-/// The column headings of call sites.
-pub(super) const SITES: [&str; 6] =
-    ["call site", "called by", "page samples", "pages in/s", "pages out/s", "zone-lock wait ms/s"];
+/// The column headings of call sites. The samples stand before what is estimated from them.
+pub(super) static SITES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let mut heads = headings::<SiteTraffic>();
+    heads[2..5].rotate_right(1);
+    heads
+});
+
+fn headings<T: JsonSchema>() -> Vec<String> {
+    Shown::of::<T>("movers").headings().map(str::to_owned).collect()
+}
 
 /// The name of a function that a call chain does not show.
 pub(super) const UNKNOWN: &str = "unknown";
@@ -72,23 +64,10 @@ pub(super) fn text(view: &View) -> String {
         text += &format!("{}\n", line.join(", "));
     }
     text += "\n";
-    let mut table = numbers(ZONES.into_iter(), 0..2);
+    let shown = Shown::of::<Zone>("zones");
+    let mut table = numbers(["zone", "mark"].into_iter().chain(shown.headings()), 0..2);
     for zone in &view.zones {
-        table.add_row([
-            zone.name(),
-            zone.mark().to_owned(),
-            grouped(zone.managed),
-            grouped(zone.free),
-            signed(zone.free_change),
-            grouped(zone.min),
-            grouped(zone.low),
-            grouped(zone.high),
-            grouped(zone.held),
-            signed(zone.held_change),
-            format!("{:.2}", zone.held_pct),
-            number(zone.high_min),
-            number(zone.high_max),
-        ]);
+        table.add_row([zone.name(), zone.mark().to_owned()].into_iter().chain(shown.cells(zone)));
     }
     text += &trimmed(&table);
     text += &blocks(view);
@@ -96,11 +75,11 @@ pub(super) fn text(view: &View) -> String {
     text += &cpus(view);
     text += &waits(view);
     let process = |process: &ProcessTraffic| vec![process.name.clone(), process.pid.to_string()];
-    text += &movers(view, view.processes.as_ref(), PROCESSES, process, ["process", "processes"], "");
+    text += &movers(view, view.processes.as_ref(), &PROCESSES, process, ["process", "processes"], "");
     let sites = view.call_sites.iter().flatten();
     let samples = sampled(sites.fold(0, |sum: u64, site| sum.saturating_add(site.page_samples)));
     let site = |site: &SiteTraffic| vec![function(&site.function), function(&site.caller), grouped(site.page_samples)];
-    text += &movers(view, view.call_sites.as_ref(), SITES, site, ["call site", "call sites"], &samples);
+    text += &movers(view, view.call_sites.as_ref(), &SITES, site, ["call site", "call sites"], &samples);
     let rates: Vec<String> = view
         .vmstat
         .iter()
@@ -123,7 +102,7 @@ pub(super) fn text(view: &View) -> String {
 
 /// A row for each zone whose free blocks are known.
 fn blocks(view: &View) -> String {
-    let mut table = numbers(BLOCKS.into_iter(), 0..2);
+    let mut table = numbers(["zone", "free blocks", "fragmentation index"].into_iter(), 0..2);
     for zone in &view.zones {
         let Some(blocks) = &zone.free_blocks else { continue };
         let by_order: Vec<String> = blocks.iter().map(u64::to_string).collect();
@@ -134,27 +113,17 @@ fn blocks(view: &View) -> String {
 
 /// A row for each pageset that holds or has moved pages. A CPU's traffic is shown in the CPU's last row.
 fn cpus(view: &View) -> String {
-    let mut table = numbers(CPUS.into_iter(), 1..2);
+    let (of_set, of_cpu) = (Shown::of::<Pageset>("pagesets"), Shown::of::<CpuTraffic>("traffic"));
+    let heads: Vec<&str> = of_cpu.headings().collect();
+    let mut table = numbers(["CPU", "zone"].into_iter().chain(of_set.headings()).chain(heads.iter().copied()), 1..2);
     for zone in &view.zones {
         for set in &zone.pagesets {
             let moved = view.traffic_of(set.cpu).filter(|_| is_last(view, zone, set.cpu));
             if set.count == 0 && set.change.unwrap_or(0) == 0 && moved.is_none() {
                 continue;
             }
-            let moved =
-                |of: fn(&super::view::CpuTraffic) -> Option<f64>| moved.map_or(NONE.to_owned(), |t| rate(of(t)));
-            table.add_row([
-                set.cpu.to_string(),
-                zone.name(),
-                grouped(set.count),
-                signed(set.change),
-                grouped(set.high),
-                grouped(set.batch),
-                moved(|t| t.refill_pages_per_s),
-                moved(|t| t.drain_pages_per_s),
-                moved(|t| t.high_order_drains_per_s),
-                moved(|t| t.fallbacks_per_s),
-            ]);
+            let moved = moved.map_or_else(|| vec![NONE.to_owned(); heads.len()], |traffic| of_cpu.cells(traffic));
+            table.add_row([set.cpu.to_string(), zone.name()].into_iter().chain(of_set.cells(set)).chain(moved));
         }
     }
     trimmed(&table)
@@ -162,7 +131,8 @@ fn cpus(view: &View) -> String {
 
 /// A row for each CPU that waited for a zone lock since the previous look. Empty if waits are not measured.
 fn waits(view: &View) -> String {
-    let mut table = numbers(WAITS.into_iter(), 0..0);
+    let (of_paths, of_path) = (Shown::of::<CpuWaits>("waits"), Shown::of::<PathWait>("paths"));
+    let mut table = numbers(["CPU"].into_iter().chain(of_paths.headings()).chain(of_path.headings()), 0..0);
     let (mut measured, mut waited) = (false, false);
     for traffic in view.traffic.iter().flatten() {
         let Some(waits) = &traffic.zone_lock_waits else { continue };
@@ -195,10 +165,10 @@ pub(super) fn wait_ms(mover: &impl Mover, seconds: Option<f64>) -> Option<f64> {
 
 /// A row for each of the processes or call sites that moved most pages, with a note below. Empty if they are not counted,
 /// and without a previous look. `of` makes the first cells; `kind` is their name, one and several.
-fn movers<T: Mover, const N: usize>(
+fn movers<T: Mover>(
     view: &View,
     all: Option<&Vec<T>>,
-    heads: [&'static str; N],
+    heads: &[String],
     of: fn(&T) -> Vec<String>,
     kind: [&str; 2],
     note: &str,
@@ -208,8 +178,8 @@ fn movers<T: Mover, const N: usize>(
         return format!("\nno {} moved pages\n", kind[0]);
     }
     // Without a measured wait, the last column does not exist.
-    let shown = N - usize::from(all.iter().all(|mover| mover.wait_ns().is_none()));
-    let mut table = numbers(heads.into_iter().take(shown), 0..if note.is_empty() { 1 } else { 2 });
+    let shown = heads.len() - usize::from(all.iter().all(|mover| mover.wait_ns().is_none()));
+    let mut table = numbers(heads.iter().take(shown).map(String::as_str), 0..if note.is_empty() { 1 } else { 2 });
     for mover in all.iter().take(TOP) {
         let mut cells = of(mover);
         cells.extend([mover.pages_in(), mover.pages_out()].map(|pages| rate(per_second(pages, Some(seconds)))));

@@ -154,7 +154,7 @@ impl State {
         if !self.filter.is_empty() {
             sets.retain(|set| self.filter.shows(set.cpu, view, scene.unusual));
         }
-        let refills = |set: &Pageset| view.traffic_of(set.cpu).and_then(|t| t.refill_pages_per_s).unwrap_or(0.0);
+        let refills = |set: &Pageset| view.traffic_of(set.cpu).and_then(|t| t.rates()[0]).unwrap_or(0.0);
         let waits = |set: &Pageset| view.waits_of(set.cpu).and_then(CpuWaits::pct).unwrap_or(0.0);
         match self.sort {
             Sort::Cpu => {}

@@ -445,3 +445,15 @@ fn a_narrow_screen() {
     insta::assert_snapshot!(drawn(40, 10, &view, &State::new()));
     assert!(drawn(80, 24, &view, &State::new()).contains(" 772,915 "));
 }
+
+#[test]
+fn a_zone_whose_reserve_is_larger_than_its_free_pages_is_closed() {
+    let mut look = look(2, 1);
+    let marks = |look: &Look| View::new(look, None).zones.iter().map(super::view::Zone::mark).collect::<Vec<_>>();
+    assert_eq!(marks(&look), ["ok", "ok"]);
+    // DMA has 2,020 free pages and a min mark of 15.
+    for (reserve, mark) in [(2004, "ok"), (2005, "closed")] {
+        look.zoneinfo.zones[0].protection = vec![0, reserve];
+        assert_eq!(marks(&look), [mark, "ok"], "{reserve}");
+    }
+}

@@ -62,9 +62,7 @@ pub(super) fn numbers(view: &View) -> Numbers {
     let traffic = || view.traffic.iter().flatten();
     let waits: Vec<Wait> = traffic().filter_map(wait).collect();
     let batch = view.zones.iter().map(|zone| zone.batch).max().unwrap_or(0).max(1);
-    let moves = |traffic: &CpuTraffic| {
-        Some((traffic.cpu, (traffic.refill_pages_per_s? + traffic.drain_pages_per_s?) / batch as f64))
-    };
+    let moves = |traffic: &CpuTraffic| Some((traffic.cpu, traffic.moved()? / batch as f64));
     Numbers {
         short: short.collect(),
         stalls_per_s: stalls.and_then(|counter| counter.per_s),
@@ -113,10 +111,8 @@ impl Unusual {
     fn rates(&mut self, view: &View, history: &History, limits: &Limits, of: Measure) {
         let mut all: Vec<(u32, f64, f64)> = Vec::new();
         for traffic in view.traffic.iter().flatten() {
-            let now = match of {
-                Measure::Refills => traffic.refill_pages_per_s,
-                _ => traffic.drain_pages_per_s,
-            };
+            let [refills, drains] = traffic.rates();
+            let now = if of == Measure::Refills { refills } else { drains };
             let Some(now) = now.filter(|now| *now >= limits.rate_least) else { continue };
             let Some(median) = history.median_before("", traffic.cpu, of, LEAST_LOOKS) else { continue };
             // A median of 0 would make every rate unusual.
@@ -136,7 +132,10 @@ impl Unusual {
     /// A CPU that only refills, and one that only drains as many pages: pages are freed on another CPU than the one
     /// that allocates them, so pagesets do not help.
     fn pairs(&mut self, view: &View, limits: &Limits) {
-        let rates = |traffic: &CpuTraffic| Some((traffic.cpu, traffic.refill_pages_per_s?, traffic.drain_pages_per_s?));
+        let rates = |traffic: &CpuTraffic| {
+            let [refills, drains] = traffic.rates();
+            Some((traffic.cpu, refills?, drains?))
+        };
         let all: Vec<(u32, f64, f64)> = view.traffic.iter().flatten().filter_map(rates).collect();
         let one_sided = |side: fn(&(u32, f64, f64)) -> (f64, f64)| {
             let only = all.iter().filter(|cpu| {

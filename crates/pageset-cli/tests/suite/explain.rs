@@ -144,4 +144,22 @@ fn posted_texts_and_kernel_names_are_explained() {
     fs::write(&other, "nothing of a known kind\n").unwrap();
     let (_, error) = ends(4, &[&"explain", &other]);
     assert!(error.contains("no line is of a kind that this command knows"), "{error}");
+    fs::write(&other, " \n").unwrap();
+    let (_, error) = ends(4, &[&"explain", &other]);
+    assert!(error.contains(&format!("cannot explain {}: it is empty", other.display())), "{error}");
+}
+
+/// A path is a file, also where a word of the kernel is in its name. Names of outputs may have a slash.
+#[test]
+fn a_missing_file_is_not_explained_as_a_word() {
+    for name in ["oom-killer.log", "soft lockup.txt", "./kswapd", "logs/Mem-Info", "/no/such/zoneinfo"] {
+        let (_, error) = ends(5, &[&"explain", &name]);
+        assert!(error.contains(&format!("cannot read {name}: ")), "{error}");
+    }
+    for name in ["locks/1000 ops", "refill/s", "swapper/0: page allocation failure: order:0"] {
+        assert!(!ends(0, &[&"explain", &name]).0.is_empty(), "{name}");
+    }
+    // The kernel's names are suggested too.
+    let (_, error) = ends(2, &[&"explain", &"kswapdd"]);
+    assert!(error.contains("the closest are kswapd"), "{error}");
 }

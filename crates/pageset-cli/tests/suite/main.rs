@@ -4,6 +4,7 @@
 mod support;
 
 mod advise;
+mod columns;
 mod dependencies;
 mod diff;
 mod docs;

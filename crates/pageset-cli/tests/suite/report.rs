@@ -169,14 +169,14 @@ fn advice_is_drawn_with_its_gains_and_costs() {
     let page = fs::read_to_string(small.at("report.html")).unwrap();
     assert!(page.contains("Pattern travelling-pages: 100 % of the pages"), "{page}");
     // A sentence, because the room for huge pages hardly differs.
-    let huge = rows.iter().map(|row| number(row, "high_order_pages_min") / 512.0);
+    let huge = rows.iter().map(|row| number(row, "huge_pages_free"));
     assert!(huge.clone().fold(0.0, f64::max) <= 1.02 * huge.fold(f64::MAX, f64::min));
     assert!(page.contains("<p class=\"said\">Nothing here differs by 2 %. huge pages free: "), "{page}");
     assert!(!page.contains("Price: "), "{page}");
     let mut changed = advice.clone();
     changed["verdict"] = serde_json::json!({ "basis": "gain", "high_fraction": 8, "why": "it is better" });
     (changed["gain"], changed["price"]) = ("fewer locks".into(), "more pages".into());
-    changed["settings"][0]["high_order_pages_min"] = serde_json::Value::Null;
+    changed["settings"][0]["huge_pages_free"] = serde_json::Value::Null;
     fs::write(small.at("changed.json"), changed.to_string()).unwrap();
     let (text, _) = ends(0, &[&"report", &"--markdown", &small.at("changed.json"), &"-o", &"-"]);
     assert!(text.contains("\nGain: fewer locks.\n") && text.contains("\nPrice: more pages.\n"), "{text}");

@@ -26,7 +26,7 @@ fn with_spread(name: &str, values: impl Iterator<Item = Option<Spread>>) -> Bars
 }
 
 /// The value of a row that a chart shows.
-type OfRow = fn(&RunRow) -> Option<Spread>;
+type OfRow<'f> = &'f dyn Fn(&RunRow) -> Option<Spread>;
 
 /// A row of `pageset-lab sim`, with the keys that distinguish it from other rows.
 struct Row<'v> {
@@ -126,7 +126,7 @@ pub(crate) fn run(result: RunResult) -> Result<Report, String> {
     let find = |category: &String, series: &String| {
         rows.iter().find(|row| axis.category(row) == *category && series_of(row) == *series).map(|row| row.row)
     };
-    let section = |question: String, note: &str, unit: &'static str, of: OfRow| {
+    let section = |question: String, note: &str, unit: &'static str, of: OfRow<'_>| {
         let bars_of = |series: &String| {
             let name = if series.is_empty() { unit } else { series };
             with_spread(name, categories.iter().map(|category| of(find(category, series)?)))
@@ -138,22 +138,22 @@ pub(crate) fn run(result: RunResult) -> Result<Report, String> {
     };
     let against = axis.against();
     let mut sections =
-        vec![section(format!("{workload} on {machine}: what is the score {against}?"), WHISKERS, "score", |row| {
+        vec![section(format!("{workload} on {machine}: what is the score {against}?"), WHISKERS, "score", &|row| {
             row.score
         })];
-    let locks: [(&str, OfRow); 2] = [("zone", |row| row.zone_lock_pct), ("LRU", |row| row.lru_lock_pct)];
-    for (lock, of) in locks {
-        if lock == "zone" || rows.iter().any(|row| of(row.row).is_some_and(|spread| spread.mean > 0.0)) {
+    for (place, wait) in rows[0].row.waits().iter().enumerate() {
+        let of = |row: &RunRow| row.waits()[place].pct;
+        if place == 0 || rows.iter().any(|row| of(row.row).is_some_and(|spread| spread.mean > 0.0)) {
             let question =
-                format!("{workload} on {machine}: how much time is spent waiting for {lock} locks {against}?");
-            sections.push(section(question, WHISKERS, "percent of the CPUs' time", of));
+                format!("{workload} on {machine}: how much time is spent waiting for {} locks {against}?", wait.name);
+            sections.push(section(question, WHISKERS, "percent of the CPUs' time", &of));
         }
     }
     sections.push(section(
         format!("{workload} on {machine}: how long do 99 of 100 allocations take at most {against}?"),
         "All seeds together.",
         "ns",
-        |row| row.alloc_ns.map(|alloc| Spread { mean: alloc.p99 as f64, deviation: 0.0 }),
+        &|row| row.alloc_ns.map(|alloc| Spread { mean: alloc.p99 as f64, deviation: 0.0 }),
     ));
     let seeds = result.rows.iter().map(|row| row.samples.len()).max().unwrap_or(0);
     let mut facts = vec![simulated(

@@ -1,6 +1,6 @@
 //! The result of `pageset-lab sim` as text.
 
-use pageset_sim::run::{Figures, RunResult};
+use pageset_sim::run::RunResult;
 use pageset_sim::time::Time;
 use pageset_sim::workload::Length;
 use pageset_statistics::Spread;
@@ -35,14 +35,13 @@ pub(super) fn text(result: &RunResult, fit: Fit) -> String {
                 cells.push(grouped(score.mean.round() as u64));
                 cells.push(spread_pct(score.deviation, score.mean));
                 let pct = |spread: Option<Spread>| format!("{:.1}", spread.map_or(0.0, |spread| spread.mean));
-                let width = |of: fn(&Figures) -> f64| match row.interval.as_ref().map(of) {
+                let width = |width: Option<f64>| match width {
                     Some(width) if width.is_finite() => format!("{width:.1}"),
                     _ => "-".to_owned(),
                 };
-                cells.push(width(|figures| figures.score_pct));
-                cells.extend([pct(row.zone_lock_pct), width(|figures| figures.zone_points)]);
-                cells.extend([pct(row.lru_lock_pct), width(|figures| figures.lru_points)]);
-                cells.extend([alloc.p50, alloc.p99, alloc.p999, alloc.max].map(grouped));
+                cells.push(width(row.interval.map(|figures| figures.score_pct)));
+                cells.extend(row.waits().iter().flat_map(|wait| [pct(wait.pct), width(wait.points)]));
+                cells.extend(alloc.all().map(grouped));
                 cells.extend(row.second_score.map(|second| grouped(second.mean.round() as u64)));
             }
             _ => cells.push("not run".to_owned()),

@@ -268,11 +268,11 @@ fn print_schema(schemas: &Schemas, name: &str) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Runs `explain` of a program with these results.
+/// Runs `explain` of a program with these results. The suggestions for an unknown name include `others`.
 ///
 /// # Errors
 /// The name is unknown.
-pub fn run(schemas: &Schemas, args: &Args) -> Result<Exit, Failure> {
+pub fn run(schemas: &Schemas, args: &Args, others: &[&str]) -> Result<Exit, Failure> {
     if args.schema {
         return print_schema(schemas, &args.name.join(" "));
     }
@@ -285,7 +285,12 @@ pub fn run(schemas: &Schemas, args: &Args) -> Result<Exit, Failure> {
     let text = dictionary.explained(&name);
     if text.is_empty() {
         let wanted = folded(&name);
-        let folded: Vec<(String, &str)> = dictionary.names().map(|(_, name)| (folded(name), name)).collect();
+        let folded: Vec<(String, &str)> = dictionary
+            .names()
+            .map(|(_, name)| name)
+            .chain(others.iter().copied())
+            .map(|name| (folded(name), name))
+            .collect();
         let close = crate::rules::closest(&wanted, folded.iter().map(|(name, _)| name.as_str()));
         let printed = |close: &str| folded.iter().find(|(name, _)| name == close).map(|(_, name)| *name);
         let close: Vec<&str> = close.into_iter().filter_map(printed).collect();

@@ -41,8 +41,8 @@ pub(super) const TERMS: &[Term] = &[
     column("moves", "Pages that the busiest CPU refills and drains per second, divided by batch: about how often it takes a zone lock.", "Above 1,000, if waits for zone locks are not measured.", "Run pageset advise --live 5."),
     column("fragmentation index", "Why a zone has no free huge page: near 0 too little memory is free, near 1 free memory is in small blocks. `ok` if one is free.", "Above 0.5, for loads that need huge pages.", "Raise vm.compaction_proactiveness."),
     metric("pageset_zone_fragmentation_ratio", "The fragmentation index for huge pages; -1 if one is free.", "As fragmentation index.", "As fragmentation index."),
-    column("mark", "The lowest watermark that the zone's free pages are below; `ok` if they are above all watermarks.",
-        "Anything but `ok` for long: pagesets shrink at every free, and kswapd reclaims memory.", "Free memory."),
+    column("mark", "The lowest watermark that the zone's free pages are below; `ok` if they are above all watermarks; `closed` if they are, but lowmem_reserve keeps the zone from requests that may use Normal.",
+        "A watermark for long: pagesets shrink at every free, and kswapd reclaims memory.", "Free memory."),
     column("wait %", "The sum of refill wait %, drain wait %, direct alloc wait % and direct free wait %.",
         "Above a few percent: the zone lock is a limit. `0.00` with many busy CPUs is the purpose of pagesets.",
         "Aim for fewer and larger refills; see `pageset advise`."),
@@ -61,7 +61,6 @@ pub(super) const TERMS: &[Term] = &[
     column("p90", "The duration that 90 of 100 waits for zone locks do not exceed.", "As wait %.", "As wait %."),
     column("elsewhere", "The pages that a CPU holds of zones other than the shown one.", "", ""),
     // `pageset advise`.
-    column("locks/s", "Holds of zone locks per second, of all CPUs.", "Above 1,000 per CPU, on machines with many CPUs.", "Compare rule sets. Change a setting only if it halves this number or better."),
     pattern("travelling-pages", "Pages are allocated on one CPU and freed on another, as in networking and pipelines. One CPU refills the pages that the other drains.",
         "Each page passes through the zone twice, under any setting.",
         "Run both ends on one CPU or one node, or reuse buffers. No sysctl helps."),

@@ -3,8 +3,16 @@
 //! A pure function for each kind of input computes it. There is no verdict where the control fails: the replay under
 //! the kernel's own rules, the first row of a simulation, the floor of a benchmark, the base row of a comparison.
 
+use std::borrow::Cow;
+use std::iter::repeat;
+
+use pageset_columns::Column;
 use pageset_trace::verdict;
 pub use pageset_trace::verdict::{Kind, Trust};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::columns::deciding;
 
 /// The card of one input.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +79,7 @@ pub struct Figure {
     /// The number; `None` if it is unknown.
     pub value: Option<f64>,
     /// The unit.
-    pub unit: &'static str,
+    pub unit: Cow<'static, str>,
     /// What the number is compared with, or where it is from; may be empty.
     pub note: String,
 }
@@ -79,8 +87,8 @@ pub struct Figure {
 impl Figure {
     /// A number without a note.
     #[must_use]
-    pub fn new(name: impl Into<String>, value: impl Into<Option<f64>>, unit: &'static str) -> Figure {
-        Figure { name: name.into(), value: value.into(), unit, note: String::new() }
+    pub fn new(name: impl Into<String>, value: impl Into<Option<f64>>, unit: impl Into<Cow<'static, str>>) -> Figure {
+        Figure { name: name.into(), value: value.into(), unit: unit.into(), note: String::new() }
     }
 
     /// Adds a note.
@@ -91,11 +99,38 @@ impl Figure {
 
     /// A number next to that of a control.
     #[must_use]
-    pub fn against(name: impl Into<String>, value: f64, unit: &'static str, (of, control): (&str, f64)) -> Figure {
+    pub fn against(
+        name: impl Into<String>,
+        value: f64,
+        unit: impl Into<Cow<'static, str>>,
+        (of, control): (&str, f64),
+    ) -> Figure {
         let times = times(value, control).map(|times| format!(", {times} times")).unwrap_or_default();
         let note = if value == control { format!("as {of}") } else { format!("{of}: {}{times}", number(control)) };
         Figure::new(name, value, unit).with_note(note)
     }
+}
+
+/// The numbers of a row that decide, next to those of its control. `of` completes the names of those that are known.
+#[must_use]
+pub fn deciding_figures<R: JsonSchema + Serialize>(
+    row: Option<&R>,
+    of: &str,
+    control: Option<(&str, &R)>,
+) -> [Figure; 3] {
+    let controls = control.map(|(_, row)| deciding(Some(row))).unwrap_or_default();
+    let mut values = deciding(row).into_iter().zip(controls.into_iter().map(|(_, value)| value).chain(repeat(None)));
+    std::array::from_fn(|_| {
+        let Some(((Column { figure: name, unit, .. }, value), against)) = values.next() else {
+            return Figure::default();
+        };
+        let Some(value) = value else { return Figure::new(name, None, unit) };
+        let name = format!("{name}{of}");
+        match control.zip(against) {
+            Some(((of, _), against)) => Figure::against(name, value, unit, (of, against)),
+            None => Figure::new(name, value, unit),
+        }
+    })
 }
 
 /// The sentence with a capital letter.

@@ -114,7 +114,7 @@ struct Shown<'r> {
 struct ShownFigure<'r> {
     name: &'r str,
     value: String,
-    unit: &'static str,
+    unit: &'r str,
     note: &'r str,
 }
 
@@ -139,7 +139,7 @@ fn shown(card: &Card) -> Shown<'_> {
         figures: card
             .figures
             .iter()
-            .map(|of| ShownFigure { name: &of.name, value: figure(of), unit: of.unit, note: &of.note })
+            .map(|of| ShownFigure { name: &of.name, value: figure(of), unit: &of.unit, note: &of.note })
             .collect(),
         warnings: &card.warnings,
         next: card.next.as_deref(),
@@ -225,7 +225,7 @@ fn card(card: &Card, row: &dyn Fn(&[String]) -> String) -> String {
     text += &row(&["---", "---:", "---", "---"].map(str::to_owned));
     for figure in &card.figures {
         let value = figure.value.map_or("-".to_owned(), number);
-        text += &row(&[figure.name.clone(), value, figure.unit.to_owned(), figure.note.clone()]);
+        text += &row(&[figure.name.clone(), value, figure.unit.to_string(), figure.note.clone()]);
     }
     if let Some(next) = &card.next {
         text += &format!("\nNext: `{next}`\n");

@@ -13,7 +13,7 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::sizes::WatermarkRule;
 use pageset::{AllocError, Config, MapError, NodeId, Tuning};
 pub(crate) use result::interval;
-pub use result::{AllocTimes, PathSum, Paths, RunResult, RunRow, SCHEMA, Sample, SteadinessOf};
+pub use result::{AllocTimes, LockWaits, PathSum, Paths, RunResult, RunRow, SCHEMA, Sample, SteadinessOf};
 
 use crate::engine::{self, Engine, LockId, LockKind, LockStats};
 use crate::era::{CacheSlice, Era};

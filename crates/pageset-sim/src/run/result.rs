@@ -62,7 +62,7 @@ pub struct RunRow {
     pub tasks: u32,
     /// Operations per second of simulated time, of all tasks. In `pageset-lab compare`: the table's own measure of
     /// work.
-    #[schemars(extend("todo" = "As a second."))]
+    #[schemars(extend("unit" = "per second", "rank" = 1, "figure" = "score", "todo" = "As a second."))]
     pub score: Option<Spread>,
     /// Operations of the second kind per second, if the workload has one.
     #[schemars(extend("todo" = "As a second."))]
@@ -70,7 +70,8 @@ pub struct RunRow {
     pub second_score: Option<Spread>,
     /// The time spent waiting for zone locks, in percent of the time that the tasks did not sleep. In JSON:
     /// `zone_lock_pct`.
-    #[schemars(extend("heading" = "zone lock %", "bad" = "Above ten: the zone lock is the limit.",
+    #[schemars(extend("heading" = "zone lock %", "unit" = "% of the CPUs' time", "rank" = 2,
+        "figure" = "waiting for zone locks", "bad" = "Above ten: the zone lock is the limit.",
         "todo" = "Compare rules, and batches with `pageset-lab sim --set batch=31,63`."))]
     pub zone_lock_pct: Option<Spread>,
     /// The time spent waiting for the locks of the lists of pages in use (LRU), in percent of the time that the tasks
@@ -103,7 +104,8 @@ pub struct AllocTimes {
     pub p50: u64,
     /// 99 of 100 allocations take at most this time; in `top`, 99 of 100 waits for zone locks. The slowest allocations
     /// wait for a lock, or refill. Unit: nanoseconds.
-    #[schemars(extend("bad" = "Near max: every refill is slow, or waits.",
+    #[schemars(extend("unit" = "ns", "rank" = 3, "figure" = "99 of 100 allocations take at most",
+        "bad" = "Near max: every refill is slow, or waits.",
         "todo" = "Use a smaller batch or a smaller batch_scale_max, if single allocations must be fast."))]
     pub p99: u64,
     /// 999 of 1000 allocations take at most this time. In JSON: `p999`. Unit: nanoseconds.
@@ -283,7 +285,28 @@ impl Sample {
     }
 }
 
+/// The waits for one kind of locks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LockWaits {
+    /// The locks' name: `zone` or `LRU`.
+    pub name: &'static str,
+    /// The share of the tasks' time.
+    pub pct: Option<Spread>,
+    /// Half the width of its 95 % interval, in percentage points.
+    pub points: Option<f64>,
+}
+
 impl RunRow {
+    /// The waits for zone locks, and those for LRU locks.
+    #[must_use]
+    pub fn waits(&self) -> [LockWaits; 2] {
+        let width = |of: fn(&Figures) -> f64| self.interval.as_ref().map(of);
+        [
+            LockWaits { name: "zone", pct: self.zone_lock_pct, points: width(|figures| figures.zone_points) },
+            LockWaits { name: "LRU", pct: self.lru_lock_pct, points: width(|figures| figures.lru_points) },
+        ]
+    }
+
     /// The row of a run under rules of this name, from its outcomes by seed.
     #[must_use]
     pub fn new(rules: &str, run: &Run<'_>, outcomes: &[(u64, Outcome)]) -> RunRow {
@@ -305,6 +328,24 @@ impl RunRow {
 }
 
 impl AllocTimes {
+    /// All quantiles, in order.
+    #[must_use]
+    pub const fn all(&self) -> [u64; 4] {
+        [self.p50, self.p99, self.p999, self.max]
+    }
+
+    /// The means of the quantiles of these runs, and the longest of all; `None` without runs.
+    #[must_use]
+    pub fn mean(all: &[AllocTimes]) -> Option<AllocTimes> {
+        let mean = |of: fn(&AllocTimes) -> u64| all.iter().map(of).sum::<u64>().checked_div(all.len() as u64);
+        Some(AllocTimes {
+            p50: mean(|times| times.p50)?,
+            p99: mean(|times| times.p99)?,
+            p999: mean(|times| times.p999)?,
+            max: all.iter().map(|times| times.max).max()?,
+        })
+    }
+
     fn of(outcomes: &[(u64, Outcome)]) -> Option<AllocTimes> {
         let (first, rest) = outcomes.split_first()?;
         let mut all = first.1.alloc_times.clone();

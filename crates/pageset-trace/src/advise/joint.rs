@@ -186,6 +186,7 @@ fn sums(loads: &[Load]) -> Vec<Setting> {
             held_pages_max: most(|setting| setting.held_pages_max),
             // Loads of several machines have no smallest number and no watermark in common.
             high_order_pages_min: None,
+            huge_pages_free: None,
             low_watermark_pages: None,
             short: sum(|setting| setting.short),
             ..setting.clone()

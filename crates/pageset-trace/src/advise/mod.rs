@@ -27,7 +27,7 @@ pub use verdict::{Setting, Verdict};
 
 use crate::facts::Facts;
 use crate::measure::warnings::Name;
-use crate::measure::{disagreement, of_recording};
+use crate::measure::{disagreement, of_recording, per_1000};
 use crate::replay::agreement::agrees;
 use crate::replay::identify::identify_surveyed;
 use crate::replay::parallel::{Progress, both, run_all};
@@ -274,9 +274,10 @@ fn measured_all(
     jobs: &[(RuleSet, WhatIf)],
     progress: &mut dyn FnMut(Step<'_>),
 ) -> Result<Vec<(Setting, Outcome)>, ReplayError> {
+    let seconds = replay.notes().duration_ns as f64 / 1e9;
     let run = |(rules, what_if): &(RuleSet, WhatIf), count: &mut dyn FnMut(u64)| {
         let outcome = replay.run_if(rules, Level::Reconstructed, *what_if, count)?;
-        Ok((measured(rules, &outcome), outcome))
+        Ok((measured(rules, &outcome, seconds), outcome))
     };
     let (events, of) = (replay.notes().events, jobs.len() as u64);
     run_all(jobs, replay.threads(), run, &mut |step| match step {
@@ -318,16 +319,20 @@ fn other_rules(kernel: &RuleSet) -> Vec<RuleSet> {
     rules.filter(|rules| rules.name != kernel.name).collect()
 }
 
-fn measured(rules: &RuleSet, outcome: &Outcome) -> Setting {
+fn measured(rules: &RuleSet, outcome: &Outcome, seconds: f64) -> Setting {
     let moves = || outcome.moves.refills.iter().chain(&outcome.moves.drains).map(|moved| u64::from(moved.pages));
+    let (locks, high_orders) = (outcome.zone_lock_acquisitions, outcome.high_orders.map(|seen| seen.least));
     Setting {
         setting: rules.name.clone(),
         operations: outcome.operations,
-        zone_lock_acquisitions: outcome.zone_lock_acquisitions,
+        zone_lock_acquisitions: locks,
+        zone_lock_acquisitions_per_1000_operations: per_1000(locks, outcome.operations),
+        zone_lock_acquisitions_per_s: (locks as f64 / seconds.max(1e-9)).round() as u64,
         longest_hold_pages: moves().max().unwrap_or(0),
         moved_pages: moves().sum(),
         held_pages_max: outcome.held_pages_max,
-        high_order_pages_min: outcome.high_orders.map(|seen| seen.least),
+        high_order_pages_min: high_orders,
+        huge_pages_free: high_orders.map(|pages| pages / HUGE_PAGES),
         short: outcome.failed + outcome.below_min,
         ..Setting::default()
     }

@@ -18,6 +18,7 @@ pub(super) const EQUAL_FACTOR: f64 = 1.1;
 pub struct Setting {
     /// A value of vm.percpu_pagelist_high_fraction or of another knob, or the rules of another kernel. * marks the
     /// setting in force while recording.
+    #[schemars(extend("tables" = "settings"))]
     pub setting: String,
     /// `vm.percpu_pagelist_high_fraction`; null for other kernels' rules, and for a kernel without this setting.
     pub high_fraction: Option<u32>,
@@ -34,25 +35,38 @@ pub struct Setting {
     /// Acquisitions of zone locks.
     #[schemars(extend("as" = "locks/1000 ops"))]
     pub zone_lock_acquisitions: u64,
+    /// Acquisitions of zone locks per 1000 allocations and frees.
+    #[schemars(extend("heading" = "locks/1000 ops", "unit" = "per 1000 operations", "digits" = 1, "as" = "locks/1000 ops",
+        "tables" = "settings", "rank" = 1, "figure" = "zone-lock holds"))]
+    pub zone_lock_acquisitions_per_1000_operations: f64,
+    /// Holds of zone locks per second, of all CPUs.
+    #[schemars(extend("heading" = "locks/s", "tables" = "settings", "rank" = 3,
+        "bad" = "Above 1,000 per CPU, on machines with many CPUs.",
+        "todo" = "Compare rule sets. Change a setting only if it halves this number or better."))]
+    pub zone_lock_acquisitions_per_s: u64,
     /// The pages of the largest single refill or drain: a measure of how long other CPUs may wait for the zone lock.
     /// Unit: pages.
-    #[schemars(extend("heading" = "longest hold",
+    #[schemars(extend("heading" = "longest hold", "tables" = "settings", "rank" = 4,
         "bad" = "2016 (63 << 5), if one late allocation costs more than many slow ones.",
         "todo" = "Use a kernel built with a smaller CONFIG_PCP_BATCH_SCALE_MAX, or 6.19 and later."))]
     pub longest_hold_pages: u64,
     /// Pages that refills and drains moved between zones and pagesets.
-    #[schemars(extend("heading" = "pages moved", "as" = "refill pages"))]
+    #[schemars(extend("heading" = "pages moved", "as" = "refill pages", "tables" = "settings", "rank" = 5))]
     pub moved_pages: u64,
     /// The most pages in pagesets at any time.
-    #[schemars(extend("heading" = "most held", "as" = "most held"))]
+    #[schemars(extend("heading" = "most held", "as" = "most held", "unit" = "pages", "tables" = "settings",
+        "rank" = 2, "figure" = "most held"))]
     pub held_pages_max: u64,
+    /// The pages of huge_pages_free.
+    #[schemars(extend("as" = "huge_pages_free"))]
+    pub high_order_pages_min: Option<u64>,
     /// The smallest number of huge pages that fit into the zones' free lists: free blocks of order 9, and blocks of
     /// order 10 counted twice. A replay knows only memory that was free or is freed in the recording, so compare rows
     /// with each other. `-` if the recording does not contain the orders of free blocks.
-    #[schemars(extend("heading" = "huge pages free",
+    #[schemars(extend("unit" = "huge pages", "tables" = "settings", "rank" = 6, "figure" = "room for huge pages",
         "bad" = "Far fewer than under the setting in force, for loads that need huge pages.",
         "todo" = "Use a larger fraction, or none: smaller pagesets break up fewer large blocks."))]
-    pub high_order_pages_min: Option<u64>,
+    pub huge_pages_free: Option<u64>,
     /// Allocations that failed or went below the min watermark.
     #[schemars(extend("bad" = "More than under the setting in force: such a setting is not advised."))]
     pub short: u64,

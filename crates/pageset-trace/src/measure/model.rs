@@ -157,6 +157,12 @@ impl Differences {
             drain_pages_diff_pct: differs_pct(ours.drain_pages, kernel.drain_pages),
         }
     }
+
+    /// All differences, in the order of their columns.
+    #[must_use]
+    pub const fn all(&self) -> [Option<f64>; 4] {
+        [self.refills_diff_pct, self.refill_pages_diff_pct, self.drains_diff_pct, self.drain_pages_diff_pct]
+    }
 }
 
 /// The difference of an amount from the kernel's, in percent; `None` if only the kernel's amount is 0.
@@ -191,6 +197,32 @@ pub struct Nearness {
 }
 
 impl Nearness {
+    /// The shares of refills and of drains, each with the share by chance.
+    #[must_use]
+    pub const fn all(&self) -> [(Option<f64>, Option<f64>); 2] {
+        [
+            (self.refills_near_pct, self.refills_near_by_chance_pct),
+            (self.drains_near_pct, self.drains_near_by_chance_pct),
+        ]
+    }
+
+    /// The means over pagesets, weighted by the kernel's refills and drains on each.
+    #[must_use]
+    pub fn mean(pagesets: &[(&Pageset, Totals)]) -> Nearness {
+        let mean = |share: fn(&Nearness) -> Option<f64>, moves: fn(&Totals) -> u64| {
+            let weighted = |(set, kernel): &(&Pageset, Totals)| Some(share(&set.near)? * moves(kernel) as f64);
+            let sum: f64 = pagesets.iter().filter_map(weighted).sum();
+            let all: u64 = pagesets.iter().map(|(_, kernel)| moves(kernel)).sum();
+            (all > 0).then(|| sum / all as f64)
+        };
+        Nearness {
+            refills_near_pct: mean(|near| near.refills_near_pct, |totals| totals.refills),
+            refills_near_by_chance_pct: mean(|near| near.refills_near_by_chance_pct, |totals| totals.refills),
+            drains_near_pct: mean(|near| near.drains_near_pct, |totals| totals.drains),
+            drains_near_by_chance_pct: mean(|near| near.drains_near_by_chance_pct, |totals| totals.drains),
+        }
+    }
+
     pub(super) fn new(refills: Option<Near>, drains: Option<Near>) -> Self {
         Nearness {
             refills_near_pct: refills.map(|near| near.pct),
@@ -224,7 +256,7 @@ pub struct Replayed {
     pub near: Nearness,
     /// The share of all pages moved, by the kernel and by the replay together, that both move on the same pageset near
     /// the same place.
-    #[schemars(extend("heading" = "explained", "tables" = "nearness", "rank" = 1,
+    #[schemars(extend("heading" = "explained", "unit" = "percent", "tables" = "nearness", "rank" = 1,
         "bad" = "Below 90 % under the kernel's own rules.",
         "todo" = "Read the warnings. `pageset replay FILE --identify` shows which rules explain more."))]
     pub explained_pct: f64,
@@ -237,8 +269,9 @@ pub struct Replayed {
     #[schemars(extend("as" = "locks/1000 ops"))]
     pub zone_lock_acquisitions: u64,
     /// Holds of zone locks per 1000 allocations and frees: refills, drains, and blocks that bypass the pagesets.
-    #[schemars(extend("heading" = "locks/1000 ops", "unit" = "per 1000", "better" = "lower", "tables" = "amounts",
-        "rank" = 1, "bad" = "Above some tens, on machines with many CPUs. On two CPUs even hundreds cost little.",
+    #[schemars(extend("heading" = "locks/1000 ops", "unit" = "per 1000 operations", "digits" = 1, "better" = "lower",
+        "tables" = "amounts", "rank" = 1, "figure" = "zone-lock holds",
+        "bad" = "Above some tens, on machines with many CPUs. On two CPUs even hundreds cost little.",
         "todo" = "Compare rule sets. Change a setting only if it halves this number or better."))]
     pub zone_lock_acquisitions_per_1000_operations: f64,
     /// Cache lines touched while a zone lock was held: the sum over all holds. A line counts once per hold.
@@ -247,13 +280,15 @@ pub struct Replayed {
     /// The most cache lines that one hold of a zone lock touched: how much work other CPUs wait for. A page is one
     /// line, the head of a free list another; a batch that passes through a depot is four lines, however many pages it
     /// has.
-    #[schemars(extend("heading" = "max lines/hold", "better" = "lower", "tables" = "amounts", "rank" = 8,
+    #[schemars(extend("heading" = "max lines/hold", "unit" = "cache lines", "better" = "lower", "tables" = "amounts",
+        "rank" = 8, "figure" = "longest hold",
         "bad" = "Thousands, where a bound on the delay matters. A drain of 2,016 pages touches 2,400 to 6,000 lines \
         under the rules of 6.18.", "todo" = "Compare rule sets. Those of 6.19 let go of the lock after each batch."))]
     pub longest_hold_lines: u64,
     /// The largest number of pages that all pagesets held together. Other CPUs get these pages only after a drain.
     /// Unit: pages.
-    #[schemars(extend("heading" = "most held", "better" = "neither", "tables" = "amounts", "rank" = 5,
+    #[schemars(extend("heading" = "most held", "unit" = "pages", "better" = "neither", "tables" = "amounts",
+        "rank" = 5, "figure" = "most held",
         "bad" = "A large part of the zone, on a machine that is short of memory.",
         "todo" = "Set vm.percpu_pagelist_high_fraction, which limits it. The cost is more refills and drains."))]
     pub held_pages_max: u64,

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use pageset_trace::advise::{self, Advice, AdviceSet, HUGE_PAGES, Setting};
+use pageset_trace::advise::{self, Advice, AdviceSet};
 use pageset_trace::verdict::{Basis, Kind};
 
-use super::{Card, Figure, Verdict, capital};
+use super::{Card, Figure, Verdict, capital, deciding_figures};
 
 /// The card of an advice. `file` is the recording, if it is known.
 pub(in super::super) fn advise(advice: &Advice, file: Option<&Path>) -> Card {
@@ -82,15 +82,8 @@ fn figures(advice: &Advice) -> [Figure; 3] {
         ];
     };
     let then = advice.verdict.chosen(advice.settings.iter().chain(advice.scales()));
-    let figure = |name: &str, unit, of: fn(&Setting) -> Option<f64>| match (of(now), then.and_then(of)) {
-        (Some(now), Some(then)) => Figure::against(name, then, unit, ("now", now)),
-        (now, _) => Figure::new(name, now, unit).with_note("in force"),
-    };
-    [
-        figure("zone-lock holds", "per 1000 operations", |row| Some(row.locks_per_1000())),
-        figure("most held", "pages", |row| Some(row.held_pages_max as f64)),
-        figure("room for huge pages", "huge pages", |row| {
-            row.high_order_pages_min.map(|pages| (pages / HUGE_PAGES) as f64)
-        }),
-    ]
+    match then {
+        Some(then) => deciding_figures(Some(then), "", Some(("now", now))),
+        None => deciding_figures(Some(now), "", None).map(|figure| figure.with_note("in force")),
+    }
 }

@@ -10,7 +10,7 @@ pub(super) mod advise;
 pub(super) mod looks;
 pub(super) mod replay;
 
-use pageset_report::page::card::{Card, Figure, Kind, Verdict, capital, number, sure};
+use pageset_report::page::card::{Card, Figure, Kind, Verdict, capital, deciding_figures, number, sure};
 
 #[cfg(test)]
 mod tests;

@@ -1,15 +1,18 @@
 //! The card of the replays of a recording.
 
-use pageset_trace::measure::{ReplayResult, Replayed};
+use pageset_trace::measure::ReplayResult;
 use pageset_trace::verdict::Kind;
 
-use super::{Card, Figure, Verdict, capital};
+use super::{Card, Figure, Verdict, capital, deciding_figures};
 
 /// The card of the replays of a recording.
 pub(in super::super) fn replay(result: &ReplayResult) -> Card {
     let verdict = result.verdict();
     let figures = match verdict.rows().filter(|_| verdict.kind() != Kind::None) {
-        Some((best, against)) => compared(best, against),
+        Some((best, against)) => {
+            let control = (best.name != against.name).then_some((against.name.as_str(), against));
+            deciding_figures(Some(best), &format!(", {}", best.name), control)
+        }
         None => counted(result),
     };
     let shared = result.warnings.iter().map(ToString::to_string);
@@ -28,22 +31,6 @@ pub(in super::super) fn replay(result: &ReplayResult) -> Card {
         warnings: shared.chain(own.map(|(row, warning)| format!("{}: {warning}", row.name))).collect(),
         next: (result.trace.form == "pstrace").then(|| format!("pageset advise {}.pstrace", result.trace.name)),
     }
-}
-
-/// The numbers of the winner, next to those of the rules that it is compared with.
-fn compared(best: &Replayed, against: &Replayed) -> [Figure; 3] {
-    let figure = |name: &str, unit, of: fn(&Replayed) -> f64| {
-        let name = format!("{name}, {}", best.name);
-        match best.name == against.name {
-            true => Figure::new(name, of(best), unit),
-            false => Figure::against(name, of(best), unit, (&against.name, of(against))),
-        }
-    };
-    [
-        figure("zone-lock holds", "per 1000 operations", |row| row.zone_lock_acquisitions_per_1000_operations),
-        figure("most held", "pages", |row| row.held_pages_max as f64),
-        figure("longest hold", "cache lines", |row| row.longest_hold_lines as f64),
-    ]
 }
 
 /// What the kernel did, where no replay is to be trusted or compared.

@@ -90,8 +90,9 @@ fn lost() -> pageset_trace::facts::Loss {
 fn setting(fraction: u32, locks: u64, in_force: bool) -> serde_json::Value {
     json!({
         "setting": fraction.to_string(), "high_fraction": fraction, "in_force": in_force, "operations": 1_000_000,
-        "zone_lock_acquisitions": locks, "longest_hold_pages": 63, "moved_pages": 10, "held_pages_max": locks / 10,
-        "high_order_pages_min": 5120, "short": 0
+        "zone_lock_acquisitions": locks, "zone_lock_acquisitions_per_1000_operations": locks as f64 / 1000.0,
+        "zone_lock_acquisitions_per_s": locks / 2, "longest_hold_pages": 63, "moved_pages": 10, "held_pages_max": locks / 10,
+        "high_order_pages_min": 5120, "huge_pages_free": 10, "short": 0
     })
 }
 

@@ -149,10 +149,8 @@ pub(super) fn held(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: 
     let mut head = vec![format!("CPU {cpu}: {} of {}", grouped(set.count), grouped(set.high))];
     head.extend(set.change.map(|change| format!(", {}", signed(Some(change)))));
     if let Some(traffic) = view.traffic_of(cpu) {
-        let rates = [("refill/s", traffic.refill_pages_per_s), ("drain/s", traffic.drain_pages_per_s)];
-        head.extend(
-            rates.into_iter().filter(|(_, rate)| rate.is_some()).map(|(name, of)| format!(", {name} {}", rate(of))),
-        );
+        let rates = ["refill/s", "drain/s"].into_iter().zip(traffic.rates());
+        head.extend(rates.filter(|(_, rate)| rate.is_some()).map(|(name, of)| format!(", {name} {}", rate(of))));
     }
     let wait = view.waits_of(cpu).and_then(CpuWaits::pct);
     head.extend(wait.map(|wait| format!(", wait {} %", percent(Some(wait)))));

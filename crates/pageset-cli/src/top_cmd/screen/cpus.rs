@@ -49,8 +49,8 @@ fn columns(view: &View, shown: &[Pageset], zones: &Zones, short: bool) -> Vec<Co
         column("+-", 8, 3, &|set| change(set.change, short)),
     ];
     if view.traffic.is_some() {
-        columns.push(column("refill/s", 9, 4, &|set| moved(set, |traffic| traffic.refill_pages_per_s)));
-        columns.push(column("drain/s", 9, 5, &|set| moved(set, |traffic| traffic.drain_pages_per_s)));
+        columns.push(column("refill/s", 9, 4, &|set| moved(set, |traffic| traffic.rates()[0])));
+        columns.push(column("drain/s", 9, 5, &|set| moved(set, |traffic| traffic.rates()[1])));
     }
     if shown.iter().any(|set| view.waits_of(set.cpu).is_some()) {
         columns.push(column("wait %", 7, 6, &|set| percent(view.waits_of(set.cpu).and_then(CpuWaits::pct))));
@@ -106,7 +106,7 @@ pub(super) fn title(scene: &Scene<'_>, state: &State, ordered: &[Pageset], hidde
 fn heading(scene: &Scene<'_>, state: &State, ordered: &[Pageset], hidden: usize) -> Vec<String> {
     let mut parts = title(scene, state, ordered, hidden);
     if let Some(set) = ordered.get(state.chosen(ordered)) {
-        let refills = scene.view.traffic_of(set.cpu).and_then(|traffic| traffic.refill_pages_per_s);
+        let refills = scene.view.traffic_of(set.cpu).and_then(|traffic| traffic.rates()[0]);
         parts.push(format!(" | CPU {}: {} of {}", set.cpu, grouped(set.count), grouped(set.high)));
         parts.push(format!(", {}", signed(set.change)));
         parts.push(format!(", refill/s {}", rate(refills)));

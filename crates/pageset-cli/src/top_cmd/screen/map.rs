@@ -77,8 +77,8 @@ fn value(set: &Pageset, scene: &Scene<'_>, of: Measure) -> f64 {
     let traffic = scene.view.traffic_of(set.cpu);
     let value = match of {
         Measure::Held | Measure::High => Some(set.count as f64 / set.high.max(1) as f64),
-        Measure::Refills => traffic.and_then(|traffic| traffic.refill_pages_per_s),
-        Measure::Drains => traffic.and_then(|traffic| traffic.drain_pages_per_s),
+        Measure::Refills => traffic.and_then(|traffic| traffic.rates()[0]),
+        Measure::Drains => traffic.and_then(|traffic| traffic.rates()[1]),
         Measure::Waits => scene.view.waits_of(set.cpu).and_then(CpuWaits::pct),
     };
     value.unwrap_or(0.0)

@@ -114,7 +114,8 @@ pub(super) fn draw<T>(frame: &mut Frame<'_>, area: Rect, state: &State, list: &M
 const SHORT_PROCESSES: [&str; 5] = ["process", "pid", "in/s", "out/s", "wait ms/s"];
 
 fn process_columns(seconds: Option<f64>, shown: &[&ProcessTraffic], short: bool) -> Vec<Column> {
-    let heads = if short { SHORT_PROCESSES } else { PROCESSES };
+    let usual = PROCESSES.iter().map(String::as_str);
+    let heads: Vec<&str> = if short { SHORT_PROCESSES.to_vec() } else { usual.collect() };
     let column = |place: usize, usual: usize, rank: usize, words: bool, cell: &dyn Fn(&ProcessTraffic) -> String| {
         let cells = shown.iter().map(|process| cell(process)).collect();
         Column { head: heads[place].to_owned(), cells, usual, rank, words }
@@ -156,7 +157,8 @@ pub(super) fn processes<'a>(scene: &Scene<'a>, state: &State) -> Movers<'a, Proc
 const SHORT_SITES: [&str; 6] = ["call site", "called by", "samples", "in/s", "out/s", "wait ms/s"];
 
 fn site_columns(seconds: Option<f64>, shown: &[&SiteTraffic], short: bool) -> Vec<Column> {
-    let heads = if short { SHORT_SITES } else { SITES };
+    let usual = SITES.iter().map(String::as_str);
+    let heads: Vec<&str> = if short { SHORT_SITES.to_vec() } else { usual.collect() };
     let column = |place: usize, usual: usize, rank: usize, words: bool, cell: &dyn Fn(&SiteTraffic) -> String| {
         let cells = shown.iter().map(|site| cell(site)).collect();
         Column { head: heads[place].to_owned(), cells, usual, rank, words }

@@ -97,37 +97,44 @@ pub(super) struct Zone {
     /// pagesets.
     pub(super) zone: String,
     /// Pages of the zone that belong to the allocator.
-    #[schemars(extend("metric" = "pageset_zone_managed_pages"))]
+    #[schemars(extend("metric" = "pageset_zone_managed_pages", "tables" = "zones"))]
     pub(super) managed: u64,
     /// Pages on the zone's free lists, without the pages in pagesets.
-    #[schemars(extend("metric" = "pageset_zone_free_pages",
+    #[schemars(extend("metric" = "pageset_zone_free_pages", "tables" = "zones",
         "bad" = "Below `high` kswapd reclaims memory and pagesets shrink at every free; below `min` allocations wait.",
         "todo" = "Free memory, or give the machine more memory."))]
     pub(super) free: u64,
     /// Change of the zone's free pages since the previous look.
-    #[schemars(extend("heading" = "free +-"))]
+    #[schemars(extend("heading" = "free +-", "tables" = "zones"))]
     pub(super) free_change: Option<i64>,
     /// The min watermark. Below it only urgent allocations succeed. Unit: pages.
-    #[schemars(extend("metric" = "pageset_zone_min_pages", "bad" = "free is below it.", "todo" = "Free memory."))]
+    #[schemars(extend("metric" = "pageset_zone_min_pages", "tables" = "zones", "bad" = "free is below it.",
+        "todo" = "Free memory."))]
     pub(super) min: u64,
     /// The low watermark. Below it kswapd wakes up. From 5.14 on it also sets `high_min`: its pages divided by the
     /// node's CPUs. Unit: pages.
-    #[schemars(extend("metric" = "pageset_zone_low_pages", "bad" = "free is below it.", "todo" = "Free memory."))]
+    #[schemars(extend("metric" = "pageset_zone_low_pages", "tables" = "zones", "bad" = "free is below it.",
+        "todo" = "Free memory."))]
     pub(super) low: u64,
     /// The high watermark, at which kswapd stops. Unit: pages.
-    #[schemars(extend("metric" = "pageset_zone_high_pages"))]
+    #[schemars(extend("metric" = "pageset_zone_high_pages", "tables" = "zones"))]
     pub(super) high: u64,
+    /// Pages of the zone that are kept from requests that may use the zone Normal: lowmem_reserve, `protection` in
+    /// zoneinfo.
+    #[schemars(extend("todo" = "See `pageset explain lowmem_reserve`."))]
+    #[serde(default)]
+    pub(super) reserve: u64,
     /// Pages in pagesets: free, but only for the CPU that holds them.
-    #[schemars(extend("metric" = "pageset_zone_held_pages",
+    #[schemars(extend("metric" = "pageset_zone_held_pages", "tables" = "zones",
         "bad" = "Several percent of the zone on a machine short of memory, or nearly all on one CPU.",
         "todo" = "See the pattern hoarding-cpu."))]
     pub(super) held: u64,
     /// Change of the pages in all pagesets of the zone since the previous look.
-    #[schemars(extend("heading" = "held +-", "bad" = "Thousands up and down in step with the load: bursts.",
+    #[schemars(extend("heading" = "held +-", "tables" = "zones", "bad" = "Thousands up and down in step with the load: bursts.",
         "todo" = "See the pattern exit-bursts."))]
     pub(super) held_change: Option<i64>,
     /// The share of the zone's pages that pagesets hold.
-    #[schemars(extend("heading" = "held %", "bad" = "Several percent, on a machine short of memory.",
+    #[schemars(extend("heading" = "held %", "digits" = 2, "tables" = "zones", "bad" = "Several percent, on a machine short of memory.",
         "todo" = "Set vm.percpu_pagelist_high_fraction to 100 or more, which limits it. See `pageset explain \
         high_fraction`."))]
     pub(super) held_pct: f64,
@@ -136,11 +143,11 @@ pub(super) struct Zone {
     pub(super) batch: u64,
     /// The lower bound of a pageset's high; printed from 6.13 on. If it equals high_max, auto-tuning is off. Unit:
     /// pages.
-    #[schemars(extend("metric" = "pageset_zone_high_min_pages"))]
+    #[schemars(extend("heading" = "high_min", "metric" = "pageset_zone_high_min_pages", "tables" = "zones"))]
     pub(super) high_min: Option<u64>,
     /// The upper bound of a pageset's high: an eighth of the zone divided by its CPUs; printed from 6.13 on. Unit:
     /// pages.
-    #[schemars(extend("metric" = "pageset_zone_high_max_pages"))]
+    #[schemars(extend("heading" = "high_max", "metric" = "pageset_zone_high_max_pages", "tables" = "zones"))]
     pub(super) high_max: Option<u64>,
     /// A member for each CPU's pageset of the zone.
     pub(super) pagesets: Vec<Pageset>,
@@ -166,12 +173,13 @@ impl Zone {
         self.held == 0 && self.held_change.unwrap_or(0) == 0
     }
 
-    /// The lowest watermark that the free pages are below.
+    /// The lowest watermark that the free pages are below, or that the reserve closes the zone to ordinary requests.
     pub(super) fn mark(&self) -> &'static str {
         match self.free {
             free if free < self.min => "< min",
             free if free < self.low => "< low",
             free if free < self.high => "< high",
+            free if self.reserve > 0 && free <= self.min.saturating_add(self.reserve) => "closed",
             _ => "ok",
         }
     }
@@ -194,15 +202,15 @@ pub(super) struct Pageset {
     /// The CPU's number.
     pub(super) cpu: u32,
     /// Pages of the zone that the CPU holds.
-    #[schemars(extend("metric" = "pageset_count_pages", "bad" = "Near high_max on one CPU and near 0 on the others: \
+    #[schemars(extend("metric" = "pageset_count_pages", "tables" = "pagesets", "bad" = "Near high_max on one CPU and near 0 on the others: \
         the CPU hoards pages. Far below high_min under load: pages travel between CPUs.",
         "todo" = "See the patterns hoarding-cpu and travelling-pages."))]
     pub(super) count: u64,
     /// Additional pages since the previous look.
-    #[schemars(extend("heading" = "count +-"))]
+    #[schemars(extend("heading" = "count +-", "tables" = "pagesets"))]
     pub(super) change: Option<i64>,
     /// The pages that the pageset may hold before it drains. Unit: pages.
-    #[schemars(extend("metric" = "pageset_high_pages",
+    #[schemars(extend("metric" = "pageset_high_pages", "tables" = "pagesets",
         "bad" = "Always at high_min under load while its zone has enough free pages.",
         "todo" = "See the table in docs/guide/advice.md of loads that auto-tuning does not suit."))]
     pub(super) high: u64,
@@ -211,6 +219,7 @@ pub(super) struct Pageset {
     /// The upper bound of the pageset's high. Unit: pages.
     pub(super) high_max: Option<u64>,
     /// Pages that an unscaled refill or drain of the pageset moves.
+    #[schemars(extend("tables" = "pagesets"))]
     pub(super) batch: u64,
 }
 
@@ -243,9 +252,11 @@ impl View {
         let instants = look.when.zip(before.and_then(|before| before.when));
         let elapsed = instants.map(|(now, then)| now.since.saturating_sub(then.since));
         let seconds = elapsed.map(|elapsed| elapsed.as_secs_f64()).filter(|seconds| *seconds > 0.0);
-        let zones = look.zoneinfo.zones.iter().filter(|zone| zone.managed > 0);
+        let reserves = pageset_explain::reserves(&look.zoneinfo.zones);
+        let zones = look.zoneinfo.zones.iter().zip(reserves).filter(|(zone, _)| zone.managed > 0);
         let zones: Vec<Zone> = zones
-            .map(|zone| Zone {
+            .map(|(zone, reserve)| Zone {
+                reserve,
                 free_blocks: look.free_blocks(zone),
                 ..Zone::new(zone, before.and_then(|before| before.zoneinfo.zone(zone.node, &zone.name)))
             })
@@ -332,6 +343,7 @@ impl Zone {
             min: now.min,
             low: now.low,
             high: now.high,
+            reserve: 0,
             held: held(now),
             held_change: then.map(|then| change(held(now), held(then))),
             held_pct: 100.0 * held(now) as f64 / now.managed.max(1) as f64,

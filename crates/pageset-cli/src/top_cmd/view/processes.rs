@@ -13,20 +13,21 @@ use crate::columns::grouped;
 pub(in crate::top_cmd) struct ProcessTraffic {
     /// The name of the threads that moved pages, as the kernel keeps it: the program's, unless threads have names of
     /// their own. Work of an interrupt belongs to the process that it interrupts.
-    #[schemars(extend("heading" = "process"))]
+    #[schemars(extend("heading" = "process", "tables" = "movers"))]
     pub(in crate::top_cmd) name: String,
     /// The number of a process; 0 for work of interrupts on an idle CPU.
+    #[schemars(extend("tables" = "movers"))]
     pub(in crate::top_cmd) pid: u32,
     /// Pages that refills took from the zones for the process since the previous look; in tables per second. Programs
     /// in the kernel count them (as root).
-    #[schemars(extend("heading" = "pages in/s", "as" = "refill pages"))]
+    #[schemars(extend("heading" = "pages in/s", "tables" = "movers", "as" = "refill pages"))]
     pub(in crate::top_cmd) pages_in: u64,
     /// Pages that drains returned to the zones while the process ran, since the previous look; in tables per second.
-    #[schemars(extend("heading" = "pages out/s", "as" = "drain pages"))]
+    #[schemars(extend("heading" = "pages out/s", "tables" = "movers", "as" = "drain pages"))]
     pub(in crate::top_cmd) pages_out: u64,
     /// The time for which the threads of the process waited for zone locks since the previous look; null if waits are
     /// not measured. Tables show milliseconds per second: 1,000 are one CPU's whole time. Unit: nanoseconds.
-    #[schemars(extend("heading" = "zone-lock wait ms/s", "as" = "wait %"))]
+    #[schemars(extend("heading" = "zone-lock wait ms/s", "tables" = "movers", "as" = "wait %"))]
     pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
 }
 

@@ -13,24 +13,24 @@ use crate::columns::grouped;
 pub(in crate::top_cmd) struct SiteTraffic {
     /// The first function in the kernel's call chain outside the page allocator, slabs and references to pages: what
     /// wants or returns the pages. Programs in the kernel read the call chain of a sample (as root).
-    #[schemars(extend("heading" = "call site"))]
+    #[schemars(extend("heading" = "call site", "tables" = "movers"))]
     pub(in crate::top_cmd) function: String,
     /// The function that called the call site.
-    #[schemars(extend("heading" = "called by"))]
+    #[schemars(extend("heading" = "called by", "tables" = "movers"))]
     pub(in crate::top_cmd) caller: String,
     /// Pages that refills took from the zones at the call site since the previous look, estimated from samples.
-    #[schemars(extend("heading" = "pages in/s", "as" = "pages in/s"))]
+    #[schemars(extend("heading" = "pages in/s", "tables" = "movers", "as" = "pages in/s"))]
     pub(in crate::top_cmd) pages_in: u64,
     /// Pages that drains returned to the zones at the call site since the previous look, estimated from samples.
-    #[schemars(extend("heading" = "pages out/s", "as" = "pages out/s"))]
+    #[schemars(extend("heading" = "pages out/s", "tables" = "movers", "as" = "pages out/s"))]
     pub(in crate::top_cmd) pages_out: u64,
     /// The number of call chains from which a call site's pages are estimated: about one in 4,096 pages of a CPU. With
     /// a hundred samples, a share is uncertain by a tenth of itself, with few by half of itself or more.
-    #[schemars(extend("bad" = "Few: the estimate is rough.", "todo" = "Look less often (--interval)."))]
+    #[schemars(extend("tables" = "movers", "bad" = "Few: the estimate is rough.", "todo" = "Look less often (--interval)."))]
     pub(in crate::top_cmd) page_samples: u64,
     /// The time for which all CPUs waited for zone locks at the call site since the previous look; null if waits are
     /// not measured. Unit: nanoseconds.
-    #[schemars(extend("heading" = "zone-lock wait ms/s", "as" = "zone-lock wait ms/s"))]
+    #[schemars(extend("heading" = "zone-lock wait ms/s", "tables" = "movers", "as" = "zone-lock wait ms/s"))]
     pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
     /// The number of waits for zone locks of a call site since the previous look. Each wait is a sample; null if waits
     /// are not measured.

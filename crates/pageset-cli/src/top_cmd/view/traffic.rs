@@ -28,22 +28,34 @@ pub(in crate::top_cmd) struct CpuTraffic {
     pub(in crate::top_cmd) fallbacks: u64,
     /// Pages per second that the CPU took from all zones under the zone lock. The kernel counts them; reading the
     /// counts requires root.
-    #[schemars(extend("heading" = "refill/s", "bad" = "As many as the CPU allocates.", "todo" = "As refill pages."))]
+    #[schemars(extend("heading" = "refill/s", "digits" = 0, "tables" = "traffic", "bad" = "As many as the CPU allocates.", "todo" = "As refill pages."))]
     pub(in crate::top_cmd) refill_pages_per_s: Option<f64>,
     /// Pages per second that the CPU returned to all zones.
-    #[schemars(extend("heading" = "drain/s", "bad" = "As many as the CPU frees.", "todo" = "As drain pages."))]
+    #[schemars(extend("heading" = "drain/s", "digits" = 0, "tables" = "traffic", "bad" = "As many as the CPU frees.", "todo" = "As drain pages."))]
     pub(in crate::top_cmd) drain_pages_per_s: Option<f64>,
     /// Blocks of orders 1 to 3 per second that the CPU returned to all zones.
-    #[schemars(extend("heading" = "high-order drains/s",
+    #[schemars(extend("heading" = "high-order drains/s", "digits" = 0, "tables" = "traffic",
         "bad" = "Thousands, on 5.18 to 6.15: each run of such frees empties the pageset.",
         "todo" = "Use a newer kernel. See `pageset explain high_threshold_616`."))]
     pub(in crate::top_cmd) high_order_drains_per_s: Option<f64>,
     /// Blocks per second taken from another migratetype's pageblocks.
-    #[schemars(extend("heading" = "fallbacks/s", "as" = "extfrag"))]
+    #[schemars(extend("heading" = "fallbacks/s", "digits" = 0, "tables" = "traffic", "as" = "extfrag"))]
     pub(in crate::top_cmd) fallbacks_per_s: Option<f64>,
     /// Waits for zone locks, by path: refill, drain, direct_alloc, direct_free.
     #[schemars(extend("as" = "wait %"))]
     pub(in crate::top_cmd) zone_lock_waits: Option<CpuWaits>,
+}
+
+impl CpuTraffic {
+    /// The pages per second of refills and of drains.
+    pub(in crate::top_cmd) const fn rates(&self) -> [Option<f64>; 2] {
+        [self.refill_pages_per_s, self.drain_pages_per_s]
+    }
+
+    /// The pages per second of refills and drains together.
+    pub(in crate::top_cmd) fn moved(&self) -> Option<f64> {
+        self.rates().into_iter().sum()
+    }
 }
 
 /// How long a CPU has waited for zone locks since counting began, by path.
@@ -52,18 +64,18 @@ pub(in crate::top_cmd) struct CpuWaits {
     /// The percentage of its time that the CPU spun for a zone lock to refill a pageset. Programs at the kernel's
     /// events of contended locks measure it (5.19 and later, as root). Locks that are not paravirtual have no event for
     /// the first waiter behind a holder. Therefore the value is a lower bound on bare metal.
-    #[schemars(extend("heading" = "refill wait %", "as" = "wait %"))]
+    #[schemars(extend("heading" = "refill wait %", "tables" = "waits", "as" = "wait %"))]
     pub(in crate::top_cmd) refill: PathWait,
     /// The same percentage as refill wait %, for drains.
-    #[schemars(extend("heading" = "drain wait %", "as" = "refill wait %"))]
+    #[schemars(extend("heading" = "drain wait %", "tables" = "waits", "as" = "refill wait %"))]
     pub(in crate::top_cmd) drain: PathWait,
     /// The same percentage as refill wait %, for blocks allocated directly from a zone: orders that pagesets do not
     /// cache, and reserves.
-    #[schemars(extend("heading" = "direct alloc wait %", "bad" = "As refill wait %.",
+    #[schemars(extend("heading" = "direct alloc wait %", "tables" = "waits", "bad" = "As refill wait %.",
         "todo" = "Allocate fewer large blocks: use huge pages of a fixed pool, or smaller buffers."))]
     pub(in crate::top_cmd) direct_alloc: PathWait,
     /// The same percentage as refill wait %, for blocks freed directly to a zone.
-    #[schemars(extend("heading" = "direct free wait %", "as" = "direct alloc wait %"))]
+    #[schemars(extend("heading" = "direct free wait %", "tables" = "waits", "as" = "direct alloc wait %"))]
     pub(in crate::top_cmd) direct_free: PathWait,
 }
 
@@ -107,7 +119,7 @@ pub(in crate::top_cmd) struct PathWait {
     #[schemars(extend("as" = "wait %", "metric" = "pageset_zone_lock_wait_seconds"))]
     pub(in crate::top_cmd) ns: u64,
     /// Waits for zone locks per second since the previous look.
-    #[schemars(extend("heading" = "waits/s", "as" = "wait %"))]
+    #[schemars(extend("heading" = "waits/s", "tables" = "paths", "as" = "wait %"))]
     pub(in crate::top_cmd) per_s: Option<f64>,
     /// The share of one CPU's time spent waiting since the previous look. Unit: percent.
     #[schemars(extend("as" = "wait %"))]

@@ -11,7 +11,7 @@ pub(super) mod compare;
 #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "the card of a study"))]
 pub(crate) mod simulation;
 
-use pageset_report::page::card::{Card, Figure, Verdict, number, sure, times};
+use pageset_report::page::card::{Card, Figure, Verdict, deciding_figures, number, sure, times};
 
 #[cfg(test)]
 mod tests;

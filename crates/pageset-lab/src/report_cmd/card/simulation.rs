@@ -6,7 +6,7 @@ use pageset_sim::run::{RunResult, RunRow};
 use pageset_sim::verdict::{OfRun, OfStudy, Pair, Weakness, unfinished};
 use pageset_statistics::Compared;
 
-use super::{Card, Figure, Verdict, number, sure, times};
+use super::{Card, Figure, Verdict, deciding_figures, number, sure, times};
 
 /// What a difference of a single seed is worth.
 const ONE_SEED: &str = "one seed does not tell a difference from noise; try --seeds 3";
@@ -20,7 +20,7 @@ pub(in super::super) fn run(result: &RunResult) -> Card {
             (String::new(), format!("{}, the control, has no result: no seed has ended", row.rules))
         }
         OfRun::Alone(row) => {
-            let waits = number(row.zone_lock_pct.map_or(0.0, |pct| pct.mean));
+            let waits = number(row.waits()[0].pct.map_or(0.0, |pct| pct.mean));
             let text = format!("{} on {} tasks waits {waits} % of its time for zone locks", row.rules, row.tasks);
             (text, "There is nothing to compare with".to_owned())
         }
@@ -71,22 +71,13 @@ fn best(pair: &Pair<'_>, unit: &str) -> (String, String) {
 }
 
 fn figures(shown: Option<(&RunRow, Option<&RunRow>)>, unit: &str) -> [Figure; 3] {
-    let figure = |name: &str, unit: &'static str, of: fn(&RunRow) -> Option<f64>| {
-        let Some((row, value, control)) = shown.and_then(|(row, control)| Some((row, of(row)?, control))) else {
-            return Figure::new(name, None, unit);
-        };
-        let title = format!("{name}, {}", row.rules);
-        match control.and_then(|row| Some((row, of(row)?))) {
-            Some((own, control)) => Figure::against(title, value, unit, (&own.rules, control)),
-            None => Figure::new(title, value, unit),
-        }
-    };
-    let name = if unit.is_empty() { "score" } else { unit };
-    [
-        figure(name, "per second", |row| Some(row.score?.mean)),
-        figure("waiting for zone locks", "% of the CPUs' time", |row| Some(row.zone_lock_pct?.mean)),
-        figure("99 of 100 allocations take at most", "ns", |row| Some(row.alloc_ns?.p99 as f64)),
-    ]
+    let of = shown.map(|(row, _)| format!(", {}", row.rules)).unwrap_or_default();
+    let control = shown.and_then(|(_, control)| control).map(|row| (row.rules.as_str(), row));
+    let mut figures = deciding_figures(shown.map(|(row, _)| row), &of, control);
+    if !unit.is_empty() {
+        figures[0].name = figures[0].name.replacen("score", unit, 1);
+    }
+    figures
 }
 
 /// The trust in simulations.

@@ -68,6 +68,9 @@ impl Bars {
     }
 }
 
+/// How much wider than [`LETTER`] the letters of a font may be: those of DejaVu Sans have 8.3 pixels.
+const WIDE: f64 = 1.11;
+
 /// The height of a bar and of the gap between two categories.
 const BAR: f64 = 16.0;
 const GAP: f64 = 10.0;
@@ -199,16 +202,24 @@ impl BarChart {
             let most = (rows as f64 * group / LETTER).max(3.0) as usize;
             let below = BOTTOM + 18.0 + (c % rows) as f64 * 16.0;
             let half = |text: &str| text.chars().count() as f64 * LETTER / 2.0;
-            // At an edge of the picture a label moves inward, and is shortened once more if it met its neighbour.
+            // At an edge of the picture a label moves inward, and is shortened once more if it met its neighbour. At the right
+            // edge it ends, so that no font cuts it.
             let end = &mut ends[c % rows];
             let mut text = shortened(category, most);
-            let mut at = middle.min(room.width() - half(&text)).max(half(&text).min(middle));
+            let mut at = middle.max(half(&text).min(middle));
+            let is_last = at + WIDE * half(&text) > room.width();
+            if is_last {
+                at = room.width() - half(&text);
+            }
             if at - half(&text) <= *end {
                 text = shortened(category, ((room.width() - *end) / LETTER) as usize - 1);
                 at = room.width() - half(&text);
             }
             *end = at + half(&text);
-            drawing.text((at, below), text, "label", "middle");
+            match is_last {
+                true => drawing.text((room.width(), below), text, "label", "end"),
+                false => drawing.text((at, below), text, "label", "middle"),
+            }
             for (s, bars) in self.series.iter().enumerate() {
                 let Some(value) = bars.value(c) else { continue };
                 let x = middle - group * 0.4 + s as f64 * width;

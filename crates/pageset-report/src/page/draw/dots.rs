@@ -1,7 +1,12 @@
 //! Dots by two measures, each with its name: which of several choices is best in both.
 
+use pageset_columns::Column;
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::scale::{Scale, plain};
 use super::{BOTTOM, Drawing, HEIGHT, LETTER, Mark, Room, TOP, shortened};
+use crate::columns::deciding;
 
 /// Choices as dots: pages held from left to right, zone-lock holds from the bottom up.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +28,16 @@ pub struct Dot {
     pub is_own: bool,
     /// Whether it wins.
     pub is_best: bool,
+}
+
+impl Dot {
+    /// The first two numbers of a row that decide, without a name.
+    pub fn of<R: JsonSchema + Serialize>(row: &R) -> Dot {
+        let number = |(_, value): &(Column, Option<f64>)| value.unwrap_or(0.0);
+        let numbers: Vec<f64> = deciding(Some(row)).iter().map(number).collect();
+        let [locks, held, ..] = numbers[..] else { return Dot::default() };
+        Dot { locks, held, ..Dot::default() }
+    }
 }
 
 /// The radius of a dot.

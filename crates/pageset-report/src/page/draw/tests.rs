@@ -64,14 +64,18 @@ fn labels_do_not_touch() {
             let drawn = drawing(&Chart::Bars(chart), room);
             let mut ends: Vec<(f64, f64)> = Vec::new();
             for label in drawn.texts.iter().filter(|text| text.class == "label") {
-                let half = label.text.chars().count() as f64 * 7.0 / 2.0;
+                let letters = label.text.chars().count() as f64;
+                let (before, after) = if label.anchor == "end" { (1.0, 0.0) } else { (0.5, 0.5) };
+                let (start, end) = (label.x - before * letters * 7.0, label.x + after * letters * 7.0);
+                // The letters of some fonts are wider.
+                assert!(label.x + after * letters * 8.3 <= room.width(), "{name}: {} at {}", label.text, label.x);
                 let row = ends.iter_mut().find(|(y, _)| *y == label.y);
                 match row {
-                    Some((_, end)) => {
-                        assert!(*end < label.x - half, "{name}: {} at {}", label.text, label.x);
-                        *end = label.x + half;
+                    Some((_, last)) => {
+                        assert!(*last < start, "{name}: {} at {}", label.text, label.x);
+                        *last = end;
                     }
-                    None => ends.push((label.y, label.x + half)),
+                    None => ends.push((label.y, end)),
                 }
             }
         }

@@ -3,6 +3,8 @@
 'use strict';
 (() => {
   const charts = [];
+  // How long a span of time must stay before its details are drawn. A guess.
+  const REST_MS = 120;
   // What all charts show, and where the cursor is. Unit: seconds.
   let shown = [0, Infinity], cursor = null;
 
@@ -71,7 +73,11 @@
       this.drawings = [...figure.querySelectorAll('svg.chart')].map((svg) => {
         const area = svg.querySelector('.area'), box = svg.viewBox.baseVal;
         const [x, y, width, height] = ['x', 'y', 'width', 'height'].map((name) => Number(area.getAttribute(name)));
-        return {svg, area, x, y, width, height, box, span: [0, data.seconds].join()};
+        // Lines are a layer of their own, which the browser moves without drawing it again.
+        const plot = svg.querySelector('.plot'), layer = shape('g', plot, {class: 'layer'});
+        layer.append(...svg.querySelectorAll('polyline'));
+        // The span of time that the chart shows, and the one that its points are of.
+        return {svg, area, x, y, width, height, box, plot, layer, span: [0, data.seconds].join(), drawn: [0, data.seconds]};
       });
       const holder = figure.querySelector('.static');
       this.cross = element('div', holder, {className: 'cross'});
@@ -121,7 +127,9 @@
 
     // The drawing on the screen: that for a wide one or that for a phone.
     drawing() {
-      return this.drawings.find(({svg}) => svg.getBoundingClientRect().width > 0) ?? this.drawings[0];
+      // To look again after each change would lay the page out again.
+      this.visible ??= this.drawings.find(({svg}) => svg.getBoundingClientRect().width > 0) ?? this.drawings[0];
+      return this.visible;
     }
 
     // Puts an element above the drawing, which is not drawn again: at a place, and so wide.
@@ -139,27 +147,17 @@
       return from < to ? [from, to] : [0, this.data.seconds];
     }
 
-    // Draws the span of time.
+    // Shows the span of time: moves what is drawn, and draws the details when the span rests.
     draw() {
-      const {data} = this, drawing = this.drawing(), {svg, x, y, width, height} = drawing, [from, to] = this.span();
+      const {data} = this, drawing = this.drawing(), {svg, x, width} = drawing, [from, to] = this.span();
       this.whole.disabled = from <= 0 && to >= data.seconds;
       if (!this.seen || drawing.span === [from, to].join()) return;
       drawing.span = [from, to].join();
       const scale = width / (to - from), place = (time) => x + (time - from) * scale;
-      if (data.kind === 'heat') {
-        const all = width / data.seconds;
-        svg.querySelector('.plot').setAttribute('viewBox', [x + from * all, y - 2, (to - from) * all, height + 4].join(' '));
-      } else {
-        const part = (value) => data.bottom > 0 ? Math.log(value / data.bottom) / Math.log(data.top / data.bottom) : value / data.top;
-        const level = (value) => y + height * (1 - (value > data.bottom ? clamp(part(value), 0, 1) : 0));
-        // Lines begin and end beyond the edges.
-        const begin = Math.max(0, first(this.times, from) - 1), end = first(this.times, to) + 1;
-        svg.querySelectorAll('polyline').forEach((line, i) => {
-          const {values} = data.series[i], round = (value) => Math.round(value * 10) / 10;
-          const kept = thinned(values, this.known(i, begin) ?? begin, Math.min(end, this.times.length), width / 2);
-          line.setAttribute('points', kept.map((at) => `${round(place(this.times[at]))},${round(level(values[at]))}`).join(' '));
-        });
-      }
+      clearTimeout(this.rest);
+      if (from < drawing.drawn[0] || to > drawing.drawn[1]) this.lines([0, data.seconds]);
+      this.view();
+      if (data.kind !== 'heat') this.rest = setTimeout(() => this.lines(this.span()), REST_MS);
       const ticks = svg.querySelectorAll('.seconds'), {y: below} = {y: ticks[0]?.getAttribute('y')};
       ticks.forEach((tick) => tick.remove());
       const raw = (to - from) / 4, power = 10 ** Math.floor(Math.log10(raw));
@@ -168,6 +166,30 @@
         const text = `${Number((i * step).toPrecision(7))} s`;
         shape('text', svg, {class: 'tick seconds', x: place(i * step), y: below, 'text-anchor': 'middle'}).textContent = text;
       }
+    }
+
+    // Shows the part of what is drawn that the span has. Lines are stretched until their details are drawn.
+    view() {
+      const {plot, layer, drawn, x, y, width, height} = this.drawing(), [from, to] = this.span();
+      const scale = width / (drawn[1] - drawn[0]), left = x + (from - drawn[0]) * scale, by = (drawn[1] - drawn[0]) / (to - from);
+      if (this.data.kind === 'heat') plot.setAttribute('viewBox', [left, y - 2, width / by, height + 4].join(' '));
+      else layer.style.transform = `translate(${x - left * by}px, 0) scale(${by}, 1)`;
+    }
+
+    // Draws the lines in a span of time.
+    lines([from, to]) {
+      const {data} = this, drawing = this.drawing(), {svg, x, y, width, height} = drawing;
+      const scale = width / (to - from), round = (value) => Math.round(value * 10) / 10;
+      const part = (value) => data.bottom > 0 ? Math.log(value / data.bottom) / Math.log(data.top / data.bottom) : value / data.top;
+      const level = (value) => y + height * (1 - (value > data.bottom ? clamp(part(value), 0, 1) : 0));
+      // Lines begin and end beyond the edges.
+      const begin = Math.max(0, first(this.times, from) - 1), end = first(this.times, to) + 1;
+      svg.querySelectorAll('polyline').forEach((line, i) => {
+        const {values} = data.series[i], kept = thinned(values, this.known(i, begin) ?? begin, Math.min(end, this.times.length), width / 2);
+        line.setAttribute('points', kept.map((at) => `${round(x + (this.times[at] - from) * scale)},${round(level(values[at]))}`).join(' '));
+      });
+      drawing.drawn = [from, to];
+      this.view();
     }
 
     // The place of the last value of a line at or before a place: lines have points of their own.
@@ -296,5 +318,5 @@
     charts.push(chart);
     watched.observe(figure);
   }
-  addEventListener('resize', all);
+  addEventListener('resize', () => { charts.forEach((chart) => { chart.visible = null; }); all(); });
 })();
