@@ -16,4 +16,4 @@ table=$(run 6.12)
 echo "$table"
 [[ $table != SKIPPED* ]] || exit 0
 grep -q 'than alloc_pages in all [0-9]* cells' <<<"$table" || { echo "error: alloc_pages takes fewer instructions in a cell" && exit 1; }
-run --survive --operations 200000 6.12
+run --survive --operations 500000 6.12

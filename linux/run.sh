@@ -74,7 +74,8 @@ command -v qemu-system-x86_64 >/dev/null || tools+=(qemu-system-x86)
 busybox=$(command -v busybox || true)
 [[ $busybox ]] && ! ldd "$busybox" >/dev/null 2>&1 || tools+=(busybox-static)
 command -v make >/dev/null || tools+=(make)
-compiler=$(grep -E '^gcc-[0-9]+' <<<"$depends" | head -n 1)
+compiler=$(grep -oE 'gcc-[0-9]+' <<<"$depends" | head -n 1 || true)
+compiler=${compiler:-gcc}
 command -v "x86_64-linux-gnu-$compiler" >/dev/null || tools+=("$compiler")
 if ((${#tools[@]})); then
     [[ $(id -u) == 0 ]] || missing "these packages are missing, and installing them takes root: ${tools[*]}"

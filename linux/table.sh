@@ -25,8 +25,8 @@ awk -v what="$1" -v file="$2" -v seconds="$3" '
         if (ours + 0 < kernels + 0) fewer++
         else more = more cell()
         split(value["holds"], holds, ","); split(value["waits"], waits, ",")
-        if (holds[2] > holds[1]) held_more = held_more cell()
-        if (waits[2] > waits[1]) waited_more = waited_more cell()
+        if (holds[2] > holds[1]) held_more++
+        if (waits[2] > waits[1]) waited_more++
         if (value["refused"] != "0,0") refused = refused cell() ": " value["refused"]
         ratio = kernels > 0 ? ours / kernels : 0
         if (ratio > worst) worst = ratio
@@ -51,8 +51,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" '
             for (i = 1; i <= cells; i++) print lines[i]
             print "\nInstructions for a pair (an allocation and its free), under -icount: no time. The turn of the loop is up to " longest " of them."
             if (at[4]) printf "Order 3 takes %.0f %% of order 4 (32 held).\n", 100 * at[3] / at[4]
-            if (held_more != "") print "pageset takes a zone lock more often in: " list(held_more) "."
-            if (waited_more != "") print "A CPU waits for a lock more often with pageset in: " list(waited_more) "."
+            printf "pageset takes a zone lock more often in %d cells; its CPUs wait more often in %d.\n", held_more, waited_more
             if (refused != "") print "Refused calls of alloc_pages, pageset: " list(refused) "."
             if (!cells) failures[++failed] = "no cell was measured"
         } else {

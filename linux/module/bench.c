@@ -14,9 +14,9 @@
 #include <linux/pagemap.h>
 #include <linux/slab.h>
 #include <linux/timex.h>
+#include <linux/tracepoint.h>
 #include <linux/version.h>
 #include <linux/vmalloc.h>
-#include <trace/events/lock.h>
 
 #include "pageset.h"
 
@@ -289,6 +289,15 @@ static void on_wait(void *data, void *lock, unsigned int flags)
 	atomic64_inc(&waits);
 }
 
+/* Not every kernel exports the tracepoint by its name. */
+static struct tracepoint *contention_begin;
+
+static void find_contention_begin(struct tracepoint *tracepoint, void *data)
+{
+	if (!strcmp(tracepoint->name, "contention_begin"))
+		contention_begin = tracepoint;
+}
+
 /* The functions that take a spinlock. A failed try counts as a hold: the kernel tries and then waits, or gives up. */
 static struct kprobe lock_probes[] = {
 	{ .symbol_name = "_raw_spin_lock_irqsave", .pre_handler = on_lock },
@@ -373,9 +382,12 @@ static int compare(struct worker **workers, unsigned int cpus)
 	int result;
 
 	find_zone_locks();
-	result = register_trace_contention_begin(on_wait, NULL);
-	if (result)
+	for_each_kernel_tracepoint(find_contention_begin, NULL);
+	result = contention_begin ? tracepoint_probe_register(contention_begin, on_wait, NULL) : -ENOENT;
+	if (result) {
+		pr_err("pageset_bench: cannot count waits: no tracepoint contention_begin: error %d\n", result);
 		return result;
+	}
 	for (n = 1; n <= cpus; n *= 2) {
 		for (i = 0; i < ARRAY_SIZE(orders); i++)
 			for (j = 0; j < ARRAY_SIZE(held); j++)
@@ -386,7 +398,7 @@ static int compare(struct worker **workers, unsigned int cpus)
 			cell(workers, n, "bulk", no_bulk, kernels_bulk, ours_bulk, 0, held[j]);
 		cell(workers, n, "random", no_random, kernels_random, ours_random, 0, 512 / n);
 	}
-	unregister_trace_contention_begin(on_wait, NULL);
+	tracepoint_probe_unregister(contention_begin, on_wait, NULL);
 	tracepoint_synchronize_unregister();
 	return 0;
 }
