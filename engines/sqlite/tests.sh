@@ -10,7 +10,6 @@ mkdir -p "${1:-target/engines}"
 to=$(realpath "${1:-target/engines}")
 bash engines/build.sh "$to"
 repository=$PWD
-library=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/release}/libpageset_c.a")
 mkdir -p "$to/fixture" && cd "$to/fixture"
 source=$to/source
 [[ -d $source ]] || { mkdir "$source" && tar -xJf "$to"/apt/sqlite3_*.orig.tar.xz -C "$source" --strip-components 1; }
@@ -18,7 +17,7 @@ if [[ ! -e testfixture ]]; then
     cc -O1 -g -c -I "$repository/crates/pageset-c/include" -I "$to/sqlite/usr/include" "$repository"/engines/sqlite/{auto,pageset_pcache}.c
     make -s -f "$source/main.mk" TOP="$source" BCC=cc NAWK=awk TCC="cc -w -O0 -DSQLITE_DEBUG=1 -DHAVE_USLEEP=1" \
         TCL_FLAGS=-I/usr/include/tcl8.6 THREADLIB="-lpthread -ldl -lz -lm" \
-        LIBTCL="auto.o pageset_pcache.o $library -ltcl8.6" \
+        LIBTCL="auto.o pageset_pcache.o $to/libpageset_c.a -ltcl8.6" \
         amalgamation-testfixture >make.log 2>&1 || { tail -n 20 make.log >&2 && exit 1; }
 fi
 
