@@ -2,7 +2,7 @@
 # Builds the programs of engines/sqlite in FOLDER: `build.sh FOLDER`. SQLite's library and its speed test come from the distribution's
 # packages, and are not installed. Ends with 3 and a reason if a package or a tool is missing.
 #
-# PAGESET_BUILT is a folder with libpageset_c.a; without it, cargo builds the library.
+# PAGESET_BUILT is a folder of cargo with libpageset_c.a; without it, cargo builds the library.
 set -euo pipefail
 mkdir -p "$1"
 to=$(realpath "$1")
@@ -34,9 +34,14 @@ if [[ -z $built ]]; then
     cargo build --quiet --locked --release -p pageset-c
     built=${CARGO_TARGET_DIR:-target}/release
 fi
+# A build of the tests has the library in its folder of dependencies only.
+library=$(ls -t "$built"/libpageset_c.a "$built"/deps/libpageset_c.a 2>/dev/null | head -n 1) || true
+[[ $library ]] || { echo "error: cannot find libpageset_c.a in $built; try cargo build -p pageset-c" >&2 && exit 1; }
+ln -sf "$(realpath "$library")" "$to/libpageset_c.a"
+
 here=engines/sqlite
 include=(-I crates/pageset-c/include -I "$to/sqlite/usr/include")
-link=("$to"/sqlite/usr/lib/*/libsqlite3.a "$built/libpageset_c.a" -lpthread -ldl -lm)
+link=("$to"/sqlite/usr/lib/*/libsqlite3.a "$to/libpageset_c.a" -lpthread -ldl -lm)
 flags=(-std=gnu11 -O2 -g -Wall -Wextra -Werror)
 cc "${flags[@]}" "${include[@]}" $here/test.c $here/pageset_pcache.c "${link[@]}" -o "$to/test"
 cc "${flags[@]}" "${include[@]}" $here/bench.c $here/auto.c $here/pageset_pcache.c "${link[@]}" -o "$to/bench"

@@ -22,7 +22,7 @@ with() {
     default) "$@" ;;
     jemalloc) LD_PRELOAD=$(preload libjemalloc2) "$@" ;;
     mimalloc) LD_PRELOAD=$(preload libmimalloc2.0) "$@" ;;
-    pageset) PAGESET_PCACHE_MIB=1024 "$@" ;;
+    pageset) PAGESET_PCACHE_MIB=640 "$@" ;;
     esac
 }
 names=(default jemalloc mimalloc pageset)
