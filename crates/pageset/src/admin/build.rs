@@ -94,6 +94,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 links: Links(cut(&mut words, links)),
             };
             zone.shared.buddy.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
+            if config.pageset_capacity > 0 {
+                zone.shares.limit(capacity);
+            }
             zone.arrays = cut(&mut words, array * config.cpus.len());
             zone.depots = cut(&mut words, depots);
             zone.shared.buddy.owners = Owners::new(cut(&mut words, owners), if owners > 0 { types } else { 0 });

@@ -96,7 +96,8 @@ pub struct Config<'c> {
     pub high_fraction: u32,
     /// Each CPU's share of the last-level cache in pages; 0 if unknown. Specification 4.2.
     pub cache_slice_pages: u64,
-    /// Capacity of each pageset in pages; 0 for the largest high that the rules can ask for.
+    /// Capacity of each pageset in pages; 64 are added, for blocks that enter before a drain. Nothing lifts `high` above it: neither the
+    /// rules, nor what idle CPUs lend under [`Tuning::kept_fraction`]. 0 for the largest high that the rules can ask for without a loan.
     pub pageset_capacity: u32,
 }
 

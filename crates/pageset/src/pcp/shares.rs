@@ -33,6 +33,8 @@ pub(crate) struct Shares {
     lent: AtomicU32,
     /// The part of it that nobody has borrowed: a signed number, below 0 while pagesets have more than a new `lent`.
     left: AtomicU32,
+    /// The most that a pageset may keep with a loan: [`MAX_SHARE`], or the capacity that the embedder gave. Written when the zone is built.
+    most: AtomicU32,
 }
 
 impl Shares {
@@ -44,8 +46,14 @@ impl Shares {
                 high_min: AtomicU32::new(0),
                 lent: AtomicU32::new(0),
                 left: AtomicU32::new(0),
+                most: AtomicU32::new(MAX_SHARE),
             }
         }
+    }
+
+    /// Limits what a pageset may keep with a loan.
+    pub(crate) fn limit(&self, capacity: u32) {
+        self.most.set(capacity.min(MAX_SHARE));
     }
 
     /// Sets the shares. `bounds` are those of a pageset that may keep all. Loans stay until each pageset gets its bounds.
@@ -65,7 +73,7 @@ impl Shares {
 
     /// What a pageset with a loan may keep.
     pub(crate) fn with_loan(&self, loan: u32) -> u32 {
-        self.each.get().saturating_add(loan)
+        self.each.get().saturating_add(loan).min(self.most.get())
     }
 
     /// Lends at most `wanted` pages, and half of what is left: others borrow later. 0 if that is not worth it.
@@ -96,7 +104,7 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         let has = self.shares.with_loan(pcp.loan.get());
         // Twice as much each time, and room for the batch that a pageset may keep beyond its high.
-        let most = MAX_SHARE.min(self.shares.with_loan(self.shares.lent.get() / LARGEST_LOAN));
+        let most = self.shares.with_loan(self.shares.lent.get() / LARGEST_LOAN);
         let wanted = has.max(pages.saturating_mul(2).saturating_sub(has)).min(most.saturating_sub(has));
         let loan = self.shares.lend(wanted);
         if loan > 0 {

@@ -184,6 +184,26 @@ fn loans_end() {
     });
 }
 
+/// A loan does not lift high above the capacity that the embedder gave.
+#[test]
+fn loans_stay_within_the_capacity() {
+    let ranges = [PageRange::new(Pfn(0), 1 << 20)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let high_max = |pageset_capacity| {
+        build(&Config { pageset_capacity, ..Config::new(&zones, &[NodeId(0); 1024]) }, |world| {
+            let huge = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
+            let blocks: Vec<_> = (0..512).map(|_| world.alloc(&huge).expect("memory")).collect();
+            blocks.into_iter().for_each(|pfn| world.free(pfn, Order::PAGEBLOCK).expect("in use"));
+            world.audit(0).expect("the audit passes");
+            world.pageset_state(0, CpuId(0)).high_max
+        })
+    };
+    // The second number is the room that the capacity has for pages before a drain.
+    let [small, large, free] = [50, 4000, 0].map(high_max);
+    assert!(small <= 50 + 64 && large <= 4000 + 64, "{small} and {large}");
+    assert!(large > 3500 && free > 2 * large, "loans reach the capacity: {large} and {free}");
+}
+
 /// CPUs that come online share what the others may keep; what is too much goes back at a tick.
 #[test]
 fn more_cpus_get_smaller_shares() {
