@@ -218,8 +218,7 @@ impl PagePool {
             }
             CoreAllocError::Node(node) => AllocError::UnknownNode(node),
             CoreAllocError::Migratetype(migratetype) => AllocError::UnsupportedType(migratetype),
-            // No call of the pool asks for blocks in bulk, nor for a wrong number of pages. The number is what is wrong.
-            CoreAllocError::BulkOrder(order) => self.wrong_size(order.pages()),
+            // No call of the pool asks for a wrong number of pages. The number is what is wrong.
             CoreAllocError::Pages(pages) | CoreAllocError::Run { pages, .. } => self.wrong_size(pages),
             CoreAllocError::NoRun { pages, .. } => {
                 let stats = self.stats();
@@ -356,31 +355,48 @@ impl PagePool {
     #[doc(hidden)]
     #[inline]
     pub fn alloc_bulk_as<T>(&self, pages: &mut [T], convert: impl Fn(NonNull<u8>) -> T) -> Result<usize, AllocError> {
+        self.alloc_bulk_order_as(Order::ZERO, pages, convert)
+    }
+
+    /// [`Self::alloc_bulk_as`] for runs of 2^`order` pages.
+    ///
+    /// For the C library. If `convert` panics, up to 64 runs stay allocated.
+    ///
+    /// # Errors
+    /// The errors of [`Self::alloc`] if not even one run is free. An empty `runs` is no error.
+    #[doc(hidden)]
+    #[inline]
+    pub fn alloc_bulk_order_as<T>(
+        &self,
+        order: Order,
+        runs: &mut [T],
+        convert: impl Fn(NonNull<u8>) -> T,
+    ) -> Result<usize, AllocError> {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        let request = request(Order::ZERO, MigrateType::Movable);
-        // The allocator's numbers of some pages, before they become the caller's values without a lock held.
-        let mut run = [Pfn(0); 64];
+        let request = request(order, MigrateType::Movable);
+        // The allocator's numbers of some runs, before they become the caller's values without a lock held.
+        let mut some = [Pfn(0); 64];
         let mut got = 0;
-        while got < pages.len() {
-            let rest = &mut pages[got..];
-            let wanted = rest.len().min(run.len());
-            let count = match self.allocator().alloc_bulk(&request, &mut run[..wanted]) {
+        while got < runs.len() {
+            let rest = &mut runs[got..];
+            let wanted = rest.len().min(some.len());
+            let count = match self.allocator().alloc_bulk(&request, &mut some[..wanted]) {
                 Ok(count) => count,
                 Err(error) => {
-                    run[0] = match self.alloc_after_drains(&request, error) {
+                    some[0] = match self.alloc_after_drains(&request, error) {
                         Ok(pfn) => pfn,
                         Err(error) if got == 0 => return Err(self.failed_alloc(error)),
-                        // The caller has some pages, so this shortage does not count as a failed allocation.
+                        // The caller has some runs, so this shortage does not count as a failed allocation.
                         Err(_) => break,
                     };
                     1
                 }
             };
-            for (slot, pfn) in rest.iter_mut().zip(&run[..count]) {
+            for (slot, pfn) in rest.iter_mut().zip(&some[..count]) {
                 let start = self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES);
-                self.hooks.after_alloc(&self.memory, start, PAGE_BYTES);
+                self.hooks.after_alloc(&self.memory, start, PAGE_BYTES << order.get());
                 *slot = convert(start);
             }
             got += count;
@@ -398,48 +414,6 @@ impl PagePool {
     pub unsafe fn free_bulk(&self, pages: &[NonNull<u8>]) -> Result<(), FreeError> {
         // SAFETY: the caller guarantees that nothing refers to the pages.
         unsafe { self.free_bulk_of(Order::ZERO, pages) }
-    }
-
-    /// Allocates runs of 2^`order` pages into the front of `runs` and returns how many: [`Self::alloc_bulk_as`] for any
-    /// order. For the C library.
-    ///
-    /// `convert` must not panic and must not call the pool. The former values of the slots must need no drop.
-    ///
-    /// # Errors
-    /// The errors of [`Self::alloc`] if not even one run is free. An empty `runs` is no error.
-    #[doc(hidden)]
-    pub fn alloc_bulk_order_as<T>(
-        &self,
-        order: Order,
-        runs: &mut [T],
-        convert: impl Fn(NonNull<u8>) -> T,
-    ) -> Result<usize, AllocError> {
-        if order == Order::ZERO {
-            return self.alloc_bulk_as(runs, convert);
-        }
-        if self.is_forked() {
-            return Err(AllocError::Forked);
-        }
-        let request = request(order, MigrateType::Movable);
-        for (got, run) in runs.iter_mut().enumerate() {
-            let allocated = self.allocator().alloc(&request);
-            let pfn = match allocated {
-                Ok(pfn) => pfn,
-                Err(error) if got == 0 => {
-                    let allocated = self.alloc_after_drains(&request, error);
-                    allocated.map_err(|error| self.failed_alloc(error))?
-                }
-                // The caller has some runs, so this shortage does not count as a failed allocation.
-                Err(error) => match self.alloc_after_drains(&request, error) {
-                    Ok(pfn) => pfn,
-                    Err(_) => return Ok(got),
-                },
-            };
-            let memory = self.block_memory(pfn, order);
-            self.hooks.after_alloc(&self.memory, memory.cast(), memory.len());
-            *run = convert(memory.cast());
-        }
-        Ok(runs.len())
     }
 
     /// [`Self::free_bulk`] for runs of any order, and for other pointers. For the C library.

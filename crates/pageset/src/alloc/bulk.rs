@@ -1,4 +1,4 @@
-//! Bulk allocation and free: each run of pages takes the pageset's lock once.
+//! Bulk allocation and free: each run of blocks takes the pageset's lock once.
 //!
 //! Specification: `linux-page-allocator.md` 2.3, 2.5 "Batched free".
 
@@ -13,22 +13,25 @@ use crate::pcp::{CachedZone, TAKEN_PER_HOLD};
 use crate::policy::{ListRule, OwnerRule};
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Allocates single pages into `pages`, as many as available. Returns their number.
+    /// Allocates blocks of the request's order into `blocks`, as many as available. Returns their number.
     ///
-    /// The pages and the refills are the same as with single calls of [`Self::alloc`]. Only the count of consecutive
-    /// frees may differ: [`crate::Tuning::bulk_counts`] decides. Each run holds a pageset's lock until 512 pages are taken or the list is
+    /// The blocks and the refills are the same as with single calls of [`Self::alloc`]. Only the count of consecutive
+    /// frees may differ: [`crate::Tuning::bulk_counts`] decides. Each run holds a pageset's lock until 512 blocks are taken or the list is
     /// empty, and reads the caller's CPU again. Specification 2.3, step 2.
     ///
     /// # Errors
-    /// As [`Self::alloc`], if no page could be allocated; an order above 0.
-    pub fn alloc_bulk(&self, request: &Request, pages: &mut [Pfn]) -> Result<usize, AllocError> {
-        if request.order > Order::ZERO {
-            return Err(AllocError::BulkOrder(request.order));
-        }
-        let mut got = 0;
-        while got < pages.len() {
-            let rest = &mut pages[got..];
-            let there = self.take_run_hot(request, rest);
+    /// As [`Self::alloc`], if no block could be allocated.
+    pub fn alloc_bulk(&self, request: &Request, blocks: &mut [Pfn]) -> Result<usize, AllocError> {
+        let got = self.take_run_hot(request, blocks);
+        if got == blocks.len() { Ok(got) } else { self.alloc_rest(request, blocks, got) }
+    }
+
+    /// The rest of [`Self::alloc_bulk`], which has `got` blocks.
+    #[inline(never)]
+    fn alloc_rest(&self, request: &Request, blocks: &mut [Pfn], mut got: usize) -> Result<usize, AllocError> {
+        while got < blocks.len() {
+            let rest = &mut blocks[got..];
+            let there = self.take_run_apart(request, rest);
             if there > 0 {
                 got += there;
                 continue;
@@ -43,18 +46,24 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(got)
     }
 
-    /// Takes at least one page from a zone, through the pageset or directly: [`Self::take`] for a run of pages.
+    /// Takes at least one block from a zone, through the pageset or directly: [`Self::take`] for a run of blocks.
     fn take_run(
         &self,
         zone: &CachedZone<'a, M>,
         cpu: CpuId,
         request: &Request,
         attempt: Attempt,
-        pages: &mut [Pfn],
+        blocks: &mut [Pfn],
     ) -> Option<usize> {
+        if attempt.reserves() {
+            // Each block may reserve its pageblock.
+            let block = self.take(zone, cpu, request, attempt)?;
+            *blocks.first_mut()? = zone.frames().pfn(block);
+            return Some(1);
+        }
         if let Some(list) = self.cached_list(request) {
             let wanted = attempt.wanted(&zone.shared, request);
-            match zone.alloc_run(self.env(), cpu, list, wanted, pages) {
+            match zone.alloc_run(self.env(), cpu, list, wanted, blocks) {
                 // Before 5.14 the zone fails if the refill fails. Specification 2.3.
                 Some(0) if self.tuning.lists == ListRule::OrderZero => return None,
                 Some(0) | None => {}
@@ -64,14 +73,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 }
             }
         }
-        // One page if the pageset is busy: the next one tries it again.
+        // One block if the pageset is busy: the next one tries it again.
         let alone = !zone.bypasses(self.env(), zone.pagesets.get(cpu.0 as usize)?);
-        let (pages, _) = pages.split_at_mut(pages.len().min(if alone { 1 } else { TAKEN_PER_HOLD }));
+        let (blocks, _) = blocks.split_at_mut(blocks.len().min(if alone { 1 } else { TAKEN_PER_HOLD }));
         let mut got = 0;
         self.take_each_direct(zone, cpu, request, attempt, |page| {
-            pages[got] = zone.frames().pfn(page);
+            blocks[got] = zone.frames().pfn(page);
             got += 1;
-            got < pages.len() && self.may_take(zone, request, attempt)
+            got < blocks.len() && self.may_take(zone, request, attempt)
         });
         (got > 0).then_some(got)
     }

@@ -17,8 +17,6 @@ pub enum AllocError {
     OutOfMemory(OutOfMemory),
     /// The migratetype is not one of the three ordinary types.
     Migratetype(MigrateType),
-    /// A bulk allocation asked for an order above 0.
-    BulkOrder(Order),
     /// An allocation of a number of pages that no block holds.
     Pages(u64),
     /// A run of no pages, or at a multiple of a number that is no power of two.
@@ -46,7 +44,6 @@ impl fmt::Display for AllocError {
             Self::Migratetype(migratetype) => {
                 write!(f, "cannot allocate pages of type {migratetype:?}; allowed: Unmovable, Movable, Reclaimable")
             }
-            Self::BulkOrder(order) => write!(f, "cannot allocate blocks of order {order} in bulk; allowed: 0"),
             Self::Pages(pages) => {
                 write!(f, "cannot allocate {pages} pages in one block; allowed: 1 to {}", Order::MAX.pages())
             }

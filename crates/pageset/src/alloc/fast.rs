@@ -19,7 +19,7 @@ use crate::frame::ZoneKind;
 use crate::frame::pageblock::Pageblock;
 use crate::frame::{Frames, Order, PageState, Pfn, Tag, exchange};
 use crate::machine::{CpuHint, Machine, MachineHint};
-use crate::pcp::{CachedZone, Pageset, PcpGuard, Place};
+use crate::pcp::{CachedZone, HintedGuard, Pageset, PcpGuard, Place};
 use crate::policy::state::is_costly;
 use crate::policy::{ListRule, OwnerRule, Tuning};
 use crate::sync::{self, LockedWord};
@@ -65,6 +65,9 @@ impl Tuning {
     }
 }
 
+/// A zone, and the caller's pageset of it with its lock held.
+type Held<'s, 'a, M> = (&'a CachedZone<'a, M>, HintedGuard<'s, <M as Machine>::Lock, MachineHint<'s, M>>);
+
 /// What became of the pages of a bulk free in their first hold of the pageset's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Run {
@@ -95,19 +98,35 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Some(zone.frames().pfn(page))
     }
 
-    /// Takes single pages from the caller's pageset of the request's first zone, as many as the list has. Returns their
+    /// Takes blocks from the caller's pageset of the request's first zone, as many as the list has. Returns their
     /// number: 0 if the general path must serve the request.
     #[inline(always)]
-    pub(crate) fn take_run_hot(&self, request: &Request, pages: &mut [Pfn]) -> usize {
-        let hint = MachineHint::of(&self.machine);
-        let Some(zone) = self.first_with_plenty(request, hint.cpu()) else { return 0 };
-        let list = request.migratetype.index();
-        let has_pages = |pageset: &Pageset<M::Lock>| !pageset.list(list).is_empty();
-        if !zone.pagesets.get(hint.cpu() as usize).is_some_and(has_pages) {
-            return 0;
+    pub(crate) fn take_run_hot(&self, request: &Request, blocks: &mut [Pfn]) -> usize {
+        if request.order > Order::ZERO {
+            return self.take_run_apart(request, blocks);
         }
-        let Some(mut pcp) = zone.try_lock_hinted(self.env(), hint) else { return 0 };
-        zone.take_run(self.env(), &mut pcp, list, request.migratetype, pages)
+        let list = request.migratetype.index();
+        let Some((zone, mut pcp)) = self.lock_run(request, list) else { return 0 };
+        zone.take_run(self.env(), &mut pcp, list, Order::ZERO, request.migratetype, blocks)
+    }
+
+    /// As [`Self::take_run_hot`], as a call.
+    #[inline(never)]
+    pub(crate) fn take_run_apart(&self, request: &Request, blocks: &mut [Pfn]) -> usize {
+        let Some(list) = self.list_of(request.order, request.migratetype) else { return 0 };
+        let Some((zone, mut pcp)) = self.lock_run(request, list) else { return 0 };
+        zone.take_run_apart(self.env(), &mut pcp, list, request.order, request.migratetype, blocks)
+    }
+
+    /// The caller's pageset of the request's first zone, if the zone has plenty for the request and the list has blocks.
+    #[inline(always)]
+    fn lock_run<'s>(&'s self, request: &Request, list: usize) -> Option<Held<'s, 'a, M>> {
+        let hint = MachineHint::of(&self.machine);
+        let zone = self.first_with_plenty(request, hint.cpu())?;
+        if zone.pagesets.get(hint.cpu() as usize)?.list(list).is_empty() {
+            return None;
+        }
+        Some((zone, zone.try_lock_hinted(self.env(), hint)?))
     }
 
     /// The first zone of a request from a CPU, if that zone has plenty for it.

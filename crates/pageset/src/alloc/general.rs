@@ -51,6 +51,11 @@ impl Attempt {
         Attempt { mark: Mark::Min, rights: request.rights(), mixing: Mixing::Allowed }
     }
 
+    /// Whether a block of this attempt may reserve its pageblock for more such requests.
+    pub(crate) const fn reserves(self) -> bool {
+        self.rights.highatomic
+    }
+
     const fn with_mixing(self, mixing: Mixing) -> Attempt {
         Attempt { mixing, ..self }
     }
@@ -194,7 +199,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         attempt: Attempt,
     ) -> Option<u32> {
         let page = self.take_any(zone, cpu, request, attempt)?;
-        if attempt.rights.highatomic && zone.shared.may_reserve_highatomic() {
+        if attempt.reserves() && zone.shared.may_reserve_highatomic() {
             let guard = zone.shared.lock(self.env(), LockPath::Map, page);
             guard.reserve_highatomic(page, request.order, || zone.shared.may_reserve_highatomic());
         }

@@ -13,7 +13,7 @@ use crate::policy::{BulkFree, Tuning};
 use crate::sync::{self, LockedWord};
 use crate::zone::ZoneGuard;
 
-/// The most pages that a bulk allocation takes under one hold of a pageset's lock: as many as [`Tuning::long_free_run`] puts in.
+/// The most blocks that a bulk allocation takes under one hold of a pageset's lock: as many as [`Tuning::long_free_run`] puts in.
 pub(crate) const TAKEN_PER_HOLD: usize = 512;
 
 /// The result of an allocation from a pageset.
@@ -299,10 +299,10 @@ impl<M: Machine> CachedZone<'_, M> {
 
 /// Many blocks under one hold of the pageset's lock. Specification 2.3, 2.5 "Batched free".
 impl<M: Machine> CachedZone<'_, M> {
-    /// Allocates pages of order 0 until `pages` is full, the list is empty, or 512 are taken. Ends after the first page if that needed
-    /// a refill: the zone then has fewer pages, and the next page may come from another zone.
+    /// Allocates blocks until `blocks` is full, the list is empty, or 512 are taken. Ends after the first block if that needed
+    /// a refill: the zone then has fewer pages, and the next block may come from another zone.
     ///
-    /// Returns the number of pages: 0 if the zone had no pages for a refill, `None` if another thread holds the
+    /// Returns the number of blocks: 0 if the zone had none for a refill, `None` if another thread holds the
     /// pageset.
     pub(crate) fn alloc_run(
         &self,
@@ -310,10 +310,10 @@ impl<M: Machine> CachedZone<'_, M> {
         cpu: CpuId,
         list: usize,
         wanted: Wanted,
-        pages: &mut [Pfn],
+        blocks: &mut [Pfn],
     ) -> Option<usize> {
         let mut pcp = self.try_lock_pageset(env, cpu)?;
-        let got = self.take_run(env, &mut pcp, list, wanted.migratetype, pages);
+        let got = self.take_run_apart(env, &mut pcp, list, wanted.order, wanted.migratetype, blocks);
         if got > 0 {
             return Some(got);
         }
@@ -321,16 +321,30 @@ impl<M: Machine> CachedZone<'_, M> {
             // The attempt that needs a refill counts as an allocation as well.
             env.tuning.on_allocs(&mut pcp, 1);
         }
-        let Some(slot) = pages.first_mut() else { return Some(0) };
+        let Some(slot) = blocks.first_mut() else { return Some(0) };
         let Some(page) = self.refill(env, &mut pcp, list, wanted) else { return Some(0) };
         let frames = &self.shared.buddy.frames;
-        frames.set_tag(page, Tag::new(PageState::Allocated, Order::ZERO, wanted.migratetype));
+        frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
         *slot = frames.pfn(page);
-        env.tuning.on_take(&mut pcp, 1);
+        env.tuning.on_take(&mut pcp, wanted.order.pages() as u32);
         Some(1)
     }
 
-    /// Takes pages of a list of single pages, until `pages` is full: at most [`TAKEN_PER_HOLD`], since the lock of the pageset is held.
+    /// As [`Self::take_run`], as a call.
+    #[inline(never)]
+    pub(crate) fn take_run_apart<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &mut PcpGuard<'_, M::Lock, G>,
+        list: usize,
+        order: Order,
+        migratetype: MigrateType,
+        blocks: &mut [Pfn],
+    ) -> usize {
+        self.take_run(env, pcp, list, order, migratetype, blocks)
+    }
+
+    /// Takes blocks of a list, until `blocks` is full: at most [`TAKEN_PER_HOLD`], since the lock of the pageset is held.
     /// Returns their number.
     #[inline(always)]
     pub(crate) fn take_run<G>(
@@ -338,25 +352,26 @@ impl<M: Machine> CachedZone<'_, M> {
         env: Env<'_, M>,
         pcp: &mut PcpGuard<'_, M::Lock, G>,
         list: usize,
+        order: Order,
         migratetype: MigrateType,
-        pages: &mut [Pfn],
+        blocks: &mut [Pfn],
     ) -> usize {
-        let (pages, _) = pages.split_at_mut(pages.len().min(TAKEN_PER_HOLD));
-        let allocated = Tag::new(PageState::Allocated, Order::ZERO, migratetype);
+        let (blocks, _) = blocks.split_at_mut(blocks.len().min(TAKEN_PER_HOLD));
+        let allocated = Tag::new(PageState::Allocated, order, migratetype);
         // Copies: the compiler would read the zone's own words again after each store.
         let (tags, base) = (self.shared.buddy.frames.tags, self.shared.buddy.frames.base.0);
         let give = |slot: &mut Pfn, page: u32| {
-            // A page of a list has a tag. An index that may panic costs the loop its registers.
+            // A block of a list has a tag. An index that may panic costs the loop its registers.
             if let Some(tag) = tags.get(page as usize) {
                 tag.set(allocated.byte());
             }
             *slot = Pfn(base + u64::from(page));
         };
         let mut got = 0;
-        while let Some(rest) = pages.get_mut(got..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = blocks.get_mut(got..).filter(|rest| !rest.is_empty()) {
             let run = pcp.pop_run(list, rest.len());
-            env.tuning.on_take(pcp, run.len() as u32);
-            // Eight at a time, at constant places: the loop's own instructions and its tests count once for eight pages.
+            env.tuning.on_take(pcp, (run.len() as u32) << order.get());
+            // Eight at a time, at constant places: the loop's own instructions and its tests count once for eight blocks.
             let (odd, eights) = run.as_rchunks::<8>();
             let (front, back) = rest[..run.len()].split_at_mut(8 * eights.len());
             for (slots, pages) in front.as_chunks_mut::<8>().0.iter_mut().zip(eights.iter().rev()) {
@@ -368,7 +383,7 @@ impl<M: Machine> CachedZone<'_, M> {
             got += run.len();
             if run.is_empty() {
                 let Some(page) = pcp.pop(list) else { break };
-                env.tuning.on_take(pcp, 1);
+                env.tuning.on_take(pcp, order.pages() as u32);
                 give(&mut rest[0], page);
                 got += 1;
             }

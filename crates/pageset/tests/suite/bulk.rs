@@ -37,7 +37,7 @@ fn two_nodes<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     RunOn(u32),
-    Take(usize, MigrateType),
+    Take(u8, usize, MigrateType),
     Give(usize, usize),
     /// Blocks of other orders among the pages, and pageblocks whose pages no pageset keeps.
     Large(u8),
@@ -49,7 +49,8 @@ fn step() -> impl Strategy<Value = Step> {
     let kind = prop::sample::select(&MigrateType::ALL[..3]);
     prop_oneof![
         1 => (0..2_u32).prop_map(Step::RunOn),
-        6 => (1..700_usize, kind).prop_map(|(pages, kind)| Step::Take(pages, kind)),
+        6 => (1..700_usize, kind.clone()).prop_map(|(pages, kind)| Step::Take(0, pages, kind)),
+        3 => (1..10_u8, 1..700_usize, kind).prop_map(|(order, pages, kind)| Step::Take(order, pages, kind)),
         6 => (any::<usize>(), 1..700_usize).prop_map(|(from, blocks)| Step::Give(from, blocks)),
         2 => (1..10_u8).prop_map(Step::Large),
         1 => (0..6_u64).prop_map(Step::Isolate),
@@ -78,12 +79,13 @@ fn carry_out(tuning: Tuning, steps: &[Step], most: usize) -> (Vec<Block>, Vec<Pi
         for step in steps {
             match *step {
                 Step::RunOn(cpu) => world.machine().run_on(cpu),
-                Step::Take(pages, migratetype) => {
-                    let request = Request::new(Order::ZERO, migratetype);
-                    let mut into = vec![Pfn(0); pages];
+                Step::Take(order, pages, migratetype) => {
+                    let request = Request::new(Order::new(order).expect("an order"), migratetype);
+                    let blocks = pages.div_ceil(1 << order);
+                    let mut into = vec![Pfn(0); blocks];
                     let mut got = 0;
-                    while got < pages {
-                        let end = pages.min(got + most);
+                    while got < blocks {
+                        let end = blocks.min(got + most);
                         match world.alloc_bulk(&request, &mut into[got..end]) {
                             Ok(more) => got += more,
                             Err(AllocError::OutOfMemory { .. }) => break,
@@ -93,8 +95,9 @@ fn carry_out(tuning: Tuning, steps: &[Step], most: usize) -> (Vec<Block>, Vec<Pi
                             break;
                         }
                     }
-                    all.extend(into[..got].iter().copied().map(single));
-                    live.extend(into[..got].iter().copied().map(single));
+                    let taken = into[..got].iter().map(|&pfn| Block { pfn, order: request.order });
+                    all.extend(taken.clone());
+                    live.extend(taken);
                 }
                 Step::Give(from, blocks) => {
                     let from = from % (live.len() + 1);

@@ -232,7 +232,7 @@ fn a_cached_page_of_a_pageblock_that_becomes_cma() {
             },
             Op::Online(61),
             Op::RunOn(0),
-            Op::AllocBulk { migratetype: MigrateType::Reclaimable, pages: 1 },
+            Op::AllocBulk { order: 0, migratetype: MigrateType::Reclaimable, pages: 1 },
             Op::Free { from: 0, times: 2, undrained: false },
             Op::BlockType { pageblock: 47104, migratetype: MigrateType::Cma },
             Op::RunOn(0),

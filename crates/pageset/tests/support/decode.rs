@@ -88,7 +88,7 @@ impl Choices<'_> {
     }
 }
 
-const WRONG: [Wrong; 19] = [
+const WRONG: [Wrong; 18] = [
     Wrong::NotOurs,
     Wrong::Hole,
     Wrong::Misaligned,
@@ -98,7 +98,6 @@ const WRONG: [Wrong; 19] = [
     Wrong::BulkTwice,
     Wrong::SplitUp,
     Wrong::NoPart,
-    Wrong::BulkOrder,
     Wrong::Node,
     Wrong::Fraction,
     Wrong::Bounds,
@@ -133,7 +132,7 @@ const KINDS: &[(u8, Make)] = &[
         Op::Free { from, times, undrained: c.byte() % 8 == 7 }
     }),
     (4, |c| Op::AllocWith { order: c.order(), migratetype: c.migratetype(), rights: c.rights(), gives: c.byte() }),
-    (2, |c| Op::AllocBulk { migratetype: c.migratetype(), pages: c.word() }),
+    (2, |c| Op::AllocBulk { order: c.order(), migratetype: c.migratetype(), pages: c.word() }),
     (2, |c| Op::FreeDirect { from: c.word(), times: c.times() }),
     (3, |c| Op::AllocAt { from: c.word(), order: c.order() }),
     (2, |c| Op::AllocExact { pages: c.word(), migratetype: c.migratetype(), highest: c.highest(), rights: c.rights() }),

@@ -140,11 +140,11 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
                 let got = world.alloc_with(&request, &self.mover(rights));
                 got.into_iter().for_each(|pfn| self.take(Block { pfn, order: request.order }));
             }
-            Op::AllocBulk { migratetype, pages } => {
-                let mut got = [Pfn(0); 4];
+            Op::AllocBulk { order, migratetype, pages } => {
+                let (mut got, order) = ([Pfn(0); 4], self.order(order));
                 let wanted = &mut got[..usize::from(pages) % 5];
-                let number = world.alloc_bulk(&Request::new(Order::ZERO, migratetype), wanted).unwrap_or(0);
-                got[..number].iter().for_each(|&pfn| self.take(Block { pfn, order: Order::ZERO }));
+                let number = world.alloc_bulk(&Request::new(order, migratetype), wanted).unwrap_or(0);
+                got[..number].iter().for_each(|&pfn| self.take(Block { pfn, order }));
             }
             Op::Exhaust { order, migratetype } => {
                 let request = Request { watermarks: false, ..Request::new(self.order(order), migratetype) };

@@ -98,9 +98,9 @@ impl<'w> Model<'w> {
             Op::AllocWith { order: of, migratetype, rights, gives } => {
                 self.alloc_with(&request(of, migratetype, ZoneKind::Movable, rights), gives % 9);
             }
-            Op::AllocBulk { migratetype, pages } => {
-                let request = Request::new(Order::ZERO, migratetype);
-                let mut got = vec![Pfn(0); usize::from(pages) % 600];
+            Op::AllocBulk { order: of, migratetype, pages } => {
+                let request = Request::new(order(of), migratetype);
+                let mut got = vec![Pfn(0); (usize::from(pages) % 600).div_ceil(request.order.pages() as usize)];
                 let number = self.world.alloc_bulk(&request, &mut got).unwrap_or(0);
                 got[..number].iter().for_each(|&pfn| self.take(pfn, &request));
             }

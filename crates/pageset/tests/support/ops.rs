@@ -64,8 +64,8 @@ pub enum Op {
     Alloc { order: u8, migratetype: MigrateType, highest: ZoneKind, rights: u8, times: u8 },
     /// Allocates a block with an owner that frees `gives` of its own blocks at each call.
     AllocWith { order: u8, migratetype: MigrateType, rights: u8, gives: u8 },
-    /// Allocates single pages in bulk.
-    AllocBulk { migratetype: MigrateType, pages: u16 },
+    /// Allocates blocks in bulk, of so many pages together.
+    AllocBulk { order: u8, migratetype: MigrateType, pages: u16 },
     /// Allocates the block at a page, if it is free.
     AllocAt { from: u16, order: u8 },
     /// Allocates neighbouring pages. 0 pages, and more than the largest block has, fail.
@@ -162,8 +162,6 @@ pub enum Wrong {
     NoPart,
     /// A migratetype that is not ordinary.
     AskFor(MigrateType),
-    /// Blocks above order 0 in bulk.
-    BulkOrder,
     /// A node that does not exist.
     Node,
     /// A fraction of 1 to 7.

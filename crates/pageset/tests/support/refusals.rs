@@ -99,10 +99,6 @@ impl Model<'_> {
                     assert_eq!(world.alloc(&request), Err(AllocError::Migratetype(migratetype)));
                 }
             }
-            Wrong::BulkOrder => {
-                let request = Request::new(order(1 + nth as u8 % Order::MAX.get()), MigrateType::Movable);
-                assert_eq!(world.alloc_bulk(&request, &mut [Pfn(0)]), Err(AllocError::BulkOrder(request.order)));
-            }
             Wrong::Node => {
                 let node = NodeId(3 + nth as u32);
                 let request = Request { node: Some(node), ..Request::new(Order::ZERO, MigrateType::Movable) };
