@@ -4,7 +4,8 @@
 //! `costs list` prints the names. `costs run NAME` makes 48 calls of equal cost, each through a function `subject_NAME`, which
 //! valgrind counts. `costs locks NAME` prints the number of calls, and of the locks that they took together. `costs lines NAME`
 //! prints the number of calls, and writes [`MARK`] at the begin and the end of each, for valgrind's trace of all writes; `costs mark`
-//! prints the address of that word. Names that end with an [`AGES`] entry run in memory with a past. Names with `half` allocate or free half of the memory: refills and drains have their share of each call.
+//! prints the address of that word. Names that end with an [`AGES`] entry run in memory with a past. Names with `half` allocate or free
+//! half of the memory, and names with `held` some blocks, again and again: refills and drains have their share of each call.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -22,6 +23,8 @@ const CALLS: usize = 48;
 const PAGES: u64 = 1 << 20;
 /// Pages of a bulk call.
 const BULK: usize = 32;
+/// Blocks that are in use at once in names with `held`.
+const HELD: usize = 32;
 /// Pages of a refill or a drain: the batch of a zone of this size.
 const BATCH: u32 = 63;
 
@@ -135,6 +138,9 @@ subjects! {
     subject_alloc_of(world, request: &Request) -> Result<Pfn, AllocError> { world.alloc(request) }
     subject_free_of(world, page: Pfn, order: Order) -> Result<(), FreeError> { world.free(page, order) }
     subject_alloc_bulk(world, pages: &mut [Pfn; BULK]) -> Result<usize, AllocError> { world.alloc_bulk(&SINGLE, pages) }
+    subject_alloc_bulk_of(world, request: &Request, pages: &mut [Pfn; BULK]) -> Result<usize, AllocError> {
+        world.alloc_bulk(request, pages)
+    }
     subject_free_bulk(world, blocks: &[Block; BULK]) -> Result<(), FreeError> { world.free_bulk(blocks) }
     subject_refill(world,) -> Result<Pfn, AllocError> { world.alloc(&SINGLE) }
     subject_drain(world, page: Pfn) -> Result<(), FreeError> { world.free(page, Order::ZERO) }
@@ -151,7 +157,7 @@ fn count_call<L: Counted, T, E: std::fmt::Debug>(call: impl FnOnce() -> Result<T
 }
 
 /// The names of the entry points.
-const NAMES: [&str; 36] = [
+const NAMES: [&str; 46] = [
     "harness",
     "alloc",
     "free",
@@ -161,6 +167,12 @@ const NAMES: [&str; 36] = [
     "free-order-9",
     "alloc-bulk-32",
     "free-bulk-32",
+    "alloc-bulk-32-order-2",
+    "free-bulk-32-order-2",
+    "alloc-bulk-32-order-3",
+    "free-bulk-32-order-3",
+    "alloc-bulk-32-order-9",
+    "free-bulk-32-order-9",
     "refill-63",
     "refill-63-depot",
     "drain-63",
@@ -178,6 +190,10 @@ const NAMES: [&str; 36] = [
     "free-half-9",
     "alloc-half-10",
     "free-half-10",
+    "alloc-held-3-96m",
+    "free-held-3-96m",
+    "alloc-held-4-96m",
+    "free-held-4-96m",
     "alloc-old-4m",
     "free-old-4m",
     "alloc-old-2m",
@@ -196,13 +212,14 @@ const FEWER_PAGES: u64 = 1 << 16;
 /// A past of the memory: the end of a name, the zone's pages, and what happened to it.
 type Age = (&'static str, u64, fn(&dyn Past));
 
-/// The pasts. No free block is as large as 4 MiB, 2 MiB or 64 KiB after the first three, as after a day of use; in the last, nine of ten
-/// pages are in use, here and there.
-const AGES: [Age; 4] = [
+/// The pasts. No free block is as large as 4 MiB, 2 MiB or 64 KiB after the first three, as after a day of use; in the next, nine of ten
+/// pages are in use, here and there. The last is a new zone of 96 MiB, where batches are small.
+const AGES: [Age; 5] = [
     ("-old-4m", PAGES, |world| world.use_one_page_of(1 << 10)),
     ("-old-2m", PAGES, |world| world.use_one_page_of(1 << 9)),
     ("-old-64k", FEWER_PAGES, |world| world.use_one_page_of(1 << 4)),
     ("-old-90", FEWER_PAGES, |world| world.use_nine_of_ten_pages()),
+    ("-96m", 96 << 8, |_| {}),
 ];
 
 /// What ages an allocator, whatever its lock.
@@ -234,39 +251,54 @@ impl<L: Counted> Past for World<'_, L> {
 /// Ends of the names of entry points of allocators with other checks of frees than the default.
 const CHECKS: [(&str, FreeCheck); 2] = [("-basic", FreeCheck::Basic), ("-all", FreeCheck::All)];
 
-/// Allocates half of the memory in blocks of one order, then frees it, with bounds as for a machine: most calls miss. Returns the
-/// number of calls that were counted.
-fn half<L: Counted>(world: &World<'_, L>, order: Order, allocs: bool) -> usize {
+/// Allocates some blocks of one order and frees them again, with bounds as for a machine: first `uncounted` times, then `counted` times. Returns
+/// the number of calls that were counted.
+fn rounds<L: Counted>(
+    world: &World<'_, L>,
+    order: Order,
+    held: usize,
+    [uncounted, counted]: [usize; 2],
+    allocs: bool,
+) -> usize {
     let request = Request::new(order, MigrateType::Movable);
-    let mut pages = vec![Pfn(0); ((PAGES as usize / 2) >> order.get()).min(L::MOST)];
-    for counted in [false, true] {
+    let mut pages = vec![Pfn(0); held];
+    let mut locks = 0;
+    for round in 0..uncounted + counted {
+        let counts = round >= uncounted;
         LOCKS.store(0, Relaxed);
         for page in &mut pages {
-            if counted && allocs {
+            if counts && allocs {
                 *page = count_call::<L, _, _>(|| subject_alloc_of(world, &request));
             } else {
                 *page = world.alloc(&request).expect("memory");
             }
         }
-        let locks = LOCKS.swap(0, Relaxed);
+        let of_allocs = LOCKS.swap(0, Relaxed);
         for page in &mut pages {
-            if counted && !allocs {
+            if counts && !allocs {
                 count_call::<L, _, _>(|| subject_free_of(world, *page, order));
             } else {
                 world.free(*page, order).expect("was allocated");
             }
         }
-        if allocs {
-            LOCKS.store(locks, Relaxed);
+        if counts {
+            locks += if allocs { of_allocs } else { LOCKS.load(Relaxed) };
         }
     }
-    pages.len()
+    LOCKS.store(locks, Relaxed);
+    counted * held
 }
 
 /// Runs the calls of one name. Returns how many were counted.
 fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
+    // Half of the memory, most calls miss; and as many blocks as a program may hold.
     if let Some((what, number)) = name.split_once("-half-") {
-        return half(world, order(number.parse().expect("an order")), what == "alloc");
+        let order = order(number.parse().expect("an order"));
+        let half = (PAGES as usize / 2) >> order.get();
+        return rounds(world, order, half.min(L::MOST), [1, 1], what == "alloc");
+    }
+    if let Some((what, number)) = name.split_once("-held-") {
+        return rounds(world, order(number.parse().expect("an order")), HELD, [4, 8], what == "alloc");
     }
     let mut pages = [Pfn(0); CALLS];
     let pages = &mut pages[..calls];
@@ -320,18 +352,28 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
         "alloc-order-5" => with_order(5, pages, true),
         "alloc-order-9" => with_order(9, pages, true),
         "free-order-9" => with_order(9, pages, false),
-        "alloc-bulk-32" | "free-bulk-32" => {
+        _ if name.contains("-bulk-32") => {
+            let (name, number) = name.split_once("-order-").unwrap_or((name, "0"));
+            let order = order(number.parse().expect("an order"));
+            let request = Request::new(order, MigrateType::Movable);
             let mut locks = 0;
             for round in 0..=calls {
                 let mut some = [Pfn(0); BULK];
                 LOCKS.store(0, Relaxed);
                 if name == "alloc-bulk-32" && round > 0 {
-                    assert_eq!(count_call::<L, _, _>(|| subject_alloc_bulk(world, &mut some)), BULK);
+                    let got = count_call::<L, _, _>(|| {
+                        if order == Order::ZERO {
+                            subject_alloc_bulk(world, &mut some)
+                        } else {
+                            subject_alloc_bulk_of(world, &request, &mut some)
+                        }
+                    });
+                    assert_eq!(got, BULK);
                     locks += LOCKS.load(Relaxed);
                 } else {
-                    assert_eq!(world.alloc_bulk(&SINGLE, &mut some), Ok(BULK));
+                    assert_eq!(world.alloc_bulk(&request, &mut some), Ok(BULK));
                 }
-                let blocks = some.map(|pfn| Block { pfn, order: Order::ZERO });
+                let blocks = some.map(|pfn| Block { pfn, order });
                 LOCKS.store(0, Relaxed);
                 if name == "free-bulk-32" && round > 0 {
                     count_call::<L, _, _>(|| subject_free_bulk(world, &blocks));
