@@ -102,7 +102,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// number: 0 if the general path must serve the request.
     #[inline(always)]
     pub(crate) fn take_run_hot(&self, request: &Request, blocks: &mut [Pfn]) -> usize {
-        if request.order > Order::ZERO {
+        // A build without the rules is small: it has the loop once.
+        if request.order > Order::ZERO || cfg!(not(feature = "rules")) {
             return self.take_run_apart(request, blocks);
         }
         let list = request.migratetype.index();
