@@ -418,7 +418,7 @@ const STATES: &[State] = &[
         shape: DMA32,
         age: |world| take_all(world, PAGES, PAGES),
         slow: &[(
-            "alloc alloc_3 alloc_9 alloc_non_blocking alloc_unmovable",
+            "alloc alloc_3 alloc_9 alloc_bulk alloc_non_blocking alloc_unmovable",
             "the preferred zone is full: its marks are tested first",
         )],
         ..FRESH
@@ -429,7 +429,7 @@ const STATES: &[State] = &[
         shape: NODES,
         age: |world| take_all(world, 0, PAGES),
         slow: &[(
-            "alloc alloc_3 alloc_9 alloc_non_blocking alloc_unmovable",
+            "alloc alloc_3 alloc_9 alloc_bulk alloc_non_blocking alloc_unmovable",
             "the preferred zone is full: its marks are tested first",
         )],
         ..FRESH
