@@ -83,13 +83,13 @@ if ((${#tools[@]})); then
         >"$dir/tools.log" 2>&1 || missing "cannot install ${tools[*]}: $(tail -n 1 "$dir/tools.log")"
     busybox=$(command -v busybox)
 fi
-rustup component list --toolchain nightly --installed 2>/dev/null | grep -q '^rust-src' ||
+rustup component list --toolchain nightly --installed 2>/dev/null | grep '^rust-src' >/dev/null ||
     rustup toolchain install nightly --profile minimal --component rust-src >"$dir/tools.log" 2>&1 ||
     missing "cannot install a nightly toolchain with rust-src: $(tail -n 1 "$dir/tools.log")"
 
 # ---- the allocator: one object with absolute addresses
 unset RUSTFLAGS
-(cd "$here" && CARGO_TARGET_DIR=$dir cargo +nightly build --quiet --locked --release)
+(cd "$here" && CARGO_TARGET_DIR=$dir cargo +nightly build --quiet --locked --release) || { echo "error: the allocator does not build" >&2 && exit 1; }
 archive=$dir/x86_64-unknown-none/release/libpageset_linux.a
 module=$dir/module/$release
 mkdir -p "$module"
@@ -97,10 +97,11 @@ objects=$(ar t "$archive" | grep '^pageset_linux')
 [[ $(wc -l <<<"$objects") == 1 ]] || { echo "error: the allocator is not one object: $objects" >&2 && exit 1; }
 ar p "$archive" "$objects" >"$module/core.new"
 strip --strip-debug "$module/core.new"
-if readelf -rW "$module/core.new" | grep -q GOT; then
+# `grep -q` would end the pipe early, and a pipe that ended early counts as failed.
+if readelf -rW "$module/core.new" | grep GOT >/dev/null; then
     echo "error: the allocator has relocations that a module cannot have" >&2 && exit 1
 fi
-if objdump -d "$module/core.new" | grep -qE '%[xyz]mm'; then
+if objdump -d "$module/core.new" | grep -E '%[xyz]mm' >/dev/null; then
     echo "error: the allocator uses vector registers, which a kernel does not save" >&2 && exit 1
 fi
 cmp -s "$module/core.new" "$module/core.rust" || mv "$module/core.new" "$module/core.rust"
@@ -140,7 +141,7 @@ timeout --foreground "$timeout" qemu-system-x86_64 "${machine[@]}" -kernel "$roo
     </dev/null 2>&1 | tr -d '\r' >"$said" || true
 grep -q '^GUEST done' "$said" || {
     tail -n 30 "$said" >&2
-    echo "error: the guest did not end within $timeout s; its console is $said" >&2
+    echo "error: the guest did not come to its end; it may take $timeout s; its console is $said" >&2
     exit 1
 }
 bash "$here/table.sh" "$do" "$said" "$((SECONDS - begin))"

@@ -4,6 +4,7 @@ set -euo pipefail
 awk -v what="$1" -v file="$2" -v seconds="$3" '
     { sub(/^\[ *[0-9.]+\] /, "") }
     /^GUEST kernel/ { kernel = $3 }
+    /^GUEST cpus/ { all = $3 }
     /^GUEST failed/ { sub(/^GUEST /, ""); failures[++failed] = $0 }
     /^pageset: [0-9]+ pages of/ { loaded = $0; stack = 0 + $(NF - 3); if (stack > most) most = stack; loads++ }
     /^pageset: [0-9]+ of [0-9]+ pages went back/ { back[++unloads] = $2 == $4; if ($2 != $4 && !planted) failures[++failed] = $0 }
@@ -60,9 +61,11 @@ awk -v what="$1" -v file="$2" -v seconds="$3" '
             if (refused != "") print "Refused calls of alloc_pages, pageset: " list(refused) "."
             if (!cells) failures[++failed] = "no cell was measured"
         } else {
+            if (most > 4096) failures[++failed] = "the allocator used more than 4096 bytes of stack"
             before = free[1]; drift = free[1] - free[2]; later = free[1] - free[3]; end = free[1] - free[frees]
             if (!found) failures[++failed] = "the planted lost page was not found"
-            if (cpus > 1 && !changes) failures[++failed] = "no CPU went offline during the operations"
+            if (cpus != all) failures[++failed] = "the operations ran on " cpus + 0 " of " all " CPUs"
+            if (all > 1 && !changes) failures[++failed] = "no CPU went offline during the operations"
             if (refusals != 2) failures[++failed] = refusals + 0 " of 2 failed loads printed one line"
             # A block of the largest order has 1,024 pages: what a load would lose. The rest is the kernel'"'"'s own.
             if (drift > 1024 || later > 1024 || end > 1024) failures[++failed] = "free memory fell by more than one block"
@@ -73,7 +76,6 @@ awk -v what="$1" -v file="$2" -v seconds="$3" '
             printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
         }
         printf "The allocator was built on at most %d bytes of stack. The guest took %d s.\n", most, seconds
-        if (most > 4096) failures[++failed] = "the allocator used more than 4096 bytes of stack"
         for (i = 1; i <= failed; i++) print "error: " failures[i] > "/dev/stderr"
         if (failed) { print "the guest said: " file > "/dev/stderr"; exit 1 }
     }

@@ -29,6 +29,10 @@
 #endif
 #define BLOCK_PAGES (1UL << LARGEST)
 #define MAX_SPANS 16
+/* As in src/lib.rs. */
+#define MAX_CPUS 512
+/* 16 TiB: the table of blocks then has 64 MiB. */
+#define MAX_MIB (1 << 24)
 
 static unsigned int mib = 64;
 module_param(mib, uint, 0444);
@@ -85,7 +89,8 @@ static __always_inline u32 wait_of(gfp_t flags)
 {
 	if (in_nmi())
 		return CORE_WAIT_NOTHING;
-	return flags & __GFP_DIRECT_RECLAIM ? CORE_WAIT_MEMORY : CORE_WAIT_LOCK;
+	/* The search of other CPUs' pagesets waits for their locks, whose holders may be interrupted. */
+	return flags & __GFP_DIRECT_RECLAIM && !in_interrupt() && !irqs_disabled() ? CORE_WAIT_MEMORY : CORE_WAIT_LOCK;
 }
 
 static __always_inline struct page *alloc(u32 node, gfp_t flags, unsigned int order)
@@ -285,9 +290,9 @@ static int __init pageset_load(void)
 	int node, cpu, result;
 
 	BUILD_BUG_ON(sizeof(raw_spinlock_t) != sizeof(u32));
-	if (num_node_state(N_MEMORY) > MAX_SPANS || !per_node) {
-		pr_err("pageset: cannot load: %d nodes and %u MiB; at most %d nodes, at least 1 MiB\n",
-		       num_node_state(N_MEMORY), mib, MAX_SPANS);
+	if (num_node_state(N_MEMORY) > MAX_SPANS || !per_node || mib > MAX_MIB || nr_cpu_ids > MAX_CPUS) {
+		pr_err("pageset: cannot load: %d nodes, %u CPUs and %u MiB; at most %d nodes and %d CPUs, 1 to %d MiB\n",
+		       num_node_state(N_MEMORY), nr_cpu_ids, mib, MAX_SPANS, MAX_CPUS, MAX_MIB);
 		return -EINVAL;
 	}
 	block_room = per_node * num_node_state(N_MEMORY);

@@ -7,12 +7,13 @@
  *
  * | call | thread | interrupt | NMI |
  * | --- | --- | --- | --- |
- * | pageset_alloc, pageset_alloc_node | yes | yes, without __GFP_DIRECT_RECLAIM | yes, waits for nothing |
- * | pageset_alloc_bulk | yes | yes, without __GFP_DIRECT_RECLAIM | yes, waits for nothing |
+ * | pageset_alloc, pageset_alloc_node | yes | yes | yes, waits for nothing |
+ * | pageset_alloc_bulk | yes | yes | yes, waits for nothing |
  * | pageset_free | yes | yes | yes, the block is free after the next drain or refill |
  * | pageset_free_bulk | yes | yes | no |
  *
- * Callers may hold spinlocks. No call sleeps.
+ * No call sleeps. Callers may hold spinlocks, and then leave out __GFP_DIRECT_RECLAIM, as for alloc_pages: with it an allocation waits
+ * for other CPUs, whose interrupts may want the same spinlock. In interrupts and with interrupts masked the flag has no effect.
  */
 #ifndef PAGESET_H
 #define PAGESET_H

@@ -141,10 +141,10 @@ pub unsafe extern "C" fn core_build(
     let build = |config: &Config<'_>| {
         // SAFETY: the caller vouches for the memory.
         let memory = unsafe { slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), bytes) };
-        let built = Allocator::from_bytes(Kernel, config, memory).ok();
+        let built = Allocator::from_bytes(Kernel, config, memory).ok()?;
         // SAFETY: no other call runs.
-        unsafe { *ALLOCATOR.0.get() = built };
-        Some(allocator().zone_count())
+        unsafe { *ALLOCATOR.0.get() = Some(built) };
+        Some(())
     };
     // SAFETY: the caller vouches for the arguments.
     status(unsafe { configured(spans, count, nodes, cpus, build) }.is_some())
