@@ -245,24 +245,30 @@ static void evict(cache *c, line *l) {
 
 static line *oldest(cache *c) { return c->unpinned ? c->lru.newer : NULL; }
 
-/* Evicts lines of the cache that has the most. Returns how many. The caller holds no lock. */
+/* Evicts lines of the cache that has the most. Returns how many: 0 only if all lines of all caches are pinned. The caller holds no
+ * lock. */
 static unsigned evict_from_others(void) {
-    unsigned evicted = 0, most = 0;
-    cache *victim = NULL;
+    unsigned evicted = 0;
+    cache *victim;
     pthread_mutex_lock(&registry_lock);
-    for (cache *c = registry; c; c = c->next) {
-        lock((sqlite3_pcache *)c);
-        if (c->purgeable && c->unpinned > most) {
-            most = c->unpinned;
-            victim = c;
+    do {
+        unsigned most = 0;
+        victim = NULL;
+        for (cache *c = registry; c; c = c->next) {
+            lock((sqlite3_pcache *)c);
+            if (c->purgeable && c->unpinned > most) {
+                most = c->unpinned;
+                victim = c;
+            }
+            unlock(c);
         }
-        unlock(c);
-    }
-    if (victim) {
-        lock((sqlite3_pcache *)victim);
-        for (; evicted < LINES_FROM_OTHERS && victim->unpinned; evicted++) evict(victim, oldest(victim));
-        unlock(victim);
-    }
+        if (victim) {
+            lock((sqlite3_pcache *)victim);
+            for (; evicted < LINES_FROM_OTHERS && victim->unpinned; evicted++) evict(victim, oldest(victim));
+            unlock(victim);
+        }
+        /* Its thread may have pinned them in between. */
+    } while (victim && !evicted);
     pthread_mutex_unlock(&registry_lock);
     return evicted;
 }
