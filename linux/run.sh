@@ -20,20 +20,25 @@ under QEMU, and prints how many instructions a pair of calls takes, next to allo
 Missing tools are installed if you are root: QEMU, busybox, make, and the compiler of the kernel. The Rust toolchain is nightly with
 the component rust-src. Exit code: 0 done, 1 a check failed, 2 wrong option, 3 something is missing.'
 
-do=compare cpus=2 nodes=1 memory='' operations=1000000 timeout=900 dir=$here/target kernel=6.12
+do=compare cpus=2 nodes=1 memory='' operations=1000000 timeout=900 dir=$here/target kernel=''
 while (($#)); do
     case $1 in
     --help) echo "$usage" && exit ;;
     --survive) do=survive && shift ;;
     --cpus | --nodes | --memory | --operations | --timeout | --dir)
         (($# > 1)) || { echo "error: $1 needs a value; try --help" >&2 && exit 2; }
-        [[ $1 == --dir || $2 =~ ^[1-9][0-9]*$ ]] || { echo "error: $1 needs a number above 0, not $2" >&2 && exit 2; }
+        [[ $1 == --dir || $2 =~ ^[1-9][0-9]{0,8}$ ]] || { echo "error: $1 needs a number from 1 to 999999999, not $2" >&2 && exit 2; }
         printf -v "${1#--}" '%s' "$2" && shift 2
         ;;
     -*) echo "error: unknown option $1; try --help" >&2 && exit 2 ;;
-    *) kernel=$1 && shift ;;
+    *)
+        [[ ! $kernel && $1 =~ ^[0-9][0-9.]*$ ]] || { echo "error: one KERNEL is allowed, such as 6.12, not ${kernel:+$kernel and }'$1'" >&2 && exit 2; }
+        kernel=$1 && shift
+        ;;
     esac
 done
+kernel=${kernel:-6.12}
+((cpus <= 64 && nodes <= 16)) || { echo "error: at most 64 CPUs and 16 nodes, not $cpus and $nodes" >&2 && exit 2; }
 [[ $memory ]] || { [[ $do == compare ]] && memory=1200 || memory=256; }
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
