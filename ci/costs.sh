@@ -7,6 +7,7 @@
 # which one it is from, and with another the comparison is left out.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source ci/parallel.sh
 
 # A figure may be so much larger: the compiler lays code out anew when something next to it changes. In per cent, and at
 # least this many instructions. A guess at what is no news.
@@ -38,19 +39,19 @@ mark=$(valgrind --quiet --tool=none "$costs" mark | sed 's/^0x//')
 # instructions NAME: all instructions of the counted functions, and the atomic ones. The profile has a line "0xADDRESS LINE COUNT" for
 # each; the line after "calls=" counts the callee once more.
 instructions() {
-    valgrind --tool=callgrind --callgrind-out-file="$work/profile" --dump-instr=yes --compress-pos=no \
-        --toggle-collect='*subject_*' "$costs" run "$1" >"$work/said" 2>&1
+    valgrind --tool=callgrind --callgrind-out-file="$work/$1.profile" --dump-instr=yes --compress-pos=no \
+        --toggle-collect='*subject_*' "$costs" run "$1" >"$work/$1.said" 2>&1
     awk '
         NR == FNR { atomic["0x" $1]; next }
         /^calls=/ { getline; next }
         /^0x/ { all += $3; if ($1 in atomic) atomics += $3 }
-        END { print all, atomics + 0 }' "$work/atomic" "$work/profile"
+        END { print all, atomics + 0 }' "$work/atomic" "$work/$1.profile"
 }
 
 # lines NAME: the number of counted calls, and the cache lines that they write, without those of the stack. A line counts once for each
 # call. The trace has "S ADDRESS,SIZE" for a write, and "M" for a change in place.
 lines() {
-    valgrind --tool=lackey --trace-mem=yes --log-fd=9 "$costs" lines "$1" 9>&1 >"$work/calls" |
+    valgrind --tool=lackey --trace-mem=yes --log-fd=9 "$costs" lines "$1" 9>&1 >"$work/$1.calls" |
         awk -v mark="$mark" '
             function number(hex,    i, n) {
                 for (i = 1; i <= length(hex); i++) n = n * 16 + index("0123456789abcdef", substr(hex, i, 1)) - 1
@@ -69,25 +70,31 @@ lines() {
                 for (line = int(at / 64); line <= int((at + part[2] - 1) / 64); line++)
                     if (!(line in seen)) { seen[line]; written++ }
             }
-            END { print written + 0 }' >"$work/written"
-    echo "$(cat "$work/calls") $(cat "$work/written")"
+            END { print written + 0 }' >"$work/$1.written"
+    echo "$(cat "$work/$1.calls") $(cat "$work/$1.written")"
 }
 
+# row NAME: the row of the table, into a file.
+row() {
+    local calls locks instructions atomics traced written
+    read -r calls locks < <("$costs" locks "$1")
+    read -r instructions atomics < <(instructions "$1")
+    read -r traced written < <(lines "$1")
+    awk -v name="$1" -v instructions="$instructions" -v atomics="$atomics" -v calls="$calls" -v locks="$locks" \
+        -v traced="$traced" -v written="$written" 'BEGIN {
+            printf "%-20s %12d %7s %6s %6s\n", name, instructions / calls, sprintf("%.3g", atomics / calls),
+                sprintf("%.3g", locks / calls), sprintf("%.3g", written / traced)
+        }' >"$work/$1.row"
+}
+
+mapfile -t names < <("$costs" list)
+parallel row "${names[@]}"
 {
     echo "# Instructions, atomic instructions, locks taken and cache lines written of one call under the default rules, on one CPU with one"
     echo "# zone of 4 GiB. In the first column a function of its own is entered and left; the line harness is that alone. The stack's lines"
     echo "# do not count; the line of the result does in the names with half. Written by ci/costs.sh; $compiler"
     printf '%-20s %12s %7s %6s %6s\n' "# call" instructions atomics locks lines
-    for name in $("$costs" list); do
-        read -r calls locks < <("$costs" locks "$name")
-        read -r instructions atomics < <(instructions "$name")
-        read -r traced written < <(lines "$name")
-        awk -v name="$name" -v instructions="$instructions" -v atomics="$atomics" -v calls="$calls" -v locks="$locks" \
-            -v traced="$traced" -v written="$written" 'BEGIN {
-                printf "%-20s %12d %7s %6s %6s\n", name, instructions / calls, sprintf("%.3g", atomics / calls),
-                    sprintf("%.3g", locks / calls), sprintf("%.3g", written / traced)
-            }'
-    done
+    for name in "${names[@]}"; do cat "$work/$name.row"; done
 } >"$measured"
 
 if [[ ${1:-} == --write ]]; then

@@ -40,11 +40,18 @@ work=$base/work
 build() {
     case $1 in
     scenario) set -- scenario marked --no-default-features "${@:2}" ;;
-    *) set -- "$1" compared "${@:2}" && local RUSTFLAGS=-Cllvm-args=-sanitizer-coverage-trace-compares ;;
+    *)
+        set -- "$1" compared "${@:2}"
+        local RUSTFLAGS=-Cllvm-args=-sanitizer-coverage-trace-compares CUSTOM_LIBFUZZER_PATH
+        # libFuzzer is in C++ and not marked: what `scenario` has serves all.
+        CUSTOM_LIBFUZZER_PATH=$(realpath -m "$base/marked/$host/release/libfuzzer.a")
+        [[ ! -e $CUSTOM_LIBFUZZER_PATH ]] || export CUSTOM_LIBFUZZER_PATH
+        ;;
     esac
     built=$base/$2/$host/release/$1
     RUSTFLAGS="$marks ${RUSTFLAGS:-}" cargo +nightly build --quiet --locked --release --target "$host" \
         --target-dir "$base/$2" --bin "$1" "${@:3}"
+    [[ $2 != marked ]] || cp -pu "$(ls -t "$base/$2/$host/release/build"/libfuzzer-sys-*/out/libfuzzer.a | head -n 1)" "$base/$2/$host/release/"
 }
 
 # fuzz FOLDER OPTION...: runs what was built; what it finds stays in FOLDER from one run to the next.

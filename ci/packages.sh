@@ -8,8 +8,8 @@
 #   libpageset-dev  pageset.h, the static library, and what the linker, pkg-config and CMake look for; as .rpm
 #                   libpageset-devel
 #
-# With `--check FOLDER` they are then unpacked into folders of their own and used from there: the command runs, each man page
-# and completion is there, and a C program is built against the library, shared and static, and run.
+# `ci/packages.sh --check` writes them to a folder that it removes, unpacks them and uses them from there: the command runs, each
+# man page and completion is there, and a C program is built against the library, shared and static, and run.
 #
 # PAGESET_BUILT is a folder with the command and both libraries, built already; without it they are built here. ARCH is the
 # architecture in Debian's words, by default that of this machine; for another one only the command is packed, and PAGESET_HERE
@@ -19,8 +19,14 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 check=false
-[[ ${1:-} == --check ]] && check=true && shift
-folder=$(realpath "${1:?usage: ci/packages.sh [--check] FOLDER}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+if [[ ${1:-} == --check ]]; then
+    check=true
+    mkdir "$work/packages"
+    set -- "$work/packages"
+fi
+folder=$(realpath "${1:?usage: ci/packages.sh FOLDER, or ci/packages.sh --check}")
 [[ -d $folder ]] || { echo "error: $folder is no folder" >&2 && exit 2; }
 
 # nfpm writes .deb and .rpm from one description, with the same bytes each time.
@@ -47,9 +53,6 @@ own_arch=$(case $(uname -m) in x86_64) echo amd64 ;; aarch64) echo arm64 ;; *) u
 arch=${ARCH:-$own_arch}
 # Files have the time of the commit, so that a package has the same bytes each time.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
-
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 
 # The oldest C library that has all that a program or library asks for; nothing for a static program.
 libc_of() {

@@ -6,6 +6,7 @@
 # Needs valgrind; says so and does nothing where it is missing, or where the table is from another compiler or processor.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source ci/parallel.sh
 
 # As in ci/costs.sh: a figure may be so much larger.
 percent=4
@@ -47,8 +48,9 @@ count() {
         }' "$work/$1.failed" "$work/$1.profile" >"$work/$1.counts"
 }
 
-for state in $("$states" list); do
-    count "$state"
+mapfile -t names < <("$states" list)
+parallel count "${names[@]}"
+for state in "${names[@]}"; do
     awk -v state="$state" '{ line = line " " $2 } END { print state line }' "$work/$state.counts"
 done >"$work/rows"
 "$states" reasons >"$work/reasons"
