@@ -34,6 +34,24 @@ pub(crate) enum Lock {
 }
 
 impl Lock {
+    /// All.
+    pub(crate) const ALL: [Lock; 14] = [
+        Lock::Zone,
+        Lock::Lru,
+        Lock::Slab,
+        Lock::PageTable,
+        Lock::Mmap,
+        Lock::PageCache,
+        Lock::RunQueue,
+        Lock::Swap,
+        Lock::Vmalloc,
+        Lock::Memcg,
+        Lock::Futex,
+        Lock::Dentry,
+        Lock::ListLru,
+        Lock::Network,
+    ];
+
     /// For a sentence.
     pub(crate) const fn text(self) -> &'static str {
         match self {
@@ -211,6 +229,11 @@ const TAKERS: [(Lock, &[&str]); 14] = [
             "__do_page_fault",
             "do_madvise",
             "sys_brk",
+            "__x64_sys_brk",
+            "__se_sys_brk",
+            "__x64_sys_munmap",
+            "__x64_sys_mprotect",
+            "__do_sys_brk",
         ],
     ),
     (
@@ -374,6 +397,13 @@ pub(crate) fn spins(function: &str) -> bool {
     SPINS.contains(&function) || is_spin_lock(function)
 }
 
+/// Whether a task that waits for a lock sleeps in this function, or in one that this function calls.
+pub(crate) fn sleeps(function: &str) -> bool {
+    const BEGINS: [&str; 6] =
+        ["rwsem_down_", "__rwsem_down_", "call_rwsem_down_", "__mutex_lock", "mutex_lock", "schedule_preempt_disabled"];
+    matches!(function, "__schedule" | "schedule") || BEGINS.iter().any(|begin| function.starts_with(begin))
+}
+
 /// `_raw_spin_lock` and its kind: on kernels with inlined waiting the samples are here.
 fn is_spin_lock(function: &str) -> bool {
     let lock = function.trim_start_matches('_').trim_start_matches("raw_").trim_start_matches("do_raw_");
@@ -409,10 +439,12 @@ pub(crate) fn is_outermost(function: &str) -> bool {
 /// What a stack waits for: the lock if it is known, and the function that takes it. `None` if the stack does not wait for a lock.
 /// Frames are the innermost first.
 pub(crate) fn waited_for(frames: &[String]) -> Option<(Option<Lock>, &str)> {
-    let spin = frames.iter().position(|frame| spins(frame))?;
-    let is_wrapper = |frame: &str| spins(frame) || WRAPPERS.iter().any(|part| frame.starts_with(part));
+    let is_asleep = |frame: &&String| sleeps(frame) && !frame.ends_with("schedule");
+    let spin = frames.iter().position(|frame| spins(frame) || is_asleep(&frame))?;
+    let is_wrapper = |frame: &str| spins(frame) || sleeps(frame) || WRAPPERS.iter().any(|part| frame.starts_with(part));
     let taker = frames[spin..].iter().position(|frame| !is_wrapper(frame)).map(|place| spin + place);
-    let Some(taker) = taker else { return Some((None, "")) };
+    // A chain that goes on at the outermost function lacks the one that takes the lock.
+    let Some(taker) = taker.filter(|taker| !is_outermost(&frames[*taker])) else { return Some((None, "")) };
     // A taker may be inlined in its caller; the next frames decide then, but only for locks of memory.
     let known = lock_of(&frames[taker]);
     Some((known, &frames[taker]))
@@ -459,10 +491,16 @@ mod tests {
             ),
             (&["native_queued_spin_lock_slowpath", "_raw_spin_lock", "futex_wake"], Some(Lock::Futex)),
             (&["native_queued_spin_lock_slowpath", "_raw_spin_lock", "something_else"], None),
+            (&["native_queued_spin_lock_slowpath", "do_syscall_64", "entry_SYSCALL_64_after_hwframe"], None),
+            (
+                &["__schedule", "schedule", "rwsem_down_write_slowpath", "down_write_killable", "__x64_sys_brk"],
+                Some(Lock::Mmap),
+            ),
         ] {
             assert_eq!(waited_for(&stack(frames)).unwrap().0, expected, "{frames:?}");
         }
         assert_eq!(waited_for(&stack(&["clear_page_erms", "get_page_from_freelist"])), None);
+        assert_eq!(waited_for(&stack(&["__schedule", "schedule", "io_schedule", "filemap_get_pages"])), None);
         assert_eq!(lock_of("&zone->lock"), Some(Lock::Zone));
         assert_eq!(lock_of("&(&lruvec->lru_lock)->rlock"), Some(Lock::Lru));
         assert_eq!(lock_of("&rq->__lock"), None);

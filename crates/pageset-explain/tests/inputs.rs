@@ -1,5 +1,5 @@
 //! The texts in `inputs`, each with its sentence. They are shortened from public issue threads and mailing lists, without names of
-//! hosts; some are made from the described form of a kernel.
+//! hosts, users and programs; `sources.txt` has their addresses. Some are made from the described form of a kernel or a tool.
 
 use pageset_explain::explain;
 use proptest::prelude::*;
@@ -7,8 +7,16 @@ use proptest::prelude::*;
 /// The file, and the sentence that it begins with.
 const SENTENCES: &[(&str, &str)] = &[
     (
+        "ansi-order4.txt",
+        "An order-4 GFP_KERNEL request of xorg failed because order 4 (64 kB) is missing, not memory: node 0 Normal has 173,104 kB free, above its min mark of 17,308 kB, but its largest free block is of order 2 (16 kB).",
+    ),
+    (
         "bpftrace-zone.txt",
         "The waits are for the zone lock: 86 % of them, in free_pcppages_bulk; others: LRU lock 13 %, futex buckets 1 %.",
+    ),
+    (
+        "buddyinfo-drgn.txt",
+        "No order is missing: node 0 Normal has free blocks up to the largest order, 10 (4,096 kB).",
     ),
     (
         "buddyinfo-healthy.txt",
@@ -22,6 +30,19 @@ const SENTENCES: &[(&str, &str)] = &[
         "extfrag.txt",
         "Order 3 and above are missing, not memory: the fragmentation index of node 0 Normal is 0.999, near 1, which means that free memory is in small blocks.",
     ),
+    ("hard-lockup-zone.txt", "The waits are for the zone lock: 100 % of them, in free_pcppages_bulk."),
+    (
+        "kmsg-6.8-boost.txt",
+        "An order-0 GFP_ATOMIC request of kswapd0 failed, but node 0 DMA32 was above the mark when the kernel printed this: 122,112 kB free, above the 1,460 kB that an urgent request must leave (min is 3,888 kB) plus lowmem_reserve of 120,396 kB; 11,264 kB of node 0 Normal wait in per-CPU lists, 248 kB of it in the list of the CPU that failed.",
+    ),
+    (
+        "lmkd.txt",
+        "No request failed: Android's low memory killer ended a process to keep memory available, by its own thresholds.",
+    ),
+    (
+        "log-2.4-order-first.txt",
+        "An order-0 GFP_KERNEL request failed; the text has no zones (Mem-Info), so it does not show which zone was short.",
+    ),
     (
         "log-2.6.32-trace-only.txt",
         "An order-2 GFP_ATOMIC request of swapper failed; the text has no zones (Mem-Info), so it does not show which zone was short.",
@@ -31,8 +52,28 @@ const SENTENCES: &[(&str, &str)] = &[
         "An order-0 GFP_ATOMIC request of swapper failed because memory is short: node 0 Normal has 2,264 kB free, below its min mark of 13,224 kB and the 4,960 kB that even an urgent request must leave, and the other 2 zones refuse it too.",
     ),
     (
+        "log-3.10-memcg-java.txt",
+        "A memory cgroup, not a zone, is short: java asked for memory beyond the limit of its cgroup.",
+    ),
+    (
         "log-3.2-lists-per-cpu.txt",
         "An order-0 GFP_ATOMIC request of z_wr_int/10 failed because memory is short: zone DMA32 has 744 kB free, below its min mark of 5,708 kB and the 2,144 kB that even an urgent request must leave, and the other zone refuses it too; 2,828 kB of zone DMA32 wait in per-CPU lists, most in CPU 0's (185 pages), which would have been enough.",
+    ),
+    (
+        "log-3.2-vmalloc-0-bytes.txt",
+        "A vmalloc request of modprobe for 0 bytes failed because the caller asked for nothing: memory is not short.",
+    ),
+    (
+        "log-3.8-order9.txt",
+        "An order-9 GFP_ATOMIC request of tcpdump failed; the text has no zones (Mem-Info), so it does not show which zone was short.",
+    ),
+    (
+        "log-4.12-highuser-mail.txt",
+        "An order-0 GFP_HIGHUSER request of RenderThread failed; the text has no zones (Mem-Info), so it does not show which zone was short.",
+    ),
+    (
+        "log-4.14-vmalloc-no-room.txt",
+        "A vmalloc request of modload for 425,984 bytes failed because its address space has no hole of that size, not because memory is short: zones, marks and per-CPU lists do not decide this.",
     ),
     (
         "log-4.18-cut-after-dma.txt",
@@ -41,6 +82,10 @@ const SENTENCES: &[(&str, &str)] = &[
     (
         "log-4.4-oom-two-zones.txt",
         "An order-0 GFP_KERNEL request of java started the OOM killer because memory is short: node 0 Normal has 18,296 kB free, below its min mark of 48,948 kB, and the other zone refuses it too; 1,124 kB of node 0 DMA32 wait in per-CPU lists, 120 kB of it in the list of the CPU that failed, which would have been enough.",
+    ),
+    (
+        "log-4.4-vmalloc-arm64.txt",
+        "A vmalloc request of modprobe for 3,760,332 bytes failed because its address space has no hole of that size, not because memory is short: zones, marks and per-CPU lists do not decide this.",
     ),
     (
         "log-4.9-four-nodes.txt",
@@ -59,6 +104,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "An order-0 GFP_KERNEL request of mmcqd started the OOM killer because memory is short: zone Normal has 56,424 kB free, but 56,424 kB of that is reserved for atomic requests (HighAtomic), and the other 0 kB are below its min mark of 8,192 kB.",
     ),
     (
+        "log-5.4-kmem-limit.txt",
+        "An order-0 GFP_KERNEL request for the slab cache signal_cache failed, most likely at the limit of memory cgroup 632851, which owns that cache: the text has no page allocation failure.",
+    ),
+    (
         "log-5.x-order4-drm.txt",
         "An order-4 GFP_KERNEL request of Xorg failed because memory is short, and order 4 (64 kB) is missing too: node 0 Normal has 173,104 kB free, below its min mark of 173,116 kB, and the other 2 zones refuse it too; 780 kB of node 0 Normal wait in per-CPU lists, 0 kB of it in the list of the CPU that failed.",
     ),
@@ -74,9 +123,43 @@ const SENTENCES: &[(&str, &str)] = &[
         "log-cma-alloc.txt",
         "A CMA request for 2,025 contiguous pages failed: pages in that CMA area are in use and could not be moved, or the area is too small; marks and per-CPU lists do not decide this.",
     ),
+    ("log-end-only.txt", "The text is the end of a report: the request and the zones are in the lines before it."),
+    (
+        "log-highmem-pi4.txt",
+        "An order-0 GFP_ATOMIC request of kworker/0:1 failed because memory is short: zone DMA has 5,668 kB free, below its min mark of 16,384 kB and the 6,144 kB that even an urgent request must leave.",
+    ),
+    (
+        "log-hugetlb.txt",
+        "Huge pages are missing: the kernel found fewer free blocks of that size than it was asked to reserve.",
+    ),
+    ("log-hung-task.txt", "The waits are for mmap_lock: 100 % of them, in __x64_sys_brk."),
+    (
+        "log-memcg-constraint-line.txt",
+        "A memory cgroup, not a zone, is short: kubepods-burstable-podeded8c65.slice is at its limit, and the kernel killed worker in it.",
+    ),
+    (
+        "log-memcg-task-in.txt",
+        "A memory cgroup, not a zone, is short: docker-b2720133.scope uses 1,048,576 kB of its limit of 1,048,576 kB (reached 189 times).",
+    ),
+    (
+        "log-memcg-then-failure.txt",
+        "An order-0 GFP_ATOMIC request of swapper/1 failed because memory is short: node 0 Normal has 13,564 kB free, below its min mark of 65,640 kB and the 24,616 kB that even an urgent request must leave.",
+    ),
+    (
+        "log-memcg-usage-after-trace.txt",
+        "A memory cgroup, not a zone, is short: kubepods-burstable-pod1.slice uses 1,048,576 kB of its limit of 1,048,576 kB (reached 141 times).",
+    ),
     (
         "log-no-mem-info-router.txt",
         "An order-3 GFP_ATOMIC request of swapper failed; the text has no zones (Mem-Info), so it does not show which zone was short.",
+    ),
+    (
+        "log-nvidia-gpu-memory.txt",
+        "The message is of the NVIDIA driver: it says nothing about a zone of the kernel unless a `page allocation failure` follows.",
+    ),
+    (
+        "log-order-too-large.txt",
+        "Memory is not short: the kernel warns of the request itself (mm/page_alloc.c), most often because its order is above the largest one, and refuses it.",
     ),
     (
         "log-order5-missing-mail.txt",
@@ -84,7 +167,32 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "log-slub-only.txt",
-        "An order-0 GFP_ATOMIC request for the slab cache kmalloc-1024 failed; the text has no zones (Mem-Info), so it does not show which zone was short.",
+        "An order-0 GFP_ATOMIC request for the slab cache kmalloc-1024 failed, most likely at the limit of memory cgroup 1793, which owns that cache: the text has no page allocation failure.",
+    ),
+    (
+        "log-slub-two-nodes.txt",
+        "An order-0 GFP_ATOMIC request for the slab cache mnt_cache failed, most likely at the limit of memory cgroup 9946, which owns that cache: the text has no page allocation failure.",
+    ),
+    (
+        "log-vmap-only.txt",
+        "A vmalloc request for 36,864 bytes failed because its address space has no hole of that size, not because memory is short: zones, marks and per-CPU lists do not decide this.",
+    ),
+    (
+        "log-xfs-deadlock.txt",
+        "XFS repeats a request of runc:[1:CHILD] that does not succeed; the text has no zones, so it does not show whether the order or the memory is missing.",
+    ),
+    (
+        "log-zfs-deadlock.txt",
+        "ZFS repeats a request for 44,037 bytes (order 4, 64 kB) that does not succeed; the text has no zones, so it does not show whether the order or the memory is missing.",
+    ),
+    ("log-zfs-large.txt", "No request failed: ZFS warns that it asks for a large piece at once."),
+    (
+        "memcg-event.txt",
+        "A memory cgroup, not a zone, is short: the cgroup of this process is at its limit, and the kernel killed node in it.",
+    ),
+    (
+        "meminfo.txt",
+        "Memory is not short: 21,034,988 kB of 32,780,412 kB are available; the text is /proc/meminfo, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "pagetypeinfo-cma.txt",
@@ -99,6 +207,18 @@ const SENTENCES: &[(&str, &str)] = &[
         "The waits are for the zone lock: 95 % of them, in rmqueue_bulk; others: LRU lock 5 %.",
     ),
     (
+        "perf-report-futex-flat.txt",
+        "No samples are in functions that wait for locks; functions that take futex buckets have 38.7 % (futex_wake, futex_wait, do_futex), so futex buckets are likely.",
+    ),
+    (
+        "perf-report-kworker.txt",
+        "The waits are for the zone lock: 100 % of them, in free_pcppages_bulk (2.6 % of the samples wait for locks).",
+    ),
+    (
+        "perf-report-no-kernel-frames.txt",
+        "1.8 % of the samples wait for spin locks, but the call chains end before the function that takes the lock, so they do not show which; no function that takes the zone lock is in the text.",
+    ),
+    (
         "perf-report-zone.txt",
         "The waits are for the zone lock: 100 % of them, in rmqueue_bulk, free_pcppages_bulk (62.4 % of the samples wait for locks).",
     ),
@@ -107,6 +227,11 @@ const SENTENCES: &[(&str, &str)] = &[
         "The waits are for a slab's list lock: 100 % of them, in get_partial_node (50.0 % of the samples wait for locks).",
     ),
     (
+        "perf-script-zone.txt",
+        "The waits are for the zone lock: 100 % of them, in rmqueue (50.0 % of the samples wait for locks).",
+    ),
+    ("perf-test-robot.txt", "The waits are for the zone lock: 74 % of them, in rmqueue_bulk; others: LRU lock 26 %."),
+    (
         "perf-top-flat.txt",
         "4.8 % of the samples wait for spin locks, but the text has no call chains, so it does not show which lock; no function that takes the zone lock is in the text.",
     ),
@@ -114,18 +239,49 @@ const SENTENCES: &[(&str, &str)] = &[
         "perf-top-graph-lru.txt",
         "The waits are for the LRU lock: 78 % of them, in shrink_inactive_list (29.4 % of the samples wait for locks); others: zone lock 22 %.",
     ),
+    (
+        "perf-top-two-screens.txt",
+        "4.3 % of the samples wait for spin locks, but the text has no call chains, so it does not show which lock; no function that takes the zone lock is in the text.",
+    ),
+    ("proc-stack.txt", "The waits are for the LRU lock: 100 % of them, in shrink_inactive_list."),
+    ("slabtop.txt", "The text is slabtop: it shows slab caches, but no zone, mark, free block or per-CPU list."),
+    (
+        "soft-lockup-no-stack.txt",
+        "CPU 3 did not schedule for 23 s (process ipcm); the text has no stack, so it does not show what it waits for.",
+    ),
     ("soft-lockup-zone.txt", "The waits are for the zone lock: 100 % of them, in free_pcppages_bulk."),
+    ("stack-in-journal.txt", "The waits are for the lock in nr_blockdev_pages: 100 % of them."),
+    (
+        "sysctl-a.txt",
+        "These settings: vm.min_free_kbytes is 67,584, vm.watermark_scale_factor is 10, vm.watermark_boost_factor is 15,000, the kernel sizes the per-CPU lists (vm.percpu_pagelist_high_fraction is 0); the text has no zones, so it does not show whether one is short.",
+    ),
     (
         "vmstat.txt",
         "Since boot, 152,360 allocations waited for direct reclaim (allocstall), 2,284 of 2,310 direct compactions failed, 90,000 of 91,200 huge-page faults got small pages.",
+    ),
+    (
+        "wrapped-4.14-oom.txt",
+        "An order-0 GFP_HIGHUSER_MOVABLE request of app started the OOM killer, but zone Normal was above the mark when the kernel printed this: 20,212 kB free, above its min mark of 16,384 kB.",
     ),
     (
         "zoneinfo-3.7-i686.txt",
         "No zone is short: node 0 Normal has 186,234 pages free, 11.3 times its high mark of 16,429 pages, though node 0 DMA has nothing to reclaim (all_unreclaimable); 81 pages wait in the lists of 1 CPU of node 0 Normal, all in CPU 0's; the lists have fixed sizes (`high` is 6 x batch, the rule up to 5.13).",
     ),
     (
+        "zoneinfo-3.x-no-indentation.txt",
+        "No zone is short: node 0 DMA32 has 268,210 pages free, 16.0 times its high mark of 16,756 pages; no pages wait in the lists of node 0 DMA, and the text lacks those of node 0 DMA32; whether the lists tune themselves is not known.",
+    ),
+    (
         "zoneinfo-4.18-cut.txt",
         "No zone is short: a zone whose name the text lacks has 7,226,981 pages free, 289.7 times its high mark of 24,944 pages; 408 pages wait in the lists of 3 CPUs of a zone whose name the text lacks, most in CPU 0's (244); the lists have fixed sizes (`high` is 6 x batch, the rule up to 5.13).",
+    ),
+    (
+        "zoneinfo-4.19-first-zone.txt",
+        "The text ends before the zones that serve ordinary requests: node 0 DMA has 3,976 pages free, but keeps 257,742 pages from such requests (protection).",
+    ),
+    (
+        "zoneinfo-6.13.txt",
+        "Node 0 Normal is below its low mark: 20,000 pages free of 24,000 pages, so kswapd reclaims; 1,440 pages (7.2 % of what is free) wait in the lists of 2 CPUs of node 0 Normal, most in CPU 0's (1,310); the lists tune themselves (the kernel prints high_min and high_max, which differ (6.13 and later)).",
     ),
     (
         "zoneinfo-batch-15.txt",
@@ -157,7 +313,20 @@ fn each_text_has_its_sentence() {
     assert_eq!(wrong, "", "these sentences differ");
     let files = std::fs::read_dir(format!("{}/tests/inputs", env!("CARGO_MANIFEST_DIR"))).unwrap();
     assert_eq!(files.count(), SENTENCES.len(), "a file without a sentence");
-    assert!(SENTENCES.len() >= 25);
+}
+
+/// Where each text is from: a public address, `made` from the described form of a kernel or a tool, or `unknown` if the address was
+/// not kept.
+#[test]
+fn each_text_has_its_source() {
+    let sources = std::fs::read_to_string(format!("{}/tests/sources.txt", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let sources: Vec<(&str, &str)> = sources.lines().map(|line| line.split_once(' ').unwrap()).collect();
+    let named: Vec<&str> = sources.iter().map(|(name, _)| *name).collect();
+    assert_eq!(named, SENTENCES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let is_known = |source: &str| source.starts_with("https://") || matches!(source, "made" | "unknown");
+    assert!(sources.iter().all(|(_, source)| is_known(source)));
+    let public = sources.iter().filter(|(_, source)| source.starts_with("https://")).count();
+    assert!(public >= 25, "only {public} texts have a public address");
 }
 
 /// What another program makes of a line.

@@ -6,7 +6,7 @@ use pageset_trace::number::grouped;
 use super::Part;
 use crate::marks::{self, Test};
 use crate::read::mem_info::Report;
-use crate::read::request::{Gfp, Message, Request, ZONES};
+use crate::read::request::{Gfp, Lack, Message, Request, ZONES};
 use crate::sysctls::Found;
 use crate::zone::Zone;
 
@@ -41,6 +41,12 @@ pub(super) fn part(report: &Report, all: &[Report], zones: &[Zone], machine: &Ma
     };
     if request.message == Message::Cma {
         return contiguous(request);
+    }
+    if let Some(part) = request.lack.map(|lack| no_address_space(request, lack)) {
+        return part;
+    }
+    if let Some(part) = not_of_a_zone(request, all, zones, machine.page_kib) {
+        return part;
     }
     let gfp = request.gfp.as_ref();
     let order = request.order.unwrap_or(0);
@@ -427,6 +433,76 @@ fn without_request(report: &Report, zones: &[Zone]) -> Part {
     }
     part.step("find the request: it is in the lines before Mem-Info", "dmesg | grep -B30 Mem-Info");
     part
+}
+
+/// A request of vmalloc that no page could have helped.
+fn no_address_space(request: &Request, lack: Lack) -> Part {
+    let mut part = Part::default();
+    let of = request.process.as_ref().map_or(String::new(), |process| format!(" of {process}"));
+    let size = request.bytes.map_or(String::new(), |bytes| format!(" for {} bytes", grouped(bytes)));
+    let why = match lack {
+        Lack::AddressSpace => {
+            "because its address space has no hole of that size, not because memory is short: zones, marks and per-CPU lists do not \
+             decide this"
+        }
+        Lack::NothingAsked => "because the caller asked for nothing: memory is not short",
+        Lack::TooLarge => "because that is more than the machine has: the caller computed a wrong size",
+    };
+    part.clauses.push(format!("a vmalloc request{of}{size} failed {why}"));
+    match lack {
+        Lack::AddressSpace => {
+            part.step("see who holds the address space", "sudo sort -k2 -n -r /proc/vmallocinfo | head -20");
+            part.step("give it more with the boot parameter vmalloc=SIZE (32 bits), or move modules away from a full area (64 bits)", "");
+        }
+        Lack::NothingAsked | Lack::TooLarge => {
+            part.step("find the caller: it is in the call trace, above `__vmalloc`", "sudo dmesg | grep -A20 vmalloc");
+        }
+    }
+    part
+}
+
+/// A request that something before the page allocator refused, as far as the text without zones shows.
+fn not_of_a_zone(request: &Request, all: &[Report], zones: &[Zone], page_kib: u64) -> Option<Part> {
+    let mut part = Part::default();
+    let mut messages = all.iter().flat_map(|report| &report.requests).map(|request| request.message);
+    let who = who(request);
+    if request.message == Message::Slub
+        && let Some(group) = request.cache_group
+        && zones.is_empty()
+        && messages.all(|message| message != Message::Failure)
+    {
+        part.clauses.push(format!(
+            "{who}, most likely at the limit of memory cgroup {group}, which owns that cache: the text has no page allocation failure"
+        ));
+    } else if request.message == Message::OomKiller && request.gfp.as_ref().is_some_and(|gfp| gfp.text == "0x0") {
+        let process = request.process.as_deref().unwrap_or("a process");
+        part.clauses.push(format!(
+            "a page fault of {process} failed without a request for pages (gfp_mask is 0), and started the OOM killer: most likely a \
+             memory cgroup's limit refused it, not a zone"
+        ));
+    } else if let (Message::Deadlock(file_system), true) = (request.message, zones.is_empty()) {
+        let of = request.process.as_ref().map_or(String::new(), |process| format!(" of {process}"));
+        let order = |bytes: u64| bytes.div_ceil(page_kib * 1024).next_power_of_two().trailing_zeros().min(31) as u8;
+        let size = request.bytes.map_or(String::new(), |bytes| {
+            let order = order(bytes);
+            format!(" for {} bytes (order {order}, {})", grouped(bytes), order_text(order, page_kib))
+        });
+        part.clauses.push(format!(
+            "{file_system} repeats a request{of}{size} that does not succeed; the text has no zones, so it does not show whether the \
+             order or the memory is missing"
+        ));
+        part.step("see whether blocks of that order are free", "cat /proc/buddyinfo");
+        part.step("see which zone is short", "cat /proc/zoneinfo");
+        return Some(part);
+    } else {
+        return None;
+    }
+    part.step(
+        "see the limits of cgroups and how often they were reached",
+        "grep -r . /sys/fs/cgroup --include=memory.events",
+    );
+    part.step("on 3.10 to 4.x without need of it, boot with cgroup.memory=nokmem", "");
+    Some(part)
 }
 
 /// A failed request for contiguous memory.

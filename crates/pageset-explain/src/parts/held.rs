@@ -33,8 +33,15 @@ pub(super) fn part(zones: &[Zone], release: Option<&str>, state: State, how: &st
             part.clauses.push(text.clone());
             part.finding("pages-in-lists", text);
         }
-    } else if !is_log && zones.iter().any(|zone| zone.pagesets.iter().any(|set| set.count == Some(0))) {
-        part.clauses.push("no pages wait in per-CPU lists".to_owned());
+    } else if !is_log && let Some(zone) = zones.iter().find(|zone| zone.held == Some(0)) {
+        // Of a text that is cut before the lists of its large zones.
+        let lacks = zones.iter().filter(|zone| zone.has_pages() && zone.pagesets.is_empty());
+        part.clauses.push(match lacks.max_by_key(|zone| zone.size()) {
+            Some(lacks) => {
+                format!("no pages wait in the lists of {}, and the text lacks those of {}", zone.title(), lacks.title())
+            }
+            None => "no pages wait in per-CPU lists".to_owned(),
+        });
     }
     let has_sizes = zones.iter().flat_map(|zone| &zone.pagesets).any(|set| set.high.is_some());
     if has_sizes && !is_log {

@@ -3,6 +3,7 @@
 mod blocks;
 mod failure;
 mod held;
+mod notices;
 mod waits;
 mod zones;
 
@@ -71,7 +72,9 @@ pub(crate) fn explain(texts: &Texts) -> Option<Explanation> {
 
     let mut all = Part::default();
     let mut request = None;
-    if let Some(report) = report.filter(|report| !report.is_empty()) {
+    let is_group = notices::is_group(texts, report);
+    all.add(notices::group(texts, report, is_group));
+    if let Some(report) = report.filter(|report| !report.is_empty() && !is_group) {
         request = report.requests.first();
         let machine = failure::Machine { page_kib, page_shown, release, is_whole: report.is_whole() };
         all.add(failure::part(report, reports, &log_zones, &machine));
@@ -89,6 +92,7 @@ pub(crate) fn explain(texts: &Texts) -> Option<Explanation> {
     all.add(blocks::part(texts, &zones, request, page_kib));
     all.add(waits::part(&texts.profile));
     all.add(counters(texts));
+    all.add(notices::part(texts, !all.clauses.is_empty()));
     if all.clauses.is_empty() {
         return None;
     }

@@ -55,13 +55,19 @@ pub(super) fn waits(profile: &Profile) -> (Vec<Wait>, Option<f64>) {
         .filter(|wait| wait.share_pct > 0.0)
         .collect();
     waits.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
-    let flat: f64 = profile.flat.iter().filter(|(name, _)| locks::spins(name)).map(|(_, share)| share).sum();
+    let flat = share(profile, locks::spins);
     let of_all = match (profile.flat.is_empty(), all > 0.0 && profile.waits.is_empty()) {
         (false, _) => Some(flat).filter(|flat| *flat > 0.0),
         (true, true) => Some(100.0 * waiting / all),
         (true, false) => None,
     };
     (waits, of_all)
+}
+
+/// The share of the functions that a test accepts, of the average screen. Unit: per cent.
+fn share(profile: &Profile, wanted: impl Fn(&str) -> bool) -> f64 {
+    let sum: f64 = profile.flat.iter().filter(|(name, _)| wanted(name)).map(|(_, share)| share).sum();
+    sum / f64::from(profile.screens.max(1))
 }
 
 pub(super) fn part(profile: &Profile) -> Part {
@@ -80,7 +86,7 @@ pub(super) fn part(profile: &Profile) -> Part {
         flat(&mut part, profile, of_all.unwrap_or(0.0));
         return part;
     };
-    let callers = match first.callers.is_empty() {
+    let callers = match first.callers.is_empty() || first.lock.starts_with("the lock in ") {
         true => String::new(),
         false => format!(", in {}", first.callers.join(", ")),
     };
@@ -124,33 +130,39 @@ pub(super) fn part(profile: &Profile) -> Part {
     part
 }
 
-/// A profile without call chains.
+/// A profile without call chains, or with chains that end before the function that takes the lock.
 fn flat(part: &mut Part, profile: &Profile, spinning: f64) {
-    let zone: Vec<&(String, f64)> =
-        profile.flat.iter().filter(|(name, _)| locks::lock_of(name) == Some(Lock::Zone)).collect();
-    let lru: f64 =
-        profile.flat.iter().filter(|(name, _)| locks::lock_of(name) == Some(Lock::Lru)).map(|(_, share)| share).sum();
-    let under: f64 = zone.iter().map(|(_, share)| share).sum();
-    let names: Vec<&str> = zone.iter().map(|(name, _)| name.as_str()).take(4).collect();
-    let evidence = match (under > 0.0, lru > under) {
-        (_, true) => format!("functions that take the LRU lock have {lru:.1} %, so the LRU lock is likely"),
-        (true, _) => format!(
-            "functions that take the zone lock have {under:.1} % ({}), so the zone lock is likely",
-            names.join(", ")
-        ),
-        (false, _) => "no function that takes the zone lock is in the text".to_owned(),
-    };
     if profile.flat.is_empty() {
         part.clauses.push("no stack of the text waits for a lock".to_owned());
         part.step("record where CPUs wait", "sudo perf record -a -g -- sleep 5");
         return;
     }
+    // The functions that take a lock are near the waits for it.
+    let of = |lock: Lock| share(profile, |name| locks::lock_of(name) == Some(lock));
+    let likely = Lock::ALL.into_iter().max_by(|a, b| of(*a).total_cmp(&of(*b))).unwrap_or(Lock::Zone);
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in profile.flat.iter().filter(|(name, _)| locks::lock_of(name) == Some(likely)) {
+        if names.len() < 4 && !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let evidence = match (of(likely), likely) {
+        (under, lock) if under > 0.0 => format!(
+            "functions that take {0} have {under:.1} % ({1}), so {0} {2} likely",
+            lock.text(),
+            names.join(", "),
+            if lock.text().ends_with('s') { "are" } else { "is" }
+        ),
+        _ => "no function that takes the zone lock is in the text".to_owned(),
+    };
     if spinning <= 0.0 {
         part.clauses.push(format!("no samples are in functions that wait for locks; {evidence}"));
     } else {
-        part.clauses.push(format!(
-            "{spinning:.1} % of the samples wait for spin locks, but the text has no call chains, so it does not show which lock; {evidence}"
-        ));
+        let chains = match profile.stacks.iter().any(|stack| stack.frames.len() > 1) {
+            true => "the call chains end before the function that takes the lock, so they do not show which",
+            false => "the text has no call chains, so it does not show which lock",
+        };
+        part.clauses.push(format!("{spinning:.1} % of the samples wait for spin locks, but {chains}; {evidence}"));
     }
     part.step("record call chains", "sudo perf record -a -g -- sleep 5");
     part.step("see the callers", "perf report --no-children -S native_queued_spin_lock_slowpath -g caller");

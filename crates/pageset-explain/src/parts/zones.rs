@@ -75,6 +75,15 @@ fn state(zones: &[Zone], tests: &[Test], memory: u64) -> Option<String> {
     let largest = tests.iter().max_by_key(size)?;
     let zone = &zones[largest.zone];
     let free = |zone: &Zone| zone.amount(zone.free.unwrap_or(0));
+    if tests.iter().all(Test::is_closed_by_reserve) && !zones.iter().any(|zone| zone.place() >= Some(2)) {
+        let kept = zone.amount(largest.reserve);
+        return Some(format!(
+            "the text ends before the zones that serve ordinary requests: {} has {} free, but keeps {kept} \
+             from such requests (protection)",
+            zone.title(),
+            free(zone),
+        ));
+    }
     if tests.iter().all(|test| !test.passes()) {
         let reserve = match largest.reserve {
             0 => String::new(),

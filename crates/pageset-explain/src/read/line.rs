@@ -1,9 +1,12 @@
 //! Lines without what logs, mails and terminals put around them.
 
+use std::borrow::Cow;
+
 /// A line of an input, without its prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line<'t> {
-    /// The line's number in the input, counted from 1. Lines that syslog has joined have the number of the joined line.
+    /// The line's number in the input, counted from 1. Lines that syslog has joined have the number of the joined line, and a line
+    /// that a terminal has broken has that of its first part.
     pub(crate) at: u64,
     /// The line as it is in the input.
     pub(crate) raw: &'t str,
@@ -11,19 +14,81 @@ pub(crate) struct Line<'t> {
     pub(crate) text: &'t str,
 }
 
-/// The lines of a text. syslog writes a line break as `#012`; JSON writes it as `\n`.
-pub(crate) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
-    // A terminal's `\r` at the end is white space. Progress bars write it alone; what they overwrote is no line.
-    text.lines().zip(1..).flat_map(|(raw, at)| {
-        let parts = raw.split("#012").flat_map(|part| part.split("\\n"));
-        parts.map(move |part| Line { at, raw: part, text: stripped(part) })
-    })
+/// Gives each line of a text. syslog writes a line break as `#012`; JSON writes it as `\n`.
+pub(crate) fn each(text: &str, mut take: impl FnMut(Line<'_>)) {
+    let text = clean(text);
+    let width = wrapped_at(&text);
+    let mut lines = text.lines().zip(1_u64..).peekable();
+    while let Some((first, at)) = lines.next() {
+        let (mut line, mut last) = (Cow::Borrowed(first), first);
+        while let Some((next, _)) =
+            lines.next_if(|(next, _)| width.is_some_and(|width| continues(width, &line, last, next)))
+        {
+            line.to_mut().push_str(unquoted(next));
+            last = next;
+        }
+        for raw in line.split("#012").flat_map(|part| part.split("\\n")) {
+            take(Line { at, raw, text: stripped(raw) });
+        }
+    }
 }
 
-/// The line without quotation marks of a mail and without the prefix of a log.
-fn stripped(raw: &str) -> &str {
+/// The text without the colours of a terminal and what a web page makes of spaces and angle brackets.
+fn clean(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\u{1b}', '\u{a0}', '\u{feff}', '&']) {
+        return Cow::Borrowed(text);
+    }
+    let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(['\u{1b}', '\u{a0}', '\u{feff}', '&']) {
+        plain.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let entities =
+            [("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"), ("&nbsp;", " "), ("\u{a0}", " "), ("\u{feff}", "")];
+        if let Some((from, to)) = entities.iter().find(|(from, _)| rest.starts_with(from)) {
+            plain.push_str(to);
+            rest = &rest[from.len()..];
+        } else if let Some(sequence) = rest.strip_prefix("\u{1b}[") {
+            let end = sequence.find(|c: char| !c.is_ascii_digit() && c != ';');
+            rest =
+                end.map_or("", |end| sequence[end..].strip_prefix(|c: char| c.is_ascii()).unwrap_or(&sequence[end..]));
+        } else {
+            let skipped = rest.chars().next().unwrap_or(' ');
+            plain.extend((skipped != '\u{1b}').then_some(skipped));
+            rest = &rest[skipped.len_utf8()..];
+        }
+    }
+    Cow::Owned(plain + rest)
+}
+
+/// The width at which a terminal or a form has broken the lines of a log within words; `None` if it has not.
+fn wrapped_at(text: &str) -> Option<usize> {
+    // Only a report of the kernel has such long lines and needs each word.
+    if !text.contains("kB") {
+        return None;
+    }
+    let (mut width, mut count) = (0, 0);
+    for line in text.lines() {
+        let length = width_of(line);
+        count = if length > width { 1 } else { count + u64::from(length == width) };
+        width = width.max(length);
+    }
+    (width >= 60 && count >= 2).then_some(width)
+}
+
+fn width_of(line: &str) -> usize {
+    if line.is_ascii() { line.len() } else { line.chars().count() }
+}
+
+/// Whether `next` is the rest of `line`, whose last part fills the width: `next` has no prefix of a log, but `line` has one.
+fn continues(width: usize, line: &str, last: &str, next: &str) -> bool {
+    let has_prefix = |line: &str| stripped(line).len() < unquoted(line).trim_start().len();
+    let is_long = width_of(last) == width && line.len() < 10_000;
+    is_long && !next.trim().is_empty() && has_prefix(line) && !has_prefix(next)
+}
+
+/// The line without the quotation marks of a mail: `> `, `>> `, `| `.
+fn unquoted(raw: &str) -> &str {
     let mut text = raw;
-    // `> `, `>> `, `| `: quotation.
     while let Some(rest) = text.trim_start().strip_prefix(['>', '|']) {
         // perf draws its call graphs with `|`.
         if text.trim_start().starts_with('|') && !rest.starts_with(" [") && !rest.contains("kB") {
@@ -31,8 +96,15 @@ fn stripped(raw: &str) -> &str {
         }
         text = rest.strip_prefix(' ').unwrap_or(rest);
     }
+    text
+}
+
+/// The line without quotation marks of a mail and without the prefix of a log.
+fn stripped(raw: &str) -> &str {
+    let mut text = enveloped(unquoted(raw));
     // `Feb  9 08:09:39 host kernel: `, `kernel: `, `kern.info: `; several, if a log was logged.
-    for mark in ["kernel:", "kern.info:", "kern.warn:", "kern.warning:", "kern.err:", "kern.debug:"] {
+    let marks = ["kernel:", "kern.info:", "kern.warn:", "kern.warning:", "kern.err:", "kern.debug:"];
+    for mark in marks.iter().filter(|_| raw.contains("kern")) {
         while let Some(place) = text.find(mark).filter(|place| is_prefix(&text[..*place])) {
             text = &text[place + mark.len()..];
             text = text.strip_prefix(' ').unwrap_or(text);
@@ -54,16 +126,67 @@ fn stripped(raw: &str) -> &str {
         } else if let Some((stamp, after)) = bracketed('[', ']')
             && is_stamp(stamp)
         {
-            text = after.strip_prefix(' ').unwrap_or(after);
+            text = after.strip_prefix(": ").or(after.strip_prefix(' ')).unwrap_or(after);
         } else {
             return text;
         }
     }
 }
 
+/// The message within what tools of logs put around it: a record of `/dev/kmsg` and of netconsole (`4,1234,567890,-;`), the facility of
+/// `dmesg -x` (`kern  :warn  : `), a member of JSON, a time as ISO 8601 writes it, `logcat`.
+fn enveloped(line: &str) -> &str {
+    let text = line.trim_start();
+    // Most lines have none of these.
+    if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '{' | 'k' | 'u')) {
+        return line;
+    }
+    if let Some(record) = text.strip_prefix('{') {
+        let members = ["\"log\":\"", "\"MESSAGE\":\"", "\"message\":\"", "\"msg\":\""];
+        let found = members.iter().find_map(|member| record.find(member).map(|at| &record[at + member.len()..]));
+        return found.map_or(line, |found| enveloped(&found[..found.find('"').unwrap_or(found.len())]));
+    }
+    if let Some((head, message)) = text.split_once(';')
+        && head.split(',').take(3).filter(|number| digits(number).is_some()).count() == 3
+    {
+        return message;
+    }
+    for facility in ["kern", "user"] {
+        if let Some(rest) = text.strip_prefix(facility)
+            && let Some((level, message)) = rest.trim_start().strip_prefix(':').and_then(|rest| rest.split_once(':'))
+            && level.trim().bytes().all(|b| b.is_ascii_lowercase())
+            && level.trim().len() <= 7
+        {
+            return message.strip_prefix(' ').unwrap_or(message);
+        }
+    }
+    let Some((stamp, rest)) = text.split_once(' ') else { return line };
+    // `2024-08-08T08:37:09,914376+00:00 `, and of containers ` stdout F `.
+    if stamp.len() >= 19 && stamp.as_bytes()[4] == b'-' && stamp.as_bytes()[10] == b'T' {
+        let stream = ["stdout F ", "stderr F "].iter().find_map(|stream| rest.strip_prefix(stream));
+        return stream.unwrap_or(rest);
+    }
+    // `10-24 14:24:26.342   710   710 I `.
+    let is_day = stamp.len() == 5 && stamp.as_bytes()[2] == b'-';
+    let mut rest = rest;
+    if is_day && rest.as_bytes().get(2) == Some(&b':') && rest.as_bytes().get(5) == Some(&b':') {
+        for _ in 0..6 {
+            let (word, after) = rest.trim_start().split_once(' ').unwrap_or((rest, ""));
+            rest = after;
+            if matches!(word, "V" | "D" | "I" | "W" | "E" | "F") {
+                return rest.trim_start().strip_prefix(": ").unwrap_or(rest);
+            }
+        }
+    }
+    line
+}
+
 /// Whether the text before `kernel:` can be the prefix of a log: a date, a host and numbers, but no sentence.
 fn is_prefix(before: &str) -> bool {
-    before.len() <= 120 && !before.contains("page allocation failure") && !before.contains("kB")
+    before.len() <= 120
+        && !before.contains("page allocation failure")
+        && !before.contains("kB")
+        && !before.contains("irqs/sec")
 }
 
 /// Whether the text in brackets is a time or the number of a thread or a CPU.
@@ -119,17 +242,54 @@ mod tests {
             ("     |--43.21%--rmqueue_bulk", "     |--43.21%--rmqueue_bulk"),
             ("    cpu: 0", "    cpu: 0"),
             ("Feb 09 08:09:39 host kernel:     kernel: swapper: page", "swapper: page"),
+            ("4,1234,567890123,-;swapper/0: page", "swapper/0: page"),
+            ("6,12,5,-,caller=T1;a; b", "a; b"),
+            ("kern  :warn  : [    1.234567] swapper/0: page", "swapper/0: page"),
+            ("kern: warning: [2026-01-12T20:27:31.913975631Z]: swapper/0: page", "swapper/0: page"),
+            ("2024-08-08T08:37:09,914376+00:00 swapper/0: page", "swapper/0: page"),
+            ("2024-08-08T08:37:09.914Z stdout F [ 1.2] swapper/0: page", "swapper/0: page"),
+            ("10-24 14:24:26.342     0     0 W         : swapper/0: page", "swapper/0: page"),
+            ("10-24 14:24:26.342   710   710 I lowmemorykiller: Kill", "lowmemorykiller: Kill"),
         ] {
             assert_eq!(stripped(raw), text, "{raw}");
             assert_eq!(place(raw, stripped(raw)).end, raw.len());
         }
+        let json = "{\"log\":\"[ 12.5] DMA free:1kB\",\"stream\":\"stdout\"}";
+        assert_eq!(stripped(json), "DMA free:1kB");
+    }
+
+    fn all(text: &str) -> Vec<(u64, String)> {
+        let mut all = Vec::new();
+        each(text, |line| all.push((line.at, line.text.to_owned())));
+        all
+    }
+
+    #[test]
+    fn broken_lines_are_joined() {
+        let head = "> Mar 26 12:32:25 host kernel: [126752.433957] ";
+        let long = "Normal free:20212kB min:16384kB low:20480kB high:24576kB present:970752kB managed:949448kB";
+        let text =
+            format!("{head}{}\n> {}\n{head}{}\n> {}\n{head}end", &long[..50], &long[50..], &long[..50], &long[50..]);
+        let expected = [(1, long), (3, long), (5, "end")].map(|(at, text)| (at, text.to_owned()));
+        assert_eq!(all(&text), expected);
+        // A part that is shorter is a line of its own, as the kernel prints some.
+        let parts = text.replace(&long[..50], &long[..40]).replacen(&long[..40], &long[..39], 1);
+        assert_eq!(all(&parts).len(), 5, "{parts}");
+    }
+
+    #[test]
+    fn colours_and_entities_go() {
+        let text = "\u{1b}[32m[    1.500000] \u{1b}[0m\u{1b}[33mMem-Info:\u{1b}[0m &lt;IRQ&gt; a\u{a0}b & c";
+        assert_eq!(all(text), [(1, "Mem-Info: <IRQ> a b & c".to_owned())]);
+        assert_eq!([all("\u{1b}"), all("\u{1b}[31")], [const { Vec::new() }; 2]);
     }
 
     #[test]
     fn joined_lines_are_split() {
-        let text = "a#012 b\r\nc\\nd";
-        let all: Vec<(u64, &str)> = lines(text).filter(|l| !l.text.is_empty()).map(|l| (l.at, l.text)).collect();
-        assert_eq!(all.iter().map(|(_, text)| *text).collect::<Vec<_>>(), ["a", " b", "c", "d"]);
+        assert_eq!(
+            all("a#012 b\r\nc\\nd"),
+            [(1, "a"), (1, " b"), (2, "c"), (2, "d")].map(|(at, text)| (at, text.to_owned()))
+        );
     }
 
     #[test]

@@ -139,6 +139,8 @@ pub(crate) struct Reader {
     wanted: Option<&'static str>,
     /// Lines since a request that may continue.
     open: u8,
+    /// The end of a report of the OOM killer was read: the next request begins another.
+    ended: bool,
 }
 
 /// Names with these numbers are in the total, in pages.
@@ -149,8 +151,12 @@ impl Reader {
     pub(crate) fn line(&mut self, text: &str) -> bool {
         let mut taken = false;
         if let Some(request) = Request::parse(text) {
-            if !self.report.zones.is_empty() || self.report.free.is_some() {
+            if !self.report.zones.is_empty() || self.report.free.is_some() || std::mem::take(&mut self.ended) {
                 self.begin();
+            }
+            let is_same = self.report.requests.last_mut().filter(|_| self.open > 0);
+            if is_same.is_some_and(|last| last.takes(&request)) {
+                return true;
             }
             // A log may repeat a message a thousand times.
             if self.report.requests.len() < 10_000 {
@@ -164,6 +170,7 @@ impl Reader {
                 (request.is_open() || text.contains("cache:") || text.contains("mems_allowed=")) && request.fill(text)
             });
         }
+        self.ended |= text.contains("Killed process") || text.contains("out of memory: Kill");
         if let Some(release) = release(text) {
             self.report.release.get_or_insert_with(|| release.to_owned());
             taken = true;
@@ -431,7 +438,7 @@ mod tests {
 
     fn read(text: &str) -> Vec<Report> {
         let mut reader = Reader::default();
-        super::super::line::lines(text).for_each(|line| _ = reader.line(line.text));
+        super::super::line::each(text, |line| _ = reader.line(line.text));
         reader.finish()
     }
 

@@ -5,6 +5,7 @@
 //! | `line` | lines without the prefixes of logs, mails and terminals |
 //! | `request` | the message about a request |
 //! | `mem_info` | Mem-Info in logs |
+//! | `notices` | messages and tables that are not about zones |
 //! | `rows` | buddyinfo, pagetypeinfo, extfrag_index, vmstat, sysctls |
 //! | `profile` | profiles and stacks |
 //!
@@ -12,6 +13,7 @@
 
 pub(crate) mod line;
 pub(crate) mod mem_info;
+pub(crate) mod notices;
 pub(crate) mod profile;
 pub(crate) mod request;
 pub(crate) mod rows;
@@ -25,6 +27,7 @@ pub(crate) struct Texts {
     pub(crate) zoneinfo: Vec<PartialZone>,
     pub(crate) rows: rows::Rows,
     pub(crate) profile: profile::Profile,
+    pub(crate) notices: notices::Notices,
     /// Lines that are not blank.
     pub(crate) lines: u64,
     pub(crate) unknown: u64,
@@ -39,18 +42,19 @@ pub(crate) fn read(inputs: &[(&str, &str)]) -> Texts {
     for (name, text) in inputs {
         let mut zoneinfo = PartialReader::default();
         let mut mem_info = mem_info::Reader::default();
-        for line in line::lines(text) {
+        line::each(text, |line| {
             let trimmed = line.text.trim();
             // Fences of Markdown and HTML are no lines of a text.
-            let is_blank =
-                trimmed.is_empty() || trimmed.starts_with("```") || matches!(trimmed, "<pre>" | "</pre>" | "--");
+            let is_blank = trimmed.is_empty() || trimmed.starts_with("```") || matches!(trimmed, "<pre>" | "</pre>" | "--")
+                // What is left of a record of JSON after the message.
+                || trimmed.starts_with("\",\"");
             if is_blank {
                 profile.line("");
-                continue;
+                return;
             }
             texts.lines += 1;
             // What a CPU executes is the beginning of a stack; the rest of a log does not need it.
-            let is_stack = trimmed.contains("RIP:") || trimmed.starts_with("pc :");
+            let is_stack = trimmed.contains("RIP:") || trimmed.starts_with("pc :") || trimmed.starts_with("PerfTop:");
             let taken = is_stack && profile.line(line.text)
                 || texts.rows.line(line.text)
                 || zoneinfo.line(line.at, line.text).unwrap_or(false)
@@ -58,12 +62,13 @@ pub(crate) fn read(inputs: &[(&str, &str)]) -> Texts {
                 || texts.rows.counter(trimmed)
                 || profile.line(line.text)
                 || is_heading(trimmed);
+            let taken = texts.notices.line(trimmed) || taken;
             if !taken {
                 texts.unknown += 1;
                 let first = || ((*name).to_owned(), line.at, line.raw.trim().chars().take(80).collect());
                 texts.first_unknown.get_or_insert_with(first);
             }
-        }
+        });
         texts.zoneinfo.extend(zoneinfo.finish());
         texts.reports.extend(mem_info.finish());
     }

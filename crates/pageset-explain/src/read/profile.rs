@@ -17,6 +17,8 @@ pub(crate) struct Profile {
     pub(crate) stacks: Vec<Stack>,
     /// Functions without callers, and their share of the time in per cent.
     pub(crate) flat: Vec<(String, f64)>,
+    /// Screens of `perf top`, or events of `perf report`: the shares of each are of all its samples.
+    pub(crate) screens: u32,
     /// Waits by lock, from `/proc/lock_stat` and `perf lock`: the caller or the lock's name, and the weight.
     pub(crate) waits: Vec<(String, f64)>,
 }
@@ -57,6 +59,8 @@ pub(crate) struct Reader {
     nodes: Vec<Node>,
     /// Per cent of children are relative to their parent's.
     is_relative: bool,
+    /// A heading was read since the last row: the next row begins a screen of `perf top` or another event.
+    is_new_screen: bool,
 }
 
 /// More than a profile of a large machine has.
@@ -76,12 +80,24 @@ impl Reader {
         }
         if let Some(row) = row(trimmed) {
             self.close(1.0);
+            if std::mem::take(&mut self.is_new_screen) || self.profile.screens == 0 {
+                self.profile.screens += 1;
+            }
             self.profile.flat.push(row.clone());
             (self.open, self.row, self.is_relative) = (Open::Graph, row, false);
             return true;
         }
         if let Some((symbol, weight)) = contention(trimmed).or_else(|| lock_stat(trimmed)) {
             self.profile.waits.push((symbol, weight));
+            return true;
+        }
+        if trimmed.starts_with("PerfTop:") || trimmed.trim_start_matches(['#', ' ']).starts_with("Samples:") {
+            self.close(1.0);
+            self.is_new_screen = true;
+            return true;
+        }
+        if let Some((frames, weight)) = test_robot(trimmed) {
+            self.push(frames, weight);
             return true;
         }
         if let Some((frames, weight)) = folded(trimmed) {
@@ -126,7 +142,7 @@ impl Reader {
             if let Some(frame) = log_frame(text) {
                 return self.frame(frame);
             }
-            if text.contains("Mem-Info") || text.contains("</TASK>") || text.contains("EOE") {
+            if ["Mem-Info", "</TASK>", "EOE", "INFO: task"].iter().any(|end| text.contains(end)) {
                 self.close(1.0);
             }
             return text.starts_with('?');
@@ -156,6 +172,14 @@ impl Reader {
         {
             self.close(count);
             return true;
+        }
+        // A call trace whose innermost function waits is that of a CPU or a task that waits.
+        if let Some(frame) =
+            log_frame(text).filter(|frame| text.contains("/0x") && (locks::spins(frame) || locks::sleeps(frame)))
+        {
+            self.close(1.0);
+            self.open = Open::Log;
+            return self.frame(frame);
         }
         match frame(text).filter(|frame| self.open == Open::Plain || text.contains("+0x") || locks::is_known(frame)) {
             // `symbol+0x16b/0x200` without `RIP:` is the call trace of a failure, not a sample.
@@ -312,6 +336,17 @@ fn folded(text: &str) -> Option<(Vec<String>, f64)> {
     };
     let frames: Option<Vec<String>> = stack.split(';').rev().map(|part| Some(frame(part)?.to_owned())).collect();
     frames.filter(|frames| frames.len() > 1).map(|frames| (frames, count))
+}
+
+/// A row of the kernel test robot: `60.12 -8.3 51.80 ± 2% perf-profile.calltrace.cycles-pp.a.b.c`, the innermost function first. The
+/// weight is the share in per cent of the last column, which is of the newest kernel.
+fn test_robot(text: &str) -> Option<(Vec<String>, f64)> {
+    let (numbers, path) = text.split_once("perf-profile.calltrace.")?;
+    let (_, path) = path.split_once('.')?;
+    let mut shares =
+        numbers.split_ascii_whitespace().filter(|word| !word.starts_with(['+', '-', '±']) && !word.ends_with('%'));
+    let frames: Option<Vec<String>> = path.split('.').map(|part| Some(frame(part)?.to_owned())).collect();
+    Some((frames?, number(shares.next_back()?)?))
 }
 
 /// A row of `perf lock contention`: `2345 1.20 s 3.1 ms 512 us spinlock rmqueue_bulk+0x3a`. The weight is the total wait in ns.

@@ -15,8 +15,21 @@ pub(crate) enum Message {
     Slub,
     /// `cma_alloc: alloc failed`.
     Cma,
-    /// `vmalloc: allocation failure`, `vmalloc error`.
+    /// `vmalloc: allocation failure`, `vmalloc error`, `vmap allocation for size`.
     Vmalloc,
+    /// `possible memory allocation deadlock` of XFS and ZFS: the request is repeated until it succeeds.
+    Deadlock(&'static str),
+}
+
+/// Why a request of vmalloc failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lack {
+    /// The address space for vmalloc has no hole of this size.
+    AddressSpace,
+    /// The size is 0.
+    NothingAsked,
+    /// The size is more than the machine's memory.
+    TooLarge,
 }
 
 /// The zones that a request may use, by its highest one.
@@ -130,11 +143,17 @@ pub(crate) struct Request {
     pub(crate) nodes: Vec<u32>,
     /// The slab cache.
     pub(crate) cache: Option<String>,
+    /// The number of the memory cgroup that has this slab cache.
+    pub(crate) cache_group: Option<u64>,
     /// Pages of a CMA request.
     pub(crate) pages: Option<u64>,
+    /// The size of a request of vmalloc or of a file system.
+    pub(crate) bytes: Option<u64>,
+    /// What a request of vmalloc lacked, if not pages.
+    pub(crate) lack: Option<Lack>,
 }
 
-const MESSAGES: [(&str, Message); 8] = [
+const MESSAGES: [(&str, Message); 12] = [
     ("page allocation failure", Message::Failure),
     ("page allocation stalls", Message::Stall),
     ("invoked oom-killer", Message::OomKiller),
@@ -143,6 +162,11 @@ const MESSAGES: [(&str, Message); 8] = [
     ("alloc failed, req-size", Message::Cma),
     ("vmalloc: allocation failure", Message::Vmalloc),
     ("vmalloc error", Message::Vmalloc),
+    ("vmap allocation for size", Message::Vmalloc),
+    // 2.4: `__alloc_pages: 0-order allocation failed (gfp=0x1d2/0)`.
+    ("-order allocation failed", Message::Failure),
+    ("possible memory allocation deadlock", Message::Deadlock("XFS")),
+    ("Possible memory allocation deadlock", Message::Deadlock("ZFS")),
 ];
 
 impl Request {
@@ -150,13 +174,69 @@ impl Request {
     pub(crate) fn parse(text: &str) -> Option<Request> {
         let (place, words, message) =
             MESSAGES.iter().find_map(|(words, message)| text.find(words).map(|at| (at, words, *message)))?;
-        let before = text[..place].trim().trim_end_matches(':').trim();
-        let named = matches!(message, Message::Failure | Message::Stall | Message::OomKiller);
-        let process = (named && !before.is_empty() && before.len() <= 64).then(|| before.to_owned());
-        let mut request =
-            Request { message, process, order: None, gfp: None, nodes: Vec::new(), cache: None, pages: None };
-        request.fill(&text[place + words.len()..]);
+        let mut before = text[..place].trim().trim_end_matches(':').trim();
+        let mut named = matches!(message, Message::Failure | Message::Stall | Message::OomKiller | Message::Vmalloc);
+        let mut order = None;
+        if words.starts_with("-order") {
+            order = before.rsplit(' ').next().and_then(digits).and_then(|order| u8::try_from(order).ok());
+            named = false;
+        }
+        if let Some((_, process)) = before.split_once("XFS").filter(|_| message == Message::Deadlock("XFS")) {
+            // `XFS: runc:[1:CHILD](3580)`, `XFS (sda1)`.
+            let process = process.trim_start_matches([':', ' ']);
+            before = process.rsplit_once('(').map_or(process, |(process, _)| process).trim();
+            named = true;
+        }
+        let is_name = named && !before.is_empty() && before.len() <= 64 && before != "vmalloc";
+        let mut request = Request {
+            message,
+            process: is_name.then(|| before.to_owned()),
+            order,
+            gfp: None,
+            nodes: Vec::new(),
+            cache: None,
+            cache_group: None,
+            pages: None,
+            bytes: None,
+            lack: None,
+        };
+        let rest = &text[place + words.len()..];
+        request.fill(rest);
+        if matches!(message, Message::Vmalloc | Message::Deadlock(_)) {
+            request.size(words, rest);
+        }
         Some(request)
+    }
+
+    /// Takes the size of a request of vmalloc or of a file system, and what lacked.
+    fn size(&mut self, words: &str, rest: &str) {
+        let number = |text: &str| digits(&text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())]);
+        let marks = ["size=", "size ", ": ", "of "];
+        let found = |mark: &&str| rest.find(*mark).and_then(|at| number(&rest[at + mark.len()..]));
+        self.bytes = if words.ends_with("size") { number(rest.trim_start()) } else { marks.iter().find_map(found) };
+        if self.message == Message::Vmalloc {
+            let is_partial = rest.contains("allocated ") || rest.contains("failed to ");
+            self.lack = match self.bytes {
+                _ if is_partial => None,
+                _ if rest.contains("exceeds total pages") => Some(Lack::TooLarge),
+                Some(0) => Some(Lack::NothingAsked),
+                _ => Some(Lack::AddressSpace),
+            };
+        }
+    }
+
+    /// Whether `next` is the same failure, reported in more words: vmalloc prints up to three messages.
+    pub(crate) fn takes(&mut self, next: &Request) -> bool {
+        let is_same = self.message == Message::Vmalloc
+            && (next.message == Message::Failure || next.message == Message::Vmalloc)
+            && (self.process.is_none() || next.process.is_none());
+        if is_same {
+            self.process = self.process.take().or_else(|| next.process.clone());
+            self.gfp = self.gfp.take().or_else(|| next.gfp.clone());
+            self.bytes = next.bytes.or(self.bytes);
+            self.nodes.clone_from(&next.nodes);
+        }
+        is_same
     }
 
     /// Whether the next line may have the rest: mail programs break lines.
@@ -195,8 +275,21 @@ impl Request {
             let ranges = pageset_trace::number::ranges(allowed[..end].trim_end_matches(','));
             self.nodes = ranges.flatten().take(1024).flatten().take(1024).collect();
         }
+        // `nodemask=(null)` allows all.
+        if let Some(mask) = after(&["nodemask="]).filter(|mask| mask.starts_with(|c: char| c.is_ascii_digit())) {
+            let end = mask.find(|c: char| !c.is_ascii_digit() && !matches!(c, ',' | '-')).unwrap_or(mask.len());
+            let ranges = pageset_trace::number::ranges(mask[..end].trim_end_matches(','));
+            let mask: Vec<u32> = ranges.flatten().take(1024).flatten().take(1024).collect();
+            match self.nodes.is_empty() {
+                true => self.nodes = mask,
+                false => self.nodes.retain(|node| mask.contains(node)),
+            }
+        }
         if let Some(cache) = after(&["cache:"]) {
             self.cache = cache.split([',', '(']).next().map(|name| name.trim().to_owned());
+            // `kmalloc-1024(1793:c8ed…)`, up to 5.8.
+            let group = cache.split_once('(').and_then(|(_, group)| group.split_once(':'));
+            self.cache_group = group.and_then(|(group, _)| digits(group));
         }
         if self.pages.is_none() {
             self.pages = after(&["req-size:"]).and_then(number);
@@ -260,7 +353,50 @@ mod tests {
         assert_eq!((cma.message, cma.pages, cma.order), (Message::Cma, Some(2025), None));
         let nodes = request("x: page allocation failure: order:0, mode:0x20, cpuset=/,mems_allowed=0-1,3").nodes;
         assert_eq!(nodes, [0, 1, 3]);
+        let within =
+            request("x: page allocation failure: order:0, mode:0x20, nodemask=1-2,cpuset=/,mems_allowed=0-1").nodes;
+        assert_eq!(within, [1]);
+        let oldest = request("__alloc_pages: 3-order allocation failed (gfp=0x1d2/0)");
+        assert_eq!((oldest.order, oldest.process, oldest.gfp.unwrap().waits), (Some(3), None, true));
         assert_eq!(Request::parse("Mem-Info:"), None);
+    }
+
+    #[test]
+    fn requests_of_vmalloc_and_of_file_systems() {
+        for (text, process, bytes, lack) in [
+            ("vmap allocation for size 36864 failed: use vmalloc=<size>", None, 36_864, Some(Lack::AddressSpace)),
+            ("vmalloc: allocation failure: 3760332 bytes", None, 3_760_332, Some(Lack::AddressSpace)),
+            (
+                "ins: vmalloc: allocation failure: 32768 bytes, mode:0xcc0(GFP_KERNEL)",
+                Some("ins"),
+                32_768,
+                Some(Lack::AddressSpace),
+            ),
+            ("vmalloc: allocation failure: 0 bytes", None, 0, Some(Lack::NothingAsked)),
+            ("x: vmalloc: allocation failure, allocated 4096 of 8192 bytes", Some("x"), 8192, None),
+            (
+                "x: vmalloc error: size 8192, page order 0, failed to allocate pages, mode:0xcc0(GFP_KERNEL)",
+                Some("x"),
+                8192,
+                None,
+            ),
+            ("x: vmalloc error: size 8192, vm_struct allocation failed", Some("x"), 8192, Some(Lack::AddressSpace)),
+            ("x: vmalloc error: size 8192, exceeds total pages", Some("x"), 8192, Some(Lack::TooLarge)),
+            ("Possible memory allocation deadlock: size=44037 lflags=0x4210", None, 44_037, None),
+            (
+                "XFS: x:[1](3580) possible memory allocation deadlock size 144 in kmem_alloc (mode:0x250)",
+                Some("x:[1]"),
+                144,
+                None,
+            ),
+        ] {
+            let found = Request::parse(text).unwrap();
+            assert_eq!((found.process.as_deref(), found.bytes, found.lack), (process, Some(bytes), lack), "{text}");
+        }
+        let mut first = Request::parse("vmalloc: allocation failure: 37798136 bytes").unwrap();
+        assert!(first.takes(&Request::parse("ins: page allocation failure: order:0, mode:0xd2").unwrap()));
+        assert_eq!((first.process.as_deref(), first.gfp.is_some()), (Some("ins"), true));
+        assert!(!first.takes(&Request::parse("ins: page allocation failure: order:0, mode:0xd2").unwrap()));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pageset_trace::procfs::{BuddyInfo, pagetypeinfo};
 
 use super::line::digits;
+use super::request::ZONES;
 
 /// What the rows have. Zones are `(node, name)`.
 #[derive(Debug, Default)]
@@ -33,6 +34,18 @@ impl Rows {
         let text = text.trim();
         if text.starts_with("Node") && text.contains("zone") {
             return self.zone_row(text);
+        }
+        // `Node 0   DMA32   6  5  7 …` of drgn and of crash.
+        if let Some((node, rest)) = text.strip_prefix("Node ").and_then(|rest| rest.trim_start().split_once(' '))
+            && let Some((name, numbers)) = rest.trim_start().split_once(' ')
+            && ZONES.contains(&name)
+            && numbers.split_ascii_whitespace().count() >= 8
+            && numbers.split_ascii_whitespace().all(|number| digits(number).is_some())
+        {
+            return self.zone_row(&format!("Node {}, zone {name} {numbers}", node.trim_end_matches(',')));
+        }
+        if text.starts_with("Node ID") && text.contains("Order 0") {
+            return true;
         }
         if let Some(order) = text.strip_prefix("Page block order:") {
             self.pageblock_order = digits(order.trim()).and_then(|order| u8::try_from(order).ok());
@@ -182,6 +195,9 @@ mod tests {
         ] {
             assert!(rows.line(line) || rows.counter(line), "{line}");
         }
+        let mut drgn = Rows::default();
+        assert!(drgn.line("Node 0   DMA32  6  5  7  4  6  6  6  4  8  5  275"));
+        assert_eq!((&drgn.buddyinfo[0].0, drgn.buddyinfo[0].1[10]), (&(0, "DMA32".to_owned()), 275));
         assert_eq!(rows.buddyinfo, [((1, "Normal".to_owned()), vec![426_212, 143_208, 42_644])]);
         assert_eq!(rows.types.len(), 2);
         assert_eq!(rows.types[1].2, [100_000, 3]);

@@ -1,0 +1,350 @@
+//! Messages and tables that people post with a shortage, but that are not about a zone: the limit of a memory cgroup, a lock-up, memory
+//! that others manage, `/proc/meminfo`.
+
+use super::line::digits;
+
+/// What the texts have of these.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    pub(crate) group: Option<Group>,
+    pub(crate) lockup: Option<Lockup>,
+    /// Each kind once, in the order of the texts.
+    pub(crate) messages: Vec<&'static Notice>,
+    pub(crate) table: Option<Table>,
+    /// Rows of `/proc/meminfo`. Unit: KiB.
+    pub(crate) meminfo: Vec<(&'static str, u64)>,
+    /// What the OOM killer killed, for whatever reason.
+    pub(crate) killed: Option<String>,
+    /// `warn_alloc` is in a call trace, so that a request failed.
+    pub(crate) has_failure_trace: bool,
+    /// Lines that follow the zones of a report.
+    pub(crate) has_end_of_report: bool,
+}
+
+/// A memory cgroup at its limit.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) path: Option<String>,
+    /// What is limited: `memory`, `memory+swap`, `kmem`, `swap`; used and allowed KiB, and how often the limit was reached.
+    pub(crate) limits: Vec<(String, u64, u64, u64)>,
+}
+
+/// A CPU that a watchdog found stuck.
+#[derive(Debug)]
+pub(crate) struct Lockup {
+    pub(crate) what: &'static str,
+    pub(crate) cpu: Option<u64>,
+    pub(crate) seconds: Option<u64>,
+    pub(crate) process: Option<String>,
+}
+
+/// A table without zones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Table {
+    /// `/proc/meminfo`.
+    pub(crate) name: &'static str,
+    /// What it shows instead of zones.
+    pub(crate) shows: &'static str,
+}
+
+/// A message whose cause is not a zone.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Notice {
+    /// The line has all of these.
+    words: &'static [&'static str],
+    /// A sentence without its full stop.
+    pub(crate) clause: &'static str,
+    /// What to do, and the command.
+    pub(crate) step: (&'static str, &'static str),
+}
+
+/// The tables by words of their heading.
+const TABLES: [(&[&str], Table); 9] = [
+    (&["Active / Total Objects"], Table { name: "slabtop", shows: "slab caches" }),
+    (&["slabinfo - version"], Table { name: "/proc/slabinfo", shows: "slab caches" }),
+    (&["total", "used", "free", "shared"], Table { name: "free", shows: "memory of the whole machine" }),
+    (&["procs", "memory", "swap", "cpu"], Table { name: "vmstat", shows: "rates of the whole machine" }),
+    (&["top - ", "load average"], Table { name: "top", shows: "processes" }),
+    (&["avg10=", "avg60=", "total="], Table { name: "/proc/pressure/memory", shows: "how long tasks waited" }),
+    (&["available:", "nodes ("], Table { name: "numactl --hardware", shows: "memory of each node" }),
+    (&["kbmemfree", "kbmemused"], Table { name: "sar -r", shows: "memory of the whole machine" }),
+    (&["pgpgin/s", "pgpgout/s"], Table { name: "sar -B", shows: "rates of the whole machine" }),
+];
+
+const MEMINFO: Table = Table { name: "/proc/meminfo", shows: "memory of the whole machine" };
+const NUMASTAT: Table = Table { name: "numastat", shows: "on which node allocations ended" };
+
+/// The rows of `/proc/meminfo` that the answer needs.
+const ROWS: [&str; 9] =
+    ["MemTotal", "MemFree", "MemAvailable", "Cached", "Slab", "SUnreclaim", "CmaFree", "Shmem", "Unevictable"];
+
+/// The messages.
+const MESSAGES: [Notice; 19] = [
+    Notice {
+        words: &["mm/page_alloc.c", "WARNING"],
+        clause: "memory is not short: the kernel warns of the request itself (mm/page_alloc.c), most often because its order is above the \
+                 largest one, and refuses it",
+        step: (
+            "ask for less in one piece, or use kvmalloc: the function is in the call trace, above `__alloc_pages`",
+            "",
+        ),
+    },
+    Notice {
+        words: &["HugeTLB", "allocating", "failed"],
+        clause: "huge pages are missing: the kernel found fewer free blocks of that size than it was asked to reserve",
+        step: (
+            "reserve them at boot (hugepages=N), or merge free memory first and write the number again",
+            "echo 1 | sudo tee /proc/sys/vm/compact_memory",
+        ),
+    },
+    Notice {
+        words: &["NVRM"],
+        clause: "the message is of the NVIDIA driver: it says nothing about a zone of the kernel unless a `page allocation failure` follows",
+        step: ("see what the GPU's own memory has", "nvidia-smi"),
+    },
+    Notice {
+        words: &["lowmemorykiller"],
+        clause: "no request failed: Android's low memory killer ended a process to keep memory available, by its own thresholds",
+        step: (
+            "see its thresholds and its reasons",
+            "adb shell getprop | grep lmk; adb logcat -s lowmemorykiller lmkd",
+        ),
+    },
+    Notice {
+        words: &["earlyoom"],
+        clause: "no request failed: earlyoom, a program, watches available memory and ends processes by its own thresholds",
+        step: ("see its thresholds", "systemctl cat earlyoom"),
+    },
+    Notice {
+        words: &["systemd-oomd", "Killed"],
+        clause: "no request failed: systemd-oomd, a program, ended a cgroup that waited too long for memory or used too much swap",
+        step: ("see its limits", "oomctl"),
+    },
+    Notice {
+        words: &["Large kmem_alloc"],
+        clause: "no request failed: ZFS warns that it asks for a large piece at once",
+        step: ("update ZFS; see whether blocks of that order are free", "cat /proc/buddyinfo"),
+    },
+    Notice {
+        words: &["SW-IOMMU space"],
+        clause: "the bounce buffers (swiotlb) are full, not a zone",
+        step: (
+            "give them more with the boot parameter swiotlb=SLABS",
+            "sudo cat /sys/kernel/debug/swiotlb/io_tlb_used",
+        ),
+    },
+    Notice {
+        words: &["swiotlb buffer is full"],
+        clause: "the bounce buffers (swiotlb) are full, not a zone",
+        step: (
+            "give them more with the boot parameter swiotlb=SLABS",
+            "sudo cat /sys/kernel/debug/swiotlb/io_tlb_used",
+        ),
+    },
+    Notice {
+        words: &["cma: Failed to reserve"],
+        clause: "the kernel could not set the CMA area aside at boot: no hole of that size is left at a place that is allowed",
+        step: ("ask for a smaller area with the boot parameter cma=SIZE, or one at another place (cma=SIZE@START)", ""),
+    },
+    Notice {
+        words: &["TCP", "out of memory -- consider tuning tcp_mem"],
+        clause: "TCP reached its own limit (net.ipv4.tcp_mem), not a zone",
+        step: ("compare the pages in use with the limit", "cat /proc/net/sockstat; sysctl net.ipv4.tcp_mem"),
+    },
+    Notice {
+        words: &["Bad page state"],
+        clause: "memory is not short: a page was freed while something still used it, or its description was overwritten",
+        step: ("test the memory, and boot with page_poison=1 to find who writes there", ""),
+    },
+    Notice {
+        words: &["Out of puff"],
+        clause: "the balloon of the virtual machine found no page to give to the host",
+        step: ("see which zone is short in the guest", "cat /proc/zoneinfo"),
+    },
+    Notice {
+        words: &["zram", "Error allocating memory"],
+        clause: "zram found no page for compressed data: swapping to zram needs memory itself",
+        step: ("see which zone is short", "cat /proc/zoneinfo"),
+    },
+    Notice {
+        words: &["fork: Cannot allocate memory"],
+        clause: "a program got ENOMEM from fork: a limit of processes or of overcommitted memory, more often than a zone",
+        step: ("see what the kernel says", "sudo dmesg | tail -50; grep -E 'Commit|MemAvailable' /proc/meminfo"),
+    },
+    Notice {
+        words: &["Native memory allocation", "failed"],
+        clause: "a program got ENOMEM from mmap: a limit of overcommitted memory or of a cgroup, more often than a zone",
+        step: ("see what the kernel says", "sudo dmesg | tail -50; grep -E 'Commit|MemAvailable' /proc/meminfo"),
+    },
+    Notice {
+        words: &["Out of memory: Kill"],
+        clause: "the OOM killer ended a process, and the text has only its last line, so it does not show which zone was short",
+        step: ("post the lines before, from `invoked oom-killer` on", "sudo dmesg | grep -B80 'Out of memory'"),
+    },
+    Notice {
+        words: &["oom_reaper: reaped process"],
+        clause: "the OOM killer ended a process, and the text has only its last line, so it does not show which zone was short",
+        step: ("post the lines before, from `invoked oom-killer` on", "sudo dmesg | grep -B80 'oom_reaper'"),
+    },
+    Notice {
+        words: &["oom-kill:constraint=CONSTRAINT_NONE"],
+        clause: "the OOM killer ended a process, and the text has only its last line, so it does not show which zone was short",
+        step: ("post the lines before, from `invoked oom-killer` on", "sudo dmesg | grep -B80 'oom-kill:'"),
+    },
+];
+
+impl Notices {
+    /// Takes a line, and returns whether it is one of these.
+    pub(crate) fn line(&mut self, text: &str) -> bool {
+        let mut taken = self.group_line(text) | self.lockup_line(text);
+        if let Some(notice) = MESSAGES.iter().find(|notice| notice.words.iter().all(|words| text.contains(words))) {
+            if !self.messages.contains(&notice) && self.messages.len() < MESSAGES.len() {
+                self.messages.push(notice);
+            }
+            taken = true;
+        }
+        if let Some((_, table)) = TABLES.iter().find(|(words, _)| words.iter().all(|word| text.contains(word))) {
+            self.table.get_or_insert(*table);
+            taken = true;
+        }
+        if let Some((name, rest)) = text.split_once(':')
+            && let Some(kib) = rest.strip_suffix("kB").and_then(|rest| digits(rest.trim()))
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_()".contains(&b))
+            && rest.starts_with(' ')
+        {
+            self.table.get_or_insert(MEMINFO);
+            if let Some(row) = ROWS.iter().find(|row| **row == name).filter(|_| self.meminfo.len() < ROWS.len()) {
+                self.meminfo.push((*row, kib));
+            }
+            taken = true;
+        }
+        let mut words = text.split_ascii_whitespace();
+        if words.next() == Some("numa_hit") && words.clone().count() >= 2 && words.all(|word| digits(word).is_some()) {
+            self.table.get_or_insert(NUMASTAT);
+            taken = true;
+        }
+        self.has_failure_trace |= text.contains("warn_alloc+0x") || text.contains("warn_alloc_failed+0x");
+        self.has_failure_trace |= text.contains("(warn_alloc");
+        self.has_end_of_report |= text.contains("total pagecache pages") || text.contains("pages reserved");
+        taken
+    }
+
+    /// The lines about a memory cgroup at its limit.
+    fn group_line(&mut self, text: &str) -> bool {
+        const STACK: [&str; 3] = ["mem_cgroup_oom_synchronize", "mem_cgroup_out_of_memory", "mem_cgroup_oom+"];
+        let is_group = text.contains("emory cgroup out of memory") || text.contains("CONSTRAINT_MEMCG");
+        let until = |text: &str, ends: &[char]| text.split(ends).next().unwrap_or("").trim().to_owned();
+        let path = [("killed as a result of limit of ", " "), ("oom_memcg=", ","), ("Memory cgroup stats for ", ": ")]
+            .iter()
+            .find_map(|(mark, end)| {
+                let rest = &text[text.find(mark)? + mark.len()..];
+                Some(rest.split(end).next().unwrap_or("").trim_end_matches(':').trim().to_owned())
+            });
+        let killed = ["Killed process ", "Kill process "].iter().find_map(|mark| {
+            let (_, name) = text[text.find(mark)? + mark.len()..].split_once('(')?;
+            Some(until(name, &[')']))
+        });
+        let task = text.find(",task=").map(|at| until(&text[at + 6..], &[',']));
+        let killed = killed.or(task).filter(|name| !name.is_empty() && name.len() <= 64);
+        self.killed = killed.clone().or(self.killed.take());
+        let limit = limit(text);
+        let taken = is_group || path.is_some() || limit.is_some() || STACK.iter().any(|name| text.contains(name));
+        if taken {
+            let group = self.group.get_or_insert_default();
+            group.path = path.filter(|path| !path.is_empty()).or(group.path.take());
+            group.limits.extend(limit.filter(|_| group.limits.len() < 8));
+        }
+        taken || killed.is_some()
+    }
+
+    /// The lines of the watchdogs.
+    fn lockup_line(&mut self, text: &str) -> bool {
+        const KINDS: [(&str, &str); 6] = [
+            ("soft lockup - CPU#", "did not schedule"),
+            ("hard LOCKUP on cpu ", "took no interrupt"),
+            ("detected stall on CPU", "kept RCU waiting"),
+            ("detected stalls on CPUs", "kept RCU waiting"),
+            ("self-detected stall", "kept RCU waiting"),
+            ("blocked for more than ", "is not it: a task waited"),
+        ];
+        let Some((mark, what)) = KINDS.iter().find(|(mark, _)| text.contains(mark)) else { return false };
+        let rest = &text[text.find(mark).unwrap_or(0) + mark.len()..];
+        let number = |text: &str| {
+            let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+            digits(&text[..end])
+        };
+        let is_task = mark.starts_with("blocked");
+        let seconds = if is_task { number(rest) } else { rest.split_once("stuck for ").and_then(|(_, s)| number(s)) };
+        let process = match is_task {
+            true => text.split_once("task ").map(|(_, rest)| rest.split(" blocked").next().unwrap_or("").to_owned()),
+            false => rest.rsplit_once('[').map(|(_, rest)| rest.trim_end_matches(']').to_owned()),
+        };
+        let process = process.map(|name| name.rsplit_once(':').map_or(name.clone(), |(name, _)| name.to_owned()));
+        let process = process.filter(|name| !name.is_empty() && name.len() <= 64);
+        let cpu = number(rest).filter(|_| !is_task);
+        self.lockup.get_or_insert(Lockup { what, cpu, seconds, process });
+        true
+    }
+}
+
+/// `memory: usage 1048576kB, limit 1048576kB, failcnt 189`.
+fn limit(text: &str) -> Option<(String, u64, u64, u64)> {
+    let (name, rest) = text.split_once(": usage ")?;
+    let name = name.rsplit(' ').next().filter(|name| ["memory", "memory+swap", "swap", "kmem"].contains(name))?;
+    let (used, rest) = rest.split_once("kB, limit ")?;
+    let (allowed, failures) = rest.split_once("kB, failcnt ")?;
+    Some((name.to_owned(), digits(used)?, digits(allowed)?, digits(failures.trim())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(lines: &[&str]) -> Notices {
+        let mut notices = Notices::default();
+        for line in lines {
+            assert!(notices.line(line), "{line}");
+        }
+        notices
+    }
+
+    #[test]
+    fn limits_of_groups() {
+        let found = of(&[
+            "Task in /a/b killed as a result of limit of /a",
+            "memory: usage 1048576kB, limit 1048576kB, failcnt 189",
+            "kmem: usage 0kB, limit 9007199254740988kB, failcnt 0",
+            "Memory cgroup out of memory: Kill process 7 (worker x) score 2 or sacrifice child",
+        ]);
+        let group = found.group.unwrap();
+        assert_eq!((group.path.as_deref(), found.killed.as_deref()), (Some("/a"), Some("worker x")));
+        assert_eq!(group.limits[0], ("memory".to_owned(), 1_048_576, 1_048_576, 189));
+        let line = of(&[
+            "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/k/p,task_memcg=/k/p/c,task=w,pid=4,uid=0",
+        ]);
+        assert_eq!(line.group.unwrap().path.as_deref(), Some("/k/p"));
+        assert_eq!(line.killed.as_deref(), Some("w"));
+        assert!(of(&["oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),task=w,pid=4"]).group.is_none());
+    }
+
+    #[test]
+    fn lockups() {
+        let soft = of(&["watchdog: BUG: soft lockup - CPU#3 stuck for 23s! [a:b:3810]"]).lockup.unwrap();
+        assert_eq!((soft.cpu, soft.seconds, soft.process.as_deref()), (Some(3), Some(23), Some("a:b")));
+        let task = of(&["INFO: task tar:812 blocked for more than 120 seconds."]).lockup.unwrap();
+        assert_eq!((task.cpu, task.seconds, task.process.as_deref()), (None, Some(120), Some("tar")));
+        let hard = of(&["NMI watchdog: Watchdog detected hard LOCKUP on cpu 12"]).lockup.unwrap();
+        assert_eq!((hard.cpu, hard.what), (Some(12), "took no interrupt"));
+    }
+
+    #[test]
+    fn tables() {
+        let found = of(&["MemTotal:       32780412 kB", "MemAvailable:   21034988 kB", "Mapped: 12 kB"]);
+        assert_eq!(found.meminfo, [("MemTotal", 32_780_412), ("MemAvailable", 21_034_988)]);
+        assert_eq!(found.table, Some(MEMINFO));
+        assert_eq!(of(&["numa_hit      1231232132      1032132132"]).table, Some(NUMASTAT));
+        for line in ["numa_hit 7", "DMA free:12kB min:1kB", "x", "Node 0 active_anon: 12kB x"] {
+            assert!(!Notices::default().line(line), "{line}");
+        }
+    }
+}
