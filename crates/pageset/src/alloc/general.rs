@@ -17,6 +17,7 @@ use super::{Allocator, shortage};
 use crate::buddy::{Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
+use crate::pcp::settle::Scope;
 use crate::pcp::{CachedZone, FromCache};
 use crate::policy::ListRule;
 use crate::sync::LockedWord;
@@ -302,20 +303,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return None;
         }
         let env = self.env();
-        if self.tuning.depot && list.zones().any(|zone| zone.shared.buddy.depot_pages() > 0) {
-            list.zones().for_each(|zone| zone.empty_depots(env));
+        if list.zones().any(|zone| zone.hides(Scope::Batches)) {
+            list.zones().for_each(|zone| zone.settle_all(env, Scope::Batches));
             let taken = self.first_attempt(list, take);
             if taken.is_some() {
                 return taken;
             }
         }
-        if !self.tuning.bitmaps || list.request.order == Order::ZERO {
+        if list.request.order == Order::ZERO {
             return None;
         }
-        list.zones().filter(|zone| zone.shared.buddy.bitmap_pages() > 0).find_map(|zone| {
-            let mut at = Some(0);
-            while let Some(from) = at {
-                at = zone.empty_bitmaps_from(env, from);
+        list.zones().filter(|zone| zone.hides(Scope::Parts(0))).find_map(|zone| {
+            let mut left = Some(Scope::Parts(0));
+            while let Some(scope) = left {
+                left = zone.settle(env, scope);
                 let taken = self.first_attempt(list, take);
                 if taken.is_some() {
                     return taken;

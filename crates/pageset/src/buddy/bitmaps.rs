@@ -376,9 +376,16 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
     }
 
     /// Takes all pages of a pageblock, and gives each run of them to `give` as its first page and the page after its last.
-    pub(crate) fn take_all(&self, pageblock: u32, give: impl FnMut(u32, u32)) {
-        self.each_run(pageblock, |word| if word.read() == 0 { 0 } else { word.take() }, give);
-        self.forget(pageblock);
+    pub(crate) fn take_all(&self, pageblock: u32, mut give: impl FnMut(u32, u32)) {
+        let mut had_pages = false;
+        let take = |word: &W| if word.read() == 0 { 0 } else { word.take() };
+        self.each_run(pageblock, take, |from, end| {
+            had_pages = true;
+            give(from, end);
+        });
+        if had_pages || self.is_noted(pageblock) {
+            self.forget(pageblock);
+        }
     }
 
     /// Visits the runs of free pages of a pageblock, as [`Self::take_all`] does. Meaningful while nobody changes them.

@@ -241,6 +241,11 @@ impl<L> Buddy<'_, L> {
         self.regions.iter().any(|region| region.list(order, list).len() > 0)
     }
 
+    /// Whether the pageblock around a page may have free parts that are on no list, at a recent moment.
+    pub(crate) fn has_parts(&self, page: u32) -> bool {
+        self.bitmaps.is_noted(page / PAGEBLOCK)
+    }
+
     /// The list that a free block is on.
     pub(crate) fn list_of(&self, page: u32) -> MigrateType {
         self.frames.tag(page).kind().unwrap_or_else(|| self.frames.block_type(page))
@@ -430,11 +435,14 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
         None
     }
 
-    /// Frees the pages of the bitmap of a pageblock: they enter lists and merge.
-    pub(crate) fn empty_bitmap(&self, page: u32) {
-        if !self.bitmaps.are_kept() {
-            return;
+    /// Moves the free pages of a block's pageblocks that are on no list to the lists, where they merge.
+    pub(crate) fn settle(&self, page: u32, order: Order) {
+        if self.bitmaps.are_kept() {
+            starts(page, order).for_each(|start| self.empty_bitmap(start));
         }
+    }
+
+    fn empty_bitmap(&self, page: u32) {
         let mut pages = 0;
         self.bitmaps.take_all(page >> Order::PAGEBLOCK.get(), |from, end| {
             pages += end - from;

@@ -7,7 +7,7 @@ use super::alloc_free::remembered_type;
 use super::regions::{HOLD_BLOCKS, Held, ones};
 use super::{CachedZone, Pageset, PcpGuard};
 use crate::buddy::{Env, Wanted};
-use crate::frame::{CpuId, MigrateType, Order, PAGEBLOCK, PageState, Tag};
+use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::sync::LockedWord;
 use crate::zone::ZoneGuard;
@@ -20,7 +20,7 @@ const SKIPPED: usize = HOLD_BLOCKS;
 const TAKEN: usize = 64;
 /// Pageblocks whose bitmaps are emptied at a time, by a tick or before a request is tried again. A guess: at most 16,384 frees of one
 /// page each, some milliseconds, as a tick may be in an interrupt.
-pub(crate) const EMPTIED: u32 = 64;
+const EMPTIED: u32 = 64;
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Marks at most 64 blocks of a pageset, smaller than pageblocks, as free in the bitmaps of their pageblocks. Pageblocks that are
@@ -209,7 +209,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 env.touch(self.bitmap_line(pageblock * PAGEBLOCK));
                 if !suits(buddy.frames.block_type(pageblock * PAGEBLOCK)) {
                     // It changed meanwhile. What a drain has just left there belongs on the lists of the new type.
-                    guard.empty_bitmap(pageblock * PAGEBLOCK);
+                    guard.settle(pageblock * PAGEBLOCK, Order::PAGEBLOCK);
                     continue;
                 }
                 let mut found = None;
@@ -237,16 +237,9 @@ impl<M: Machine> CachedZone<'_, M> {
         buddy.bitmaps.are_kept() && buddy.bitmaps.next(first, end).is_some()
     }
 
-    /// Frees all pages of the bitmaps, a pageblock's in a hold. Pages that other CPUs free there meanwhile may stay.
-    pub(crate) fn empty_bitmaps(&self, env: Env<'_, M>) {
-        let mut at = Some(0);
-        while let Some(from) = at {
-            at = self.empty_bitmaps_from(env, from);
-        }
-    }
-
-    /// As [`Self::empty_bitmaps`], for the next [`EMPTIED`] pageblocks from `at` on. Returns where to go on, `None` at the end of the zone.
-    pub(crate) fn empty_bitmaps_from(&self, env: Env<'_, M>, at: u32) -> Option<u32> {
+    /// Frees the pages of the next [`EMPTIED`] bitmaps from the pageblock `at` on, a pageblock's in a hold. Pages that other CPUs free there
+    /// meanwhile may stay. Returns where to go on, `None` at the end of the zone.
+    pub(super) fn empty_bitmaps(&self, env: Env<'_, M>, at: u32) -> Option<u32> {
         if !self.shared.buddy.bitmaps.are_kept() {
             return None;
         }
@@ -257,7 +250,8 @@ impl<M: Machine> CachedZone<'_, M> {
         for _ in 0..EMPTIED {
             let pageblock = self.shared.buddy.bitmaps.next(at, end)?;
             let page = pageblock * PAGEBLOCK;
-            self.shared.lock_region(env, LockPath::Drain, self.shared.buddy.region_of(page)).empty_bitmap(page);
+            let region = self.shared.buddy.region_of(page);
+            self.shared.lock_region(env, LockPath::Drain, region).settle(page, Order::PAGEBLOCK);
             at = pageblock + 1;
         }
         Some(at)
@@ -275,13 +269,6 @@ impl<M: Machine> CachedZone<'_, M> {
             }
             seen.set(refills);
         }
-    }
-
-    /// Waits until the moves of pages between pagesets and bitmaps that have begun are over: a moved page is in neither for a moment. Takes
-    /// the locks of all pagesets, one at a time. The caller holds no lock.
-    pub(crate) fn wait_for_moves(&self, env: Env<'_, M>) {
-        let cpus = (0..self.pagesets.len() as u32).map(CpuId);
-        cpus.for_each(|cpu| drop(self.lock_pageset(env, cpu)));
     }
 
     /// The words of a pageblock's bitmap, as the line of its first page.

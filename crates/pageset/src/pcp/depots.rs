@@ -114,7 +114,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     }
 
     /// Frees all pages of the depots. Pages that other CPUs leave there meanwhile may stay.
-    pub(crate) fn empty_depots(&self, env: Env<'_, M>) {
+    pub(super) fn empty_depots(&self, env: Env<'_, M>) {
         for number in 0..self.shared.buddy.regions.len() {
             self.drain_depot(env, number, u32::MAX);
         }

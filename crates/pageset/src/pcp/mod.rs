@@ -14,6 +14,7 @@
 //! | `depots` | batches of blocks that pass from drains to refills |
 //! | `guard` | the guard of a pageset's lock |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
+//! | `settle` | pages that are on no free list, and their way there |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages drained as one block |
 //! | `shares` | what a pageset may keep, and what it borrows from idle ones |
 //! | `stack` | the arrays of the lists |
@@ -25,6 +26,7 @@ mod depots;
 mod drain;
 mod guard;
 mod regions;
+pub(crate) mod settle;
 mod shares;
 pub(crate) mod stack;
 mod whole_blocks;

@@ -14,6 +14,7 @@ use crate::buddy::{Capture, Env};
 use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::CachedZone;
+use crate::pcp::settle::Scope;
 use crate::zone::ZoneGuard;
 use crate::zone::memory::last_pageblock;
 use crate::zone::watermark::MarkTest;
@@ -109,7 +110,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         };
         zone.shared.merge_skipped(allocator.env());
         // The end conditions, which are tested for each pageblock, read lists only.
-        zone.empty_bitmaps(allocator.env());
+        zone.settle_all(allocator.env(), Scope::Parts(0));
         let outcome = run.main_loop();
         run.end(outcome)
     }
@@ -149,11 +150,11 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                     self.drain();
                     last = None;
                 }
-                if is_behind(Order::PAGEBLOCK) && self.zone.shared.buddy.bitmaps.are_kept() {
+                if is_behind(Order::PAGEBLOCK) && self.zone.moves_parts() {
                     // The blocks that left are in the pageset, or in the bitmap if that had no room. Left there, the pageblock would be
                     // split between list and bitmap, and never whole.
                     self.drain();
-                    self.empty_bitmap(pageblock(page));
+                    self.settle(pageblock(page));
                 }
             }
             if self.captured().is_some() {
