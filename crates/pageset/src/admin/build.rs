@@ -17,6 +17,7 @@ use crate::zone::{CHECKED, LOOK_UP_ZONE, NO_FAST_PATH};
 
 /// Cuts `len` elements off the front of a slice, or all if there are fewer.
 fn cut<'a, T>(rest: &mut &'a [T], len: usize) -> &'a [T] {
+    debug_assert!(len <= rest.len(), "{len} of {} elements", rest.len());
     let (front, back) = rest.split_at(len.min(rest.len()));
     *rest = back;
     front

@@ -119,6 +119,8 @@ impl<'a> Bitmaps<'a> {
     /// The bitmaps of a zone of some pageblocks in [`words`] words, which are zero. Those of a pageblock begin with a cache line.
     pub(crate) fn new(words: &'a [AtomicU32], pageblocks: usize) -> Self {
         let skipped = words.as_ptr().align_offset(LINE * size_of::<u32>()).min(LINE - 1);
+        let needed = skipped + pageblocks * WORDS + pageblocks.div_ceil(BITS as usize);
+        debug_assert!(needed <= words.len(), "bitmaps of {needed} words in {}", words.len());
         let Some(words) = words.get(skipped..) else { return Self::NONE };
         let (pages, pageblocks) = words.split_at((pageblocks * WORDS).min(words.len()));
         Bitmaps { pages, pageblocks }

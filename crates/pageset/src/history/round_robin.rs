@@ -73,7 +73,9 @@ impl<M: Machine> Locked<'_, '_, M> {
         let mut turns = RoundRobin::new(self.tuning());
         while drained < wanted {
             let list = turns.next(wanted - drained, |list| pcp.list(list).is_empty());
-            drained += self.drain_one(pcp, list, capture).unwrap_or(0);
+            let pages = self.drain_one(pcp, list, capture);
+            debug_assert!(pages.is_some(), "list {list} has no block");
+            drained += pages.unwrap_or(0);
         }
         drained
     }

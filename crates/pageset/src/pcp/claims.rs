@@ -94,7 +94,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
         let list = self.zone.tuning().lists.list(order, kind);
         self.zone.frames.set_tag(page, Tag::new(PageState::Cached, order, kind));
         if !list.is_some_and(|list| self.pcp.push(list, page)) {
-            // Never with room for it.
+            debug_assert!(false, "a pageset with room has none for page {page} of order {order}");
             return self.zone.free_block(page, order, self.zone.frames.block_type(page));
         }
         self.left = self.left.saturating_sub(order.pages());

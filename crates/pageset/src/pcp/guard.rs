@@ -78,7 +78,9 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
 
     /// The blocks of a list's oldest chunk, the oldest first.
     pub(crate) fn oldest(&self, list: usize) -> &'p [AtomicU32] {
-        self.pageset.list(list).oldest(self.words)
+        let oldest = self.pageset.list(list).oldest(self.words);
+        debug_assert!(self.list(list).is_empty() == oldest.is_empty(), "list {list} has a chunk without its blocks");
+        oldest
     }
 
     /// Takes `blocks` blocks of [`Self::oldest`] off their list.

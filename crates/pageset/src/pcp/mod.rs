@@ -289,7 +289,8 @@ impl<L> Pageset<L> {
     /// A list by its number. Without the lock, only its emptiness is meaningful.
     #[inline(always)]
     pub(crate) fn list(&self, list: usize) -> &Stack {
-        // Never a panic: it would happen with the lock held, and the fast path would need a frame for it.
+        debug_assert!(list < LISTS, "list {list}");
+        // No panic: it would happen with the lock held, and the fast path would need a frame for it.
         self.lists.get(list).unwrap_or(&self.lists[0])
     }
 

@@ -87,6 +87,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         wanted: Wanted,
         mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<T>,
     ) -> Option<T> {
+        debug_assert!(number < self.shared.buddy.regions.len(), "region {number}");
         let guard = self.shared.try_lock_region(env, path, number.min(self.shared.buddy.regions.len() - 1))?;
         take(&guard, Wanted { no_fragment: true, ..wanted })
     }
