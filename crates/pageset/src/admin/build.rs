@@ -99,7 +99,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 zone.shares.limit(capacity);
             }
             zone.arrays = cut(&mut words, array * config.cpus.len());
-            zone.depots = cut(&mut words, depots);
+            zone.shared.depots = cut(&mut words, depots);
             zone.shared.buddy.owners = Owners::new(cut(&mut words, owners), if owners > 0 { types } else { 0 });
             if bitmaps > 0 {
                 zone.shared.buddy.bitmaps = Bitmaps::new(cut(&mut words, bitmaps), types);

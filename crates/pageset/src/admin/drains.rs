@@ -8,6 +8,7 @@ use crate::frame::CpuId;
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
 use crate::pcp::settle::Scope;
+use crate::store;
 use crate::sync::LockedWord;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -83,7 +84,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.shared.clear_below_high();
         }
         let more = zone.tick(self.env(), cpu, remote, waits, used);
-        zone.tick_depots(self.env(), self.rules.online.count()) || more
+        store::tick(&zone.shared, self.env(), self.rules.online.count()) || more
     }
 
     /// Drains the caller's pagesets of all zones. Never waits for a pageset: a timer interrupt may call it. Returns whether

@@ -20,6 +20,7 @@ use crate::machine::{LockPath, Machine};
 use crate::pcp::settle::Scope;
 use crate::pcp::{CachedZone, FromCache};
 use crate::policy::ListRule;
+use crate::store::{self, Store};
 use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest, Rights};
 use crate::zone::{Zone, ZoneGuard};
@@ -272,7 +273,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         };
         let Some(pageset) = zone.pagesets.get(cpu.0 as usize) else { return };
         if zone.take_from_regions(self.env(), LockPath::DirectAlloc, pageset, wanted, take).is_none() {
-            let Some(page) = zone.take_from_bitmaps(self.env(), pageset, wanted) else { return };
+            let found = store::HIDDEN.find(&zone.shared, self.env(), wanted, pageset.region());
+            let Some(page) = found else { return };
             give(page);
         }
         self.report_boost(zone, request);

@@ -13,6 +13,7 @@ use crate::buddy::{Capture, Env, Locked, Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::policy::{OwnerRule, Pressure};
+use crate::store::Cache;
 use crate::sync::{self, LockedWord};
 use crate::zone::Zone;
 

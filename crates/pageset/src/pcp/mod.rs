@@ -1,5 +1,5 @@
 //! The per-CPU pagesets in front of a zone's lock: allocation, free, refill, drain. Uses `frame`, `machine`, `policy`, `buddy`,
-//! `zone`.
+//! `zone`, `store`.
 //!
 //! A pageset is an array of block numbers per order and migratetype. Allocations pop the newest block of a list and frees
 //! push there; drains take the oldest. One call reads and writes the first cache line of the pageset, the line of one
@@ -8,28 +8,22 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `alloc_free` | blocks allocated, with the refill, and freed: one, or many under one hold of the pageset's lock |
-//! | `regions` | refills and drains of a zone with several regions |
+//! | `regions` | which region of a zone serves a request |
 //! | `claims` | whole pageblocks in pagesets, and their owners |
-//! | `bitmaps` | free parts of pageblocks, set and taken without a lock |
-//! | `depots` | batches of blocks that pass from drains to refills |
 //! | `guard` | the guard of a pageset's lock |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
 //! | `settle` | pages that are on no free list, and their way there |
-//! | `whole_blocks` | a block split at once into the pages of a list, and pages drained as one block |
 //! | `shares` | what a pageset may keep, and what it borrows from idle ones |
 //! | `stack` | the arrays of the lists |
 
 mod alloc_free;
-mod bitmaps;
 pub(crate) mod claims;
-mod depots;
 mod drain;
 mod guard;
 mod regions;
 pub(crate) mod settle;
 mod shares;
 pub(crate) mod stack;
-mod whole_blocks;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
@@ -43,8 +37,6 @@ use crate::sync::{self, AtomicU64, LockedWord, const_new};
 use crate::zone::Zone;
 use crate::zone::deferred::Deferred;
 
-#[cfg(feature = "history")]
-pub(crate) use alloc_free::remembered_type;
 pub(crate) use alloc_free::{FromCache, TAKEN_PER_HOLD};
 
 pub(crate) use guard::{HintedGuard, MachineGuard, PcpGuard};
@@ -376,10 +368,6 @@ pub struct CachedZone<'a, M: Machine> {
     pub(crate) shares: Shares,
     /// The arrays of all pagesets' lists.
     pub(crate) arrays: &'a [AtomicU32],
-    /// The words of the regions' depots; none without them.
-    pub(crate) depots: &'a [AtomicU32],
-    /// Whose turn it is at the next tick: [`Self::tick_depots`].
-    depot_turn: AtomicU32,
 }
 
 impl<'a, M: Machine> CachedZone<'a, M> {
@@ -398,8 +386,6 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 bounds: SharedBounds { batch: AtomicU32::new(0), high_min: AtomicU32::new(0), high_max: AtomicU32::new(0) },
                 shares: Shares::new(),
                 arrays: metadata.words,
-                depots: &[],
-                depot_turn: AtomicU32::new(0),
             }
         }
     }

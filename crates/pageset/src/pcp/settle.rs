@@ -5,6 +5,7 @@ use super::CachedZone;
 use crate::buddy::Env;
 use crate::frame::{CpuId, Order};
 use crate::machine::{LockPath, Machine};
+use crate::store::{Batches, Parts, Store};
 
 /// Whose pages [`CachedZone::settle`] moves to free lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,8 +34,8 @@ impl<M: Machine> CachedZone<'_, M> {
                 self.settle_all(env, Scope::Batches);
                 self.settle_all(env, Scope::Parts(0));
             }
-            Scope::Batches => self.empty_depots(env),
-            Scope::Parts(from) => return self.empty_bitmaps(env, from).map(Scope::Parts),
+            Scope::Batches => return Batches.settle(&self.shared, env, 0).map(|_| scope),
+            Scope::Parts(from) => return Parts.settle(&self.shared, env, from).map(Scope::Parts),
             Scope::Pageblock(page) => {
                 if self.shared.buddy.has_parts(page) {
                     self.shared.lock(env, LockPath::Map, page).settle(page, Order::PAGEBLOCK);
@@ -56,8 +57,8 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Whether a scope has pages, at a recent moment: of depots or bitmaps.
     pub(crate) fn hides(&self, scope: Scope) -> bool {
         match scope {
-            Scope::Batches => self.shared.buddy.depot_pages() > 0,
-            _ => self.shared.buddy.bitmap_pages() > 0,
+            Scope::Batches => Batches.pages(&self.shared) > 0,
+            _ => Parts.pages(&self.shared) > 0,
         }
     }
 

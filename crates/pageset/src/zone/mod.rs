@@ -13,6 +13,7 @@ pub(crate) mod watermark;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::buddy::Buddy;
+use crate::buddy::depot::Depot;
 use crate::frame::{NodeId, Order, ZoneKind};
 use crate::machine::Machine;
 use crate::policy::{HighAtomicRule, Pressure};
@@ -60,6 +61,10 @@ pub(crate) struct Zone<'a, M: Machine> {
     deferred_pages: AtomicU32,
     /// The positions and counters of compaction.
     pub(crate) compaction: Memory,
+    /// The words of the regions' depots; none without them.
+    pub(crate) depots: &'a [AtomicU32],
+    /// Whose turn it is at the next tick.
+    pub(crate) turn: AtomicU32,
 }
 
 impl<M: Machine> Zone<'_, M> {
@@ -84,6 +89,8 @@ impl<M: Machine> Zone<'_, M> {
             deferred: Deferred::new(),
             deferred_pages: AtomicU32::new(0),
             compaction: Memory::new(),
+            depots: &[],
+            turn: AtomicU32::new(0),
         }
     }
     }
@@ -94,6 +101,11 @@ impl<M: Machine> Zone<'_, M> {
     fn deferred_link(&self, page: u32) -> &core::sync::atomic::AtomicU32 {
         let frames = &self.buddy.frames;
         frames.links.next(frames.slot(page, frames.tag(page).order()))
+    }
+
+    /// The words of a region's depot. Empty without the rule.
+    pub(crate) fn depot_words(&self, region: usize) -> &[AtomicU32] {
+        self.depots.get(region * Depot::WORDS..(region + 1) * Depot::WORDS).unwrap_or_default()
     }
 
     /// Puts a claimed block on the list of deferred frees. Takes no lock and waits for nothing.

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::AtomicU32;
 
-use super::PcpGuard;
+use super::Cache;
 use crate::buddy::list::End;
 use crate::buddy::{Locked, Wanted};
 use crate::frame::{MigrateType, Order, Tag};
@@ -93,16 +93,10 @@ impl<M: Machine> Locked<'_, '_, M> {
 
     /// Drains the oldest blocks of a list as one block of at most `most` pages, if they form one. Returns its pages, or `None`.
     #[inline(always)]
-    pub(super) fn drain_as_block<G>(
-        &self,
-        pcp: &PcpGuard<'_, M::Lock, G>,
-        list: usize,
-        order: Order,
-        most: u32,
-    ) -> Option<u32> {
-        let oldest = pcp.oldest(list);
+    pub(super) fn drain_as_block(&self, cache: &impl Cache, list: usize, order: Order, most: u32) -> Option<u32> {
+        let oldest = cache.oldest(list);
         let (page, together) = first_block(&oldest[..oldest.len().min(most as usize >> order.get())], order)?;
-        pcp.drop_oldest(list, (together.pages() >> order.get()) as u32);
+        cache.drop_oldest(list, (together.pages() >> order.get()) as u32);
         self.free_together(page, together, order);
         Some(together.pages() as u32)
     }
