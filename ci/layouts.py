@@ -13,7 +13,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent / "crates/pageset/src"
 # A layout: its own files, and the names of fields, methods and modules that ask for it.
 LAYOUTS = {
-    "bitmaps": (["buddy/bitmaps", "pcp/bitmaps"], r"\w*bitmap\w*|free_whole|wait_for_moves|tick_bitmaps|found_in"),
+    "bitmaps": (["buddy/bitmaps", "buddy/parts"], r"\w*bitmap\w*|free_whole|wait_for_moves|tick_bitmaps|found_in"),
     "owners and claims": (
         ["buddy/owners", "pcp/claims"],
         r"owners|owner_pages|waiting|remote|absorb|absorb_all|keeper|free_to_owner|claim_blocks|merge_blocks|merge_in|"
@@ -29,7 +29,7 @@ LAYOUTS = {
         r"clusters|in_flight|skips_merge|skips_merged|merge_skip|merge_skipped|wait_for_refills|put_in_cluster|"
         r"remove_from_cluster|refill_from_clusters|drain_by_old_rules|steal_before_615|count_skips",
     ),
-    "depot": (["buddy/depot", "pcp/depots"], r"\w*depots?|depot_\w+"),
+    "depot": (["buddy/depot"], r"\w*depots?|depot_\w+"),
 }
 
 

@@ -512,7 +512,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         for page in 0..self.zone.frames().len() {
             let tag = self.zone.frames().tag(page);
             if tag.state() == PageState::Inside {
-                if self.zone.shared.buddy.bitmaps.has(page) {
+                if self.zone.shared.buddy.is_part(page) {
                     if page < free_from {
                         return self.error(
                             Some(page),

@@ -112,7 +112,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         list: &Zonelist<'_, 'a, M>,
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
-        self.first_attempt(list, take).or_else(|| self.after_depots(list, take)).or_else(|| self.slow(list, take))
+        self.first_attempt(list, take).or_else(|| self.after_settling(list, take)).or_else(|| self.slow(list, take))
     }
 
     /// The zonelist of a request from a CPU.
@@ -296,7 +296,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// a time: they may merge into a larger block. Single pages are taken from bitmaps as they are. `None` also if there were none, or if the
     /// request may not wait for a lock.
     #[cold]
-    pub(crate) fn after_depots<T>(
+    pub(crate) fn after_settling<T>(
         &self,
         list: &Zonelist<'_, 'a, M>,
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,

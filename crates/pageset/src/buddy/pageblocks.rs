@@ -117,7 +117,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         if start < self.frames.first || start + pageblock > self.frames.end {
             return None;
         }
-        let mut free = if self.bitmaps.are_kept() { self.bitmaps.pages_of(start / pageblock) } else { 0 };
+        let mut free = self.part_pages(start);
         let mut movable = 0;
         self.each_block(start, |page, state, order| match state {
             PageState::Free => free += order.pages() as u32,

@@ -29,8 +29,8 @@ impl<M: Machine> CachedZone<'_, M> {
             BulkFree::TwoPass => self.fetch_picks(env, pcp, wanted),
             BulkFree::PickLocked => {}
         }
-        let zone = self.shared.lock(env, LockPath::Drain, 0);
-        Some(zone.drain_by_turns(pcp, wanted, capture))
+        let guard = self.shared.lock(env, LockPath::Drain, 0);
+        Some(guard.drain_by_turns(pcp, wanted, capture))
     }
 
     /// The first pass: touches every page that the drain takes, and fetches the buddies of the first batch of them.

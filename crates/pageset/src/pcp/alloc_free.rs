@@ -113,8 +113,8 @@ impl<M: Machine> CachedZone<'_, M> {
             } else {
                 None
             };
-            let rest = |zone: &ZoneGuard<'_, '_, M>| {
-                let held = Some(zone);
+            let rest = |guard: &ZoneGuard<'_, '_, M>| {
+                let held = Some(guard);
                 let refill = Refill { zone: &self.shared, env, list, wanted, region: 0, held, leaves: false };
                 Lists.take(&refill, pcp, blocks - taken)
             };
@@ -143,12 +143,12 @@ impl<M: Machine> CachedZone<'_, M> {
     ) -> u32 {
         let in_hold = env.tuning.bulk_free.refill_blocks();
         // Where memory is short, the rest of a split block goes to the lists, as drains do.
-        let leaves = env.tuning.bitmaps && self.may_leave(env, pcp);
+        let leaves = self.may_leave(env, pcp);
         let unlocked = Refill { zone: &self.shared, env, list, wanted, region: pcp.region(), held: None, leaves };
         let mut taken = store::ALL.take(&unlocked, pcp, blocks);
         while taken < blocks {
-            let take = |zone: &ZoneGuard<'_, '_, M>, wanted| {
-                let refill = Refill { wanted, region: zone.number(), held: Some(zone), ..unlocked };
+            let take = |guard: &ZoneGuard<'_, '_, M>, wanted| {
+                let refill = Refill { wanted, region: guard.number(), held: Some(guard), ..unlocked };
                 let taken = store::ALL.take(&refill, pcp, in_hold.min(blocks - taken));
                 (taken > 0).then_some(taken)
             };

@@ -245,16 +245,16 @@ impl<M: Machine> CachedZone<'_, M> {
 
 /// Moves the largest blocks of a pageset to the zone until at least `wanted` pages have moved. Returns the number moved.
 pub(super) fn drain_largest<M: Machine, G>(
-    zone: &Locked<'_, '_, M>,
+    guard: &Locked<'_, '_, M>,
     pcp: &PcpGuard<'_, M::Lock, G>,
     wanted: u32,
     capture: Option<&Capture>,
 ) -> u32 {
     let mut drained = 0;
     for (order, kind) in Order::all().rev().flat_map(|order| MigrateType::ORDINARY.map(|kind| (order, kind))) {
-        let Some(list) = zone.tuning().lists.list(order, kind) else { continue };
+        let Some(list) = guard.tuning().lists.list(order, kind) else { continue };
         while drained < wanted {
-            let Some(pages) = zone.drain_one(pcp, list, capture) else { break };
+            let Some(pages) = guard.drain_one(pcp, list, capture) else { break };
             drained += pages;
         }
     }

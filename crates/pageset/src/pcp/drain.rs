@@ -52,8 +52,9 @@ impl<M: Machine> CachedZone<'_, M> {
         held
     }
 
-    /// Moves about `pages` pages to depots, and what they have no room for to bitmaps or the buddy. Less than a batch may stay.
-    /// Returns the number of pages that need not be drained any more.
+    /// One hold's part of a drain of `pages` pages, to the first store that takes any: depots, then bitmaps, then the free lists.
+    /// Returns how many of the `pages` the caller need not drain any more: those that moved; or all, if depots took some and less than a
+    /// batch is left.
     fn leave<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, pages: u32, start: usize) -> u32 {
         let wanted = pages.min(pcp.count());
         let given = store::HIDDEN.give(&self.offer(env, pcp, wanted, start, None), pcp);
@@ -73,7 +74,7 @@ impl<M: Machine> CachedZone<'_, M> {
 
     /// Whether a drain of this pageset may leave blocks in stores that hide them: while the zone has memory, and the pageset may keep pages.
     pub(super) fn may_leave<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
-        (env.tuning.depot || env.tuning.bitmaps) && pcp.may_keep() && self.shared.pressure() == Pressure::default()
+        store::hides(env.tuning) && pcp.may_keep() && self.shared.pressure() == Pressure::default()
     }
 
     /// What a drain of a pageset offers to the stores.

@@ -20,10 +20,10 @@ pub(crate) struct PcpGuard<'p, L, G> {
     pub(super) _guard: G,
 }
 
-/// The guard of a lock that was taken by way of the machine. The state of its pageset is settled.
+/// The guard of a lock that was taken by way of the machine. The state of its pageset is up to date.
 pub(crate) type MachineGuard<'p, L> = PcpGuard<'p, L, Guard<'p, L>>;
 
-/// The guard of a lock that was taken by a hint of the CPU, for the fast path. The state may be unsettled.
+/// The guard of a lock that was taken by a hint of the CPU, for the fast path. The state may be behind.
 pub(crate) type HintedGuard<'p, L, H> = PcpGuard<'p, L, HintGuard<'p, L, H>>;
 
 impl<L, G> Deref for PcpGuard<'_, L, G> {

@@ -76,8 +76,8 @@ pub struct Pageset<L> {
     lists: [Stack; LISTS],
 
     /// The value of `free_pages` at which `alloc_factor`, `block_factor` and `prev_high_order` were written. Every later page was freed
-    /// by itself, which halves the exponents and ends a row of frees of orders 1 to 3: [`Pageset::settle`].
-    settled_at: AtomicU64,
+    /// by itself, which halves the exponents and ends a row of frees of orders 1 to 3: [`Pageset::catch_up`].
+    caught_up_at: AtomicU64,
 
     pub(crate) refills: AtomicU64,
     pub(crate) refill_pages: AtomicU64,
@@ -169,7 +169,7 @@ impl<L> Pageset<L> {
                 costly_room: AtomicU32::new(0),
                 free_pages: AtomicU64::new(0),
                 lists: [const { Stack::new() }; LISTS],
-                settled_at: AtomicU64::new(0),
+                caught_up_at: AtomicU64::new(0),
                 refills: AtomicU64::new(0),
                 refill_pages: AtomicU64::new(0),
                 drains: AtomicU64::new(0),
@@ -219,28 +219,28 @@ impl<L> Pageset<L> {
         ]
     }
 
-    /// Single pages that were freed since [`Self::settle`].
+    /// Single pages that were freed since [`Self::catch_up`].
     #[inline]
-    fn unsettled(&self) -> u64 {
-        self.free_pages.get().wrapping_sub(self.settled_at.get())
+    fn behind(&self) -> u64 {
+        self.free_pages.get().wrapping_sub(self.caught_up_at.get())
     }
 
     /// `alloc_factor`, `block_factor` and `prev_high_order` with the frees since they were written.
     fn refill_state(&self) -> ([u8; 2], bool) {
-        let singles = self.unsettled();
+        let singles = self.behind();
         let factors = [&self.alloc_factor, &self.block_factor].map(|factor| factor.get() >> singles.min(7));
         (factors, self.prev_high_order.get() && singles == 0)
     }
 
     /// Brings `alloc_factor`, `block_factor` and `prev_high_order` up to date. The fast path writes neither when it frees single pages.
     #[inline]
-    pub(crate) fn settle(&self) {
-        if self.unsettled() > 0 {
+    pub(crate) fn catch_up(&self) {
+        if self.behind() > 0 {
             let ([alloc_factor, block_factor], prev_high_order) = self.refill_state();
             self.alloc_factor.set(alloc_factor);
             self.block_factor.set(block_factor);
             self.prev_high_order.set(prev_high_order);
-            self.settled_at.set(self.free_pages.get());
+            self.caught_up_at.set(self.free_pages.get());
         }
     }
 
@@ -248,7 +248,7 @@ impl<L> Pageset<L> {
     #[inline]
     pub(crate) fn count_freed(&self, pages: u64) {
         sync::add(&self.free_pages, pages);
-        sync::add(&self.settled_at, pages);
+        sync::add(&self.caught_up_at, pages);
     }
 
     pub(crate) fn batch(&self) -> u32 {
@@ -456,7 +456,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         cpu: CpuId,
     ) -> Option<MachineGuard<'p, M::Lock>> {
         let guard = Guard::taken(&pageset.lock, |lock| env.machine.try_lock_pageset(lock, cpu))?;
-        pageset.settle();
+        pageset.catch_up();
         Some(self.held(pageset, guard))
     }
 
@@ -485,7 +485,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         cpu: CpuId,
     ) -> MachineGuard<'p, M::Lock> {
         env.machine.lock_pageset(&pageset.lock, cpu);
-        pageset.settle();
+        pageset.catch_up();
         self.held(pageset, Guard(&pageset.lock))
     }
 }
@@ -529,9 +529,9 @@ mod tests {
         assert_eq!(seen(), (5, 3, true));
         sync::add(&pageset.free_pages, 1);
         assert_eq!(seen(), (2, 1, false));
-        pageset.settle();
-        let settled = (pageset.alloc_factor.get(), pageset.block_factor.get(), pageset.prev_high_order.get());
-        assert_eq!((settled, seen()), ((2, 1, false), (2, 1, false)));
+        pageset.catch_up();
+        let words = (pageset.alloc_factor.get(), pageset.block_factor.get(), pageset.prev_high_order.get());
+        assert_eq!((words, seen()), ((2, 1, false), (2, 1, false)));
         pageset.count_freed(8);
         assert_eq!(seen(), (2, 1, false), "the state machine has noted these");
         sync::add(&pageset.free_pages, 1000);

@@ -64,7 +64,7 @@ impl<M: Machine> CachedZone<'_, M> {
 
     /// Whether pages move between pagesets and bitmaps: a free page may be on no list, and in no block.
     pub(crate) fn moves_parts(&self) -> bool {
-        self.shared.buddy.bitmaps.are_kept()
+        Parts.are_kept(&self.shared)
     }
 
     fn cpus(&self) -> impl Iterator<Item = CpuId> + use<M> {

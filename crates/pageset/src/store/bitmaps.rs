@@ -24,6 +24,13 @@ const EMPTIED: u32 = 64;
 /// The bitmaps of pageblocks: free parts of them.
 pub(crate) struct Parts;
 
+impl Parts {
+    /// Whether pages move between pagesets and bitmaps: a free page may be on no list, and in no block.
+    pub(crate) fn are_kept<M: Machine>(&self, zone: &Zone<'_, M>) -> bool {
+        zone.buddy.bitmaps.are_kept()
+    }
+}
+
 impl Store for Parts {
     /// Needs no lock.
     #[inline(always)]
@@ -59,7 +66,7 @@ impl Store for Parts {
 
     /// [`EMPTIED`] pageblocks at a time, each in a hold.
     fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, from: u32) -> Option<u32> {
-        if !zone.buddy.bitmaps.are_kept() {
+        if !self.are_kept(zone) {
             return None;
         }
         empty_bitmaps(zone, env, (from, zone.buddy.frames.len().div_ceil(PAGEBLOCK)))
@@ -82,7 +89,7 @@ impl Store for Parts {
     #[inline]
     fn may_serve<M: Machine>(&self, zone: &Zone<'_, M>, region: usize, _pages: u64) -> bool {
         let (first, end) = zone.buddy.pageblocks_of(region);
-        zone.buddy.bitmaps.are_kept() && zone.buddy.bitmaps.next(first, end).is_some()
+        self.are_kept(zone) && zone.buddy.bitmaps.next(first, end).is_some()
     }
 
     fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64 {
@@ -124,7 +131,7 @@ fn free_to_bitmaps<M: Machine>(
         }
         at += run.blocks;
     }
-    buddy.bitmaps.settle();
+    buddy.bitmaps.fence();
     each(runs, |at| buddy.bitmaps.note(blocks[at].get()));
     each(whole, |at| free_whole(zone, env, blocks[at].get(), None, true));
     if others != 0 {
@@ -148,12 +155,12 @@ fn free_whole<M: Machine>(
         return;
     }
     let region = zone.buddy.region_of(page);
-    if let Some(zone) = held {
-        zone.free_whole(pageblock);
+    if let Some(guard) = held {
+        guard.free_whole(pageblock);
     } else if waits {
         zone.lock_region(env, LockPath::Drain, region).free_whole(pageblock);
-    } else if let Some(zone) = zone.try_lock_region(env, LockPath::Drain, region) {
-        zone.free_whole(pageblock);
+    } else if let Some(guard) = zone.try_lock_region(env, LockPath::Drain, region) {
+        guard.free_whole(pageblock);
     }
 }
 

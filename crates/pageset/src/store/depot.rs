@@ -90,12 +90,12 @@ fn drain_to_depots<M: Machine>(drain: &Drain<'_, M>, cache: &impl Cache) -> u32 
             if depot.room(words, list, limit) == 0 {
                 return drained;
             }
-            let Some(region) = held.lock(zone, env, number, true, most) else { return drained };
+            let Some(guard) = held.lock(zone, env, number, true, most) else { return drained };
             let blocks = &oldest[..most.min(depot.room(words, list, limit))];
             if blocks.is_empty() {
                 return drained;
             }
-            region.region.depot.put(words, list, blocks, || env.touch(depot_line(zone, number)));
+            guard.region.depot.put(words, list, blocks, || env.touch(depot_line(zone, number)));
             cache.drop_oldest(list, blocks.len() as u32);
             held.add(blocks.len());
             let pages = (blocks.len() as u32) << order_of(list).get();
@@ -139,17 +139,17 @@ fn drain_depot<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, number: usize, p
     // What others leave there meanwhile may stay: they may be as fast as this loop.
     let mut left = pages.min(zone.buddy.regions[number].depot.pages());
     while left > 0 {
-        let owner = zone.lock_region(env, LockPath::Drain, number);
-        let depot = &owner.region.depot;
+        let guard = zone.lock_region(env, LockPath::Drain, number);
+        let depot = &guard.region.depot;
         let Some(list) = depot.some_list() else { return };
         let touch = || env.touch(depot_line(zone, number));
         let blocks = depot.take(zone.depot_words(number), list, Depot::BATCH, touch);
         batch.iter().zip(blocks).for_each(|(copy, block)| copy.set(block.get()));
         let (batch, order) = (&batch[..blocks.len()], order_of(list));
         // Nearly all blocks are of this region, and leave the depot and enter the free lists under one hold.
-        let foreign = owner.free_own(batch, ones(batch.len()), order, None);
+        let foreign = guard.free_own(batch, ones(batch.len()), order, None);
         // A drain holds one lock at a time, so the others are in neither for a moment.
-        drop(owner);
+        drop(guard);
         free_some_to_regions(zone, env, (batch, foreign), order, None, &mut Held::default());
         left = left.saturating_sub((batch.len() as u32) << order.get());
     }

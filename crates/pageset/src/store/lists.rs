@@ -23,7 +23,7 @@ impl Store for Lists {
     #[inline(always)]
     fn take<M: Machine>(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
         match refill.held {
-            Some(zone) => refill_from_lists(zone, refill, cache, most),
+            Some(guard) => refill_from_lists(guard, refill, cache, most),
             None => 0,
         }
     }
@@ -32,8 +32,8 @@ impl Store for Lists {
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
         // Lock order: pageset, then region.
         let pages = if drain.is_one_hold() {
-            let zone = drain.zone.lock(drain.env, LockPath::Drain, 0);
-            drain_lists(&zone, drain, cache)
+            let guard = drain.zone.lock(drain.env, LockPath::Drain, 0);
+            drain_lists(&guard, drain, cache)
         } else {
             drain_in_order(drain, cache, |blocks, order, held| {
                 free_to_regions(drain.zone, drain.env, blocks, order, drain.capture, held);
@@ -53,7 +53,7 @@ impl Store for Lists {
 }
 
 fn refill_from_lists<M: Machine>(
-    zone: &Locked<'_, '_, M>,
+    guard: &Locked<'_, '_, M>,
     refill: &Refill<'_, M>,
     cache: &impl Cache,
     blocks: u32,
@@ -61,28 +61,29 @@ fn refill_from_lists<M: Machine>(
     let wanted = refill.wanted;
     let (mut stage, mut split) = (Stage::default(), SplitBlock::default());
     let taken = cache.fill(refill.list, blocks, || {
-        let page = split.next(zone).or_else(|| split.begin(zone, wanted)).or_else(|| zone.take(wanted, &mut stage))?;
-        let kind = remembered_type(zone, zone.tuning(), page, wanted.migratetype);
-        zone.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
+        let page =
+            split.next(guard).or_else(|| split.begin(guard, wanted)).or_else(|| guard.take(wanted, &mut stage))?;
+        let kind = remembered_type(guard, guard.tuning(), page, wanted.migratetype);
+        guard.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
         Some(page)
     });
-    if refill.leaves {
-        split.end_in_bitmap(zone, wanted.migratetype, wanted.order);
+    if refill.leaves && guard.tuning().bitmaps {
+        split.end_in_bitmap(guard, wanted.migratetype, wanted.order);
     } else {
-        split.end(zone, wanted.migratetype);
+        split.end(guard, wanted.migratetype);
     }
     taken
 }
 
 /// Moves whole lists, from the first one on, until the wanted pages have moved. Returns the number moved.
-fn drain_lists<M: Machine>(zone: &Locked<'_, '_, M>, drain: &Drain<'_, M>, cache: &impl Cache) -> u32 {
-    let lists = zone.tuning().lists.count();
+fn drain_lists<M: Machine>(guard: &Locked<'_, '_, M>, drain: &Drain<'_, M>, cache: &impl Cache) -> u32 {
+    let lists = guard.tuning().lists.count();
     let mut drained = 0;
     for list in (drain.start..lists).chain(0..drain.start) {
         while drained < drain.wanted {
             let left = drain.wanted - drained;
-            let together = if drain.capture.is_none() { zone.drain_whole_block(cache, list, left) } else { None };
-            let Some(pages) = together.or_else(|| zone.drain_one(cache, list, drain.capture)) else { break };
+            let together = if drain.capture.is_none() { guard.drain_whole_block(cache, list, left) } else { None };
+            let Some(pages) = together.or_else(|| guard.drain_one(cache, list, drain.capture)) else { break };
             drained += pages;
         }
     }
@@ -150,7 +151,7 @@ pub(super) fn free_some_to_regions<'z, M: Machine>(
             (left, later, waits) = (later, 0, true);
         }
         let number = zone.buddy.region_of(blocks[left.trailing_zeros() as usize].get());
-        let Some(region) = held.lock(zone, env, number, waits, left.count_ones() as usize) else {
+        let Some(guard) = held.lock(zone, env, number, waits, left.count_ones() as usize) else {
             let busy = in_region(zone, blocks, left, number);
             (left, later) = (left & !busy, later | busy);
             continue;
@@ -158,8 +159,8 @@ pub(super) fn free_some_to_regions<'z, M: Machine>(
         let before = left.count_ones();
         left = match order {
             // The compiler makes one that has no shifts.
-            Order::ZERO => region.free_own(blocks, left, Order::ZERO, capture),
-            order => region.free_own(blocks, left, order, capture),
+            Order::ZERO => guard.free_own(blocks, left, Order::ZERO, capture),
+            order => guard.free_own(blocks, left, order, capture),
         };
         held.add((before - left.count_ones()) as usize);
     }

@@ -139,7 +139,7 @@ pub(crate) struct Refill<'r, M: Machine> {
     /// The region whose pages are wanted, and its lock where the caller holds it.
     pub(crate) region: usize,
     pub(crate) held: Option<&'r ZoneGuard<'r, 'r, M>>,
-    /// Whether the rest of a block that is split may go to a bitmap.
+    /// Whether the rest of a block that is split may go to a store that hides it.
     pub(crate) leaves: bool,
 }
 
@@ -170,11 +170,17 @@ pub(crate) struct Given {
     pub(crate) ends: bool,
 }
 
+/// Whether the rules have stores whose pages are on no free list.
+#[inline(always)]
+pub(crate) fn hides(tuning: &Tuning) -> bool {
+    tuning.depot || tuning.bitmaps
+}
+
 /// Settles the pages of some regions that no refill needed for a round. A round is `cpus` ticks, of any CPUs. Each tick looks after the next
 /// regions in turn, so no region depends on one CPU. Returns whether a region has hidden pages.
 pub(crate) fn tick<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, cpus: u32) -> bool {
     let regions = zone.buddy.regions.len() as u32;
-    if !(env.tuning.depot || env.tuning.bitmaps) || cpus == 0 {
+    if !hides(env.tuning) || cpus == 0 {
         return false;
     }
     // Relaxed: which tick looks after which region does not matter. The sum wraps, and a turn may then come early.

@@ -5,9 +5,9 @@
 //! `linux-page-allocator.md` 1.1 to 1.3, 1.6.
 
 mod boost;
+pub(crate) mod compaction;
 pub(crate) mod deferred;
 mod guard;
-pub(crate) mod memory;
 pub(crate) mod watermark;
 
 use core::sync::atomic::{AtomicBool, AtomicU32};
@@ -25,8 +25,8 @@ use crate::sync::{AtomicU64, LockedWord};
 pub(crate) use guard::ZoneGuard;
 
 use boost::Boost;
+use compaction::CompactionState;
 use deferred::Deferred;
-use memory::Memory;
 use watermark::{Mark, MarkTest};
 
 /// A zone: the data under the locks of its regions, and data that is read without them.
@@ -60,7 +60,7 @@ pub(crate) struct Zone<'a, M: Machine> {
     /// Their pages. Written without a lock.
     deferred_pages: AtomicU32,
     /// The positions and counters of compaction.
-    pub(crate) compaction: Memory,
+    pub(crate) compaction: CompactionState,
     /// The words of the regions' depots; none without them.
     pub(crate) depots: &'a [AtomicU32],
     /// Whose turn it is at the next tick.
@@ -88,7 +88,7 @@ impl<M: Machine> Zone<'_, M> {
             largest_reserve: AtomicU64::new(0),
             deferred: Deferred::new(),
             deferred_pages: AtomicU32::new(0),
-            compaction: Memory::new(),
+            compaction: CompactionState::new(),
             depots: &[],
             turn: AtomicU32::new(0),
         }

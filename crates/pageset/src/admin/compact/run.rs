@@ -16,7 +16,7 @@ use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::pcp::settle::Scope;
 use crate::zone::ZoneGuard;
-use crate::zone::memory::last_pageblock;
+use crate::zone::compaction::last_pageblock;
 use crate::zone::watermark::MarkTest;
 
 /// The purpose and limits of a run.
@@ -277,19 +277,19 @@ impl<M: Machine, O> Run<'_, '_, M, O> {
     }
 
     /// Returns the unused targets to the free lists. Returns the lock of the region of the last one.
-    fn give_back<'z, 'b>(&mut self, mut zone: ZoneGuard<'z, 'b, M>) -> ZoneGuard<'z, 'b, M> {
+    fn give_back<'z, 'b>(&mut self, mut guard: ZoneGuard<'z, 'b, M>) -> ZoneGuard<'z, 'b, M> {
         let mut highest = None;
-        while let Some((page, order)) = self.targets.pop(zone.env(), &zone.frames) {
+        while let Some((page, order)) = self.targets.pop(guard.env(), &guard.frames) {
             highest = highest.max(Some(page));
-            zone = zone.at(page);
-            zone.free_or_capture(page, order, zone.frames.block_type(page), self.capture.as_ref());
+            guard = guard.at(page);
+            guard.free_or_capture(page, order, guard.frames.block_type(page), self.capture.as_ref());
         }
         if let Some(page) = highest {
             self.zone.shared.compaction.raise_free(start_of(page, Order::PAGEBLOCK));
         }
         // The used targets were allocated without a pageset.
-        zone.count_direct_alloc(mem::take(&mut self.targets.used));
-        zone
+        guard.count_direct_alloc(mem::take(&mut self.targets.used));
+        guard
     }
 }
 
