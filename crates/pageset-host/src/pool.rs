@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use pageset::admin::audit::{AuditError, Books as Balance};
+use pageset::admin::audit::{AuditError, Books};
 use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
 use pageset::{PageHandle, Pfn, Request};
 
@@ -476,7 +476,7 @@ impl PagePool {
     ///
     /// # Errors
     /// The first inconsistency. A pool that a signal handler changes meanwhile may be busy.
-    pub fn audit(&mut self) -> Result<Vec<Balance>, AuditError> {
+    pub fn audit(&mut self) -> Result<Vec<Books>, AuditError> {
         (0..self.allocator().zone_count()).map(|zone| self.allocator().audit(zone)).collect()
     }
 }

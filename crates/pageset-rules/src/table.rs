@@ -53,7 +53,7 @@ pub const KEYS: &[Key] = &[
     key("shrink_by_count", "as posted: under pressure high shrinks by that count alone", &Switch(|t| &mut t.shrink_by_count)),
     key("high_threshold_616", "6.16: half of high_min must be freed in a row to empty the lists", &Switch(|t| &mut t.high_threshold_616)),
     key("below_high_by_pages", "pageset: only a shortage of pages counts as below high, not one of an order", &Switch(|t| &mut t.below_high_by_pages)),
-    key("below_high_at_tick", "pageset: a tick takes below high back too, not only a free that drains", &Switch(|t| &mut t.below_high_at_tick)),
+    key("below_high_at_tick", "pageset: a tick clears the mark of below_high too, not only a free that drains", &Switch(|t| &mut t.below_high_at_tick)),
     key("expire_all", "pageset: idle pages of other nodes go back at each tick, not every third", &Switch(|t| &mut t.expire_all)),
     key("bulk_counts", "pageset: a bulk allocation ends frees in a row as any other", &Switch(|t| &mut t.bulk_counts)),
     key("long_runs", "pageset: a bulk free keeps a pageset's lock for 512 blocks, not 31", &Switch(|t| &mut t.long_runs)),

@@ -53,6 +53,7 @@
 //! | [`policy`] | every rule as data; the pure functions that decide how many pages move |
 //! | `buddy` | free lists, split, merge, claiming and stealing |
 //! | `zone` | a zone's locks, watermarks and counters |
+//! | `store` | what lies behind a pageset: depots, bitmaps, free lists |
 //! | [`pcp`] | the per-CPU pagesets: allocation, free, refill, drain |
 //! | [`alloc`] | requests and zonelists; the fast, the general and the slow path |
 //! | [`admin`] | CPUs and memory that come and go, contiguous ranges, compaction, statistics, audit |
@@ -139,6 +140,7 @@ pub mod machine;
 mod models;
 pub mod pcp;
 pub mod policy;
+mod store;
 mod sync;
 mod zone;
 

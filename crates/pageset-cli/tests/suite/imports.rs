@@ -182,8 +182,8 @@ fn no_module_imports_itself_through_others() {
 /// The layers of the allocator, bottom to top. Each imports only those before it.
 #[test]
 fn the_allocator_imports_downwards() {
-    const LAYERS: [&str; 10] =
-        ["sync", "frame", "machine", "policy", "buddy", "zone", "pcp", "alloc", "admin", "history"];
+    const LAYERS: [&str; 11] =
+        ["sync", "frame", "machine", "policy", "buddy", "zone", "store", "pcp", "alloc", "admin", "history"];
     let layer = |module: &str| LAYERS.iter().position(|layer| module.split("::").next() == Some(layer));
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pageset/src");
     let imports = imports(&src);

@@ -456,7 +456,7 @@ impl<M: Machine> Audit<'_, '_, M> {
 
     /// Visits the blocks of a region's depot.
     fn each_in_depot(&self, number: usize, visit: &mut Visit<'_>) -> Found {
-        let (depot, words) = (&self.zone.shared.buddy.regions[number].depot, self.zone.depot_words(number));
+        let (depot, words) = (&self.zone.shared.buddy.regions[number].depot, self.zone.shared.depot_words(number));
         for list in 0..LISTS {
             for page in depot.batches(words, list).flatten() {
                 visit(page.get(), order_of(list))?;
@@ -512,7 +512,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         for page in 0..self.zone.frames().len() {
             let tag = self.zone.frames().tag(page);
             if tag.state() == PageState::Inside {
-                if self.zone.shared.buddy.bitmaps.has(page) {
+                if self.zone.shared.buddy.is_part(page) {
                     if page < free_from {
                         return self.error(
                             Some(page),

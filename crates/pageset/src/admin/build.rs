@@ -17,6 +17,7 @@ use crate::zone::{CHECKED, LOOK_UP_ZONE, NO_FAST_PATH};
 
 /// Cuts `len` elements off the front of a slice, or all if there are fewer.
 fn cut<'a, T>(rest: &mut &'a [T], len: usize) -> &'a [T] {
+    debug_assert!(len <= rest.len(), "{len} of {} elements", rest.len());
     let (front, back) = rest.split_at(len.min(rest.len()));
     *rest = back;
     front
@@ -98,7 +99,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 zone.shares.limit(capacity);
             }
             zone.arrays = cut(&mut words, array * config.cpus.len());
-            zone.depots = cut(&mut words, depots);
+            zone.shared.depots = cut(&mut words, depots);
             zone.shared.buddy.owners = Owners::new(cut(&mut words, owners), if owners > 0 { types } else { 0 });
             if bitmaps > 0 {
                 zone.shared.buddy.bitmaps = Bitmaps::new(cut(&mut words, bitmaps), types);

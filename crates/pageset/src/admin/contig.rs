@@ -14,7 +14,7 @@ use crate::pcp::CachedZone;
 
 /// What a search takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pass {
+enum Look {
     /// What looks free without a lock. A free page may look otherwise while its block is merged.
     Free,
     /// What is free with the zone's lock held.
@@ -85,11 +85,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let drained = || {
             // Cached pages keep their blocks from merging.
             list.zones().for_each(|zone| self.drain_zone(zone.shared.index));
-            find(Pass::Settled).or_else(|| if owner.moves() { find(Pass::Movable) } else { None })
+            find(Look::Settled).or_else(|| if owner.moves() { find(Look::Movable) } else { None })
         };
         let fits = |zone: &CachedZone<'a, M>| zone.frames().spanned() >= pages;
         let may_search = request.wait == Wait::Memory && list.zones().any(fits);
-        let found = if may_search { find(Pass::Free).or_else(drained) } else { None };
+        let found = if may_search { find(Look::Free).or_else(drained) } else { None };
         found.ok_or(AllocError::NoRun { pages, align_pages })
     }
 
@@ -99,7 +99,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         request: &Request,
         pages: u64,
         align_pages: u64,
-        pass: Pass,
+        pass: Look,
         owner: &impl Owner,
     ) -> Option<Pfn> {
         let span = self.zone_span(zone.shared.index);
@@ -121,7 +121,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// The first page of a range that the pass does not take, at a recent moment.
-    fn first_obstacle(&self, range: PageRange, pass: Pass) -> Option<Pfn> {
+    fn first_obstacle(&self, range: PageRange, pass: Look) -> Option<Pfn> {
         let may_move = |pfn: Pfn| {
             let (zone, page) = self.locate(pfn)?;
             let (head, order, state) = zone.shared.buddy.block_around(page)?;
@@ -131,10 +131,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let around = |pfn| {
             let free = self.free_block_around(pfn);
             match pass {
-                Pass::Free => free,
+                Look::Free => free,
                 // Offline memory needs no lock to be seen.
-                Pass::Settled => free.or_else(|| self.block_of(pfn).and_then(|_| self.settled_free_block_around(pfn))),
-                Pass::Movable => free.or_else(|| may_move(pfn)),
+                Look::Settled => free.or_else(|| self.block_of(pfn).and_then(|_| self.settled_free_block_around(pfn))),
+                Look::Movable => free.or_else(|| may_move(pfn)),
             }
         };
         let mut pfn = range.start;

@@ -7,6 +7,8 @@ use crate::alloc::error::HotplugError;
 use crate::frame::CpuId;
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
+use crate::pcp::settle::Scope;
+use crate::store;
 use crate::sync::LockedWord;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -82,7 +84,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.shared.clear_below_high();
         }
         let more = zone.tick(self.env(), cpu, remote, waits, used);
-        zone.tick_depots(self.env(), self.rules.online.count()) || more
+        store::tick(&zone.shared, self.env(), self.rules.online.count()) || more
     }
 
     /// Drains the caller's pagesets of all zones. Never waits for a pageset: a timer interrupt may call it. Returns whether
@@ -123,7 +125,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// stay. Returns at once if another drain of all CPUs is running: that drain suffices. Specification 8.1.
     pub fn drain_all(&self) {
         if let Some(_draining) = Exclusive::try_begin(&self.draining) {
-            self.zones.iter().for_each(|zone| self.drain_cpus(zone));
+            self.zones.iter().for_each(|zone| zone.settle_all(self.env(), Scope::Zone));
         }
     }
 
@@ -133,15 +135,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Panics
     /// There is no zone of that number.
     pub fn drain_zone(&self, zone: usize) {
-        self.drain_cpus(&self.zones[zone]);
-    }
-
-    /// Drains the pagesets of all possible CPUs, then the depots and bitmaps. An empty pageset of an offline CPU costs one read.
-    fn drain_cpus(&self, zone: &CachedZone<'a, M>) {
-        zone.shared.complete_deferred(self.env());
-        self.possible_cpus().for_each(|cpu| zone.drain_cpu(self.env(), cpu));
-        zone.empty_depots(self.env());
-        zone.empty_bitmaps(self.env());
+        self.zones[zone].settle_all(self.env(), Scope::Zone);
     }
 
     /// Drains the pagesets of a zone, given by its number, and keeps them empty until [`Self::enable_pagesets`] has

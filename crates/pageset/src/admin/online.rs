@@ -15,7 +15,7 @@ use crate::alloc::Allocator;
 use crate::alloc::config::MapError;
 use crate::alloc::error::{FreeError, HotplugError};
 use crate::buddy::list::End;
-use crate::frame::{CpuId, MigrateType, Order, PAGEBLOCK, PageRange, PageState, Pfn, Tag};
+use crate::frame::{CpuId, MigrateType, Order, PageRange, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::zone::ZoneGuard;
 
@@ -128,7 +128,7 @@ impl<M: Machine> Allocator<'_, M> {
             })
         };
         look()?;
-        if zone.shared.buddy.bitmaps.are_kept() {
+        if zone.moves_parts() {
             // A page on its way between a pageset and a bitmap looked offline. The look before refused almost every wrong range
             // without a change; this one drains the pagesets.
             let _no_moves = NoPagesets::new(self, zone.shared.index);
@@ -180,7 +180,7 @@ impl<M: Machine> Allocator<'_, M> {
     pub fn settled_free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, page) = self.locate(pfn)?;
         let guard = zone.shared.lock(self.env(), LockPath::DirectAlloc, page);
-        guard.list_parts(page, Order::ZERO);
+        guard.settle(page, Order::ZERO);
         self.free_block_around(pfn)
     }
 
@@ -240,15 +240,9 @@ impl<M: Machine> Allocator<'_, M> {
 }
 
 impl<M: Machine> ZoneGuard<'_, '_, M> {
-    /// Puts the pages in the bitmaps of a block's pageblocks on free lists.
-    fn list_parts(&self, page: u32, order: Order) {
-        let pageblocks = (page..page + order.pages() as u32).step_by(PAGEBLOCK as usize);
-        pageblocks.filter(|page| self.bitmaps.is_noted(page / PAGEBLOCK)).for_each(|page| self.empty_bitmap(page));
-    }
-
     /// Takes the block of `order` at `page` out of the free block around it.
     fn take_at(&self, page: u32, order: Order) -> bool {
-        self.list_parts(page, order);
+        self.settle(page, order);
         let Some((head, found, PageState::Free)) = self.block_around(page) else { return false };
         let list = self.list_of(head);
         if found < order || !list.is_ordinary() {

@@ -124,7 +124,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let list = self.zonelist(request, cpu)?;
         let is_kept = list.zones().any(|zone| self.possible_cpus().any(|cpu| zone.may_serve(cpu, request.order)));
         let mut take = self.taking(request, cpu);
-        let taken = self.after_depots(&list, &mut take).or_else(|| self.after_drains(&list, &mut take));
+        let taken = self.after_settling(&list, &mut take).or_else(|| self.after_drains(&list, &mut take));
         if taken.is_some() || !is_kept || request.order == Order::ZERO {
             return Ok(taken);
         }

@@ -4,7 +4,7 @@
 
 use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError};
-use crate::alloc::fast::Run;
+use crate::alloc::fast::FirstHold;
 use crate::alloc::general::Attempt;
 use crate::alloc::request::{Block, PageHandle, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
@@ -111,8 +111,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(always)]
     fn free_all<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
         match self.free_run_hot(entries, &block) {
-            (_, Run::Inside) => Ok(()),
-            (prepared, run) => self.free_rest(entries, prepared, run == Run::Busy, block),
+            (_, FirstHold::Inside) => Ok(()),
+            (prepared, run) => self.free_rest(entries, prepared, run == FirstHold::Busy, block),
         }
     }
 

@@ -70,7 +70,7 @@ type Held<'s, 'a, M> = (&'a CachedZone<'a, M>, HintedGuard<'s, <M as Machine>::L
 
 /// What became of the pages of a bulk free in their first hold of the pageset's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Run {
+pub(crate) enum FirstHold {
     /// All are in the pageset.
     Inside,
     /// None is.
@@ -274,13 +274,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// due. Serves blocks like the first one: [`Self::run_of`]. Returns the number of blocks, from the first on, whose tags are now
     /// Cached, and what became of them.
     #[inline(always)]
-    pub(crate) fn free_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> (usize, Run) {
+    pub(crate) fn free_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> (usize, FirstHold) {
         let checked = |tag: &AtomicU8, from, to| exchange(tag, from, to);
         let unchecked = |tag: &AtomicU8, _, to: Tag| {
             tag.set(to.byte());
             true
         };
-        let Some(first) = entries.first().map(&block) else { return (0, Run::Outside) };
+        let Some(first) = entries.first().map(&block) else { return (0, FirstHold::Outside) };
         // The compiler makes two for single movable pages, which have no shifts and no branches for the others.
         if let Some(zone) = self.zone_hot(first.pfn)
             && first.order == Order::ZERO
@@ -293,7 +293,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 self.free_run_in(&run, entries, block, unchecked)
             };
         }
-        let Some(run) = self.run_of(first, PageState::Allocated) else { return (0, Run::Outside) };
+        let Some(run) = self.run_of(first, PageState::Allocated) else { return (0, FirstHold::Outside) };
         let checks = self.checks_bulk;
         self.free_run_in(
             &run,
@@ -312,7 +312,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         entries: &[T],
         block: impl Fn(&T) -> Block,
         claim: impl Fn(&AtomicU8, Tag, Tag) -> bool,
-    ) -> (usize, Run) {
+    ) -> (usize, FirstHold) {
         let [allocated, cached] = run.tags;
         // The page of an entry whose tag is now Cached.
         let prepare = run.each(allocated, block, move |tag| claim(tag, allocated, cached));
@@ -324,22 +324,22 @@ impl<'a, M: Machine> Allocator<'a, M> {
             && run.zone.pagesets.get(hint.cpu() as usize).is_some_and(has_room)
         {
             let Some(pcp) = run.zone.try_lock_hinted(self.env(), hint) else {
-                return (count(), Run::Busy);
+                return (count(), FirstHold::Busy);
             };
             if !has_room(&pcp) {
                 drop(pcp);
-                return (count(), Run::Outside);
+                return (count(), FirstHold::Outside);
             }
             let given = pcp.push_all(run.list, entries, &prepare);
             if given == entries.len() {
                 pcp.note_given(given as u32, run.order);
-                return (given, Run::Inside);
+                return (given, FirstHold::Inside);
             }
             // A block that is not served here, or a pageset without room: the others wait for its check.
             pcp.take_back(run.list, given);
-            return (given, Run::Outside);
+            return (given, FirstHold::Outside);
         }
-        (count(), Run::Outside)
+        (count(), FirstHold::Outside)
     }
 
     /// Checks blocks like the first one: [`Self::run_of`]. Returns the number of blocks, from the first on, whose tags are now Cached.
@@ -511,10 +511,10 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         let freed = if freed < self.free_count_cap.get() { freed + order.pages() as u32 } else { freed };
         self.free_count.set(freed);
         if order == Order::ZERO {
-            // The pageset's state stays unsettled.
+            // The pageset's state stays behind: `Pageset::catch_up`.
             sync::add(&self.free_pages, 1);
         } else {
-            self.settle();
+            self.catch_up();
             self.alloc_factor.set(self.alloc_factor.get() >> 1);
             self.block_factor.set(self.block_factor.get() >> 1);
             self.prev_high_order.set(is_costly(order));
@@ -534,10 +534,10 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         let counted = cap.saturating_sub(freed).div_ceil(order.pages() as u32).min(blocks);
         self.free_count.set(freed + (counted << order.get()));
         if order == Order::ZERO {
-            // The pageset's state stays unsettled.
+            // The pageset's state stays behind: `Pageset::catch_up`.
             return sync::add(&self.free_pages, pages.into());
         }
-        self.settle();
+        self.catch_up();
         self.alloc_factor.set(self.alloc_factor.get() >> blocks.min(7));
         self.block_factor.set(self.block_factor.get() >> blocks.min(7));
         self.prev_high_order.set(is_costly(order));

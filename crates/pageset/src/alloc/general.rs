@@ -17,8 +17,10 @@ use super::{Allocator, shortage};
 use crate::buddy::{Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
+use crate::pcp::settle::Scope;
 use crate::pcp::{CachedZone, FromCache};
 use crate::policy::ListRule;
+use crate::store::{self, Store};
 use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest, Rights};
 use crate::zone::{Zone, ZoneGuard};
@@ -110,7 +112,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         list: &Zonelist<'_, 'a, M>,
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
-        self.first_attempt(list, take).or_else(|| self.after_depots(list, take)).or_else(|| self.slow(list, take))
+        self.first_attempt(list, take).or_else(|| self.after_settling(list, take)).or_else(|| self.slow(list, take))
     }
 
     /// The zonelist of a request from a CPU.
@@ -271,7 +273,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         };
         let Some(pageset) = zone.pagesets.get(cpu.0 as usize) else { return };
         if zone.take_from_regions(self.env(), LockPath::DirectAlloc, pageset, wanted, take).is_none() {
-            let Some(page) = zone.take_from_bitmaps(self.env(), pageset, wanted) else { return };
+            let found = store::HIDDEN.find(&zone.shared, self.env(), wanted, pageset.region());
+            let Some(page) = found else { return };
             give(page);
         }
         self.report_boost(zone, request);
@@ -293,7 +296,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// a time: they may merge into a larger block. Single pages are taken from bitmaps as they are. `None` also if there were none, or if the
     /// request may not wait for a lock.
     #[cold]
-    pub(crate) fn after_depots<T>(
+    pub(crate) fn after_settling<T>(
         &self,
         list: &Zonelist<'_, 'a, M>,
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
@@ -302,20 +305,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return None;
         }
         let env = self.env();
-        if self.tuning.depot && list.zones().any(|zone| zone.shared.buddy.depot_pages() > 0) {
-            list.zones().for_each(|zone| zone.empty_depots(env));
+        if list.zones().any(|zone| zone.hides(Scope::Batches)) {
+            list.zones().for_each(|zone| zone.settle_all(env, Scope::Batches));
             let taken = self.first_attempt(list, take);
             if taken.is_some() {
                 return taken;
             }
         }
-        if !self.tuning.bitmaps || list.request.order == Order::ZERO {
+        if list.request.order == Order::ZERO {
             return None;
         }
-        list.zones().filter(|zone| zone.shared.buddy.bitmap_pages() > 0).find_map(|zone| {
-            let mut at = Some(0);
-            while let Some(from) = at {
-                at = zone.empty_bitmaps_from(env, from);
+        list.zones().filter(|zone| zone.hides(Scope::Parts(0))).find_map(|zone| {
+            let mut left = Some(Scope::Parts(0));
+            while let Some(scope) = left {
+                left = zone.settle(env, scope);
                 let taken = self.first_attempt(list, take);
                 if taken.is_some() {
                     return taken;

@@ -75,7 +75,7 @@ word!(loom::sync::atomic::AtomicU32);
 
 /// What [`Bitmaps::take`] took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct TakenBits {
     pub(crate) blocks: u32,
     /// Some pages were put back, and the pageblock may be whole: then the caller calls [`Bitmaps::take_whole`].
     pub(crate) whole: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Taken {
 
 /// Blocks whose bits are in one word, or one block of at least a word: [`Bitmaps::first_run`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
+pub(crate) struct BitRun {
     /// The first page of the first block.
     page: u32,
     order: Order,
@@ -119,6 +119,8 @@ impl<'a> Bitmaps<'a> {
     /// The bitmaps of a zone of some pageblocks in [`words`] words, which are zero. Those of a pageblock begin with a cache line.
     pub(crate) fn new(words: &'a [AtomicU32], pageblocks: usize) -> Self {
         let skipped = words.as_ptr().align_offset(LINE * size_of::<u32>()).min(LINE - 1);
+        let needed = skipped + pageblocks * WORDS + pageblocks.div_ceil(BITS as usize);
+        debug_assert!(needed <= words.len(), "bitmaps of {needed} words in {}", words.len());
         let Some(words) = words.get(skipped..) else { return Self::NONE };
         let (pages, pageblocks) = words.split_at((pageblocks * WORDS).min(words.len()));
         Bitmaps { pages, pageblocks }
@@ -175,9 +177,9 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
     /// The first of some blocks of an order, and those after it that are in the same word. `None` without blocks.
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "so that callers need not name the type")]
-    pub(crate) fn first_run(&self, blocks: &[AtomicU32], order: Order) -> Option<Run> {
+    pub(crate) fn first_run(&self, blocks: &[AtomicU32], order: Order) -> Option<BitRun> {
         let page = blocks.first()?.get();
-        let mut run = Run { page, order, blocks: 1, bits: 0 };
+        let mut run = BitRun { page, order, blocks: 1, bits: 0 };
         let pages = order.pages() as u32;
         if pages < BITS {
             run.bits = ones(pages) << Self::bit(page);
@@ -191,10 +193,10 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
         Some(run)
     }
 
-    /// Frees the blocks of a run. The caller owns their pages, whose tags are `Inside`. Then it calls [`Self::settle`] once for all runs that it
+    /// Frees the blocks of a run. The caller owns their pages, whose tags are `Inside`. Then it calls [`Self::fence`] once for all runs that it
     /// frees, and then [`Self::note`] for each. Returns whether the pageblock may be whole: then the caller calls [`Self::take_whole`] as well.
     #[inline(always)]
-    pub(crate) fn free_run(&self, run: Run) -> bool {
+    pub(crate) fn free_run(&self, run: BitRun) -> bool {
         if run.bits == 0 {
             return self.free(run.page, run.order);
         }
@@ -217,14 +219,14 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
     /// Puts back a block that the caller owns, and whose tags are `Inside`. Returns whether the pageblock may be whole, as [`Self::free_run`] does.
     pub(crate) fn put_back(&self, page: u32, order: Order) -> bool {
         let whole = self.free(page, order);
-        self.settle();
+        self.fence();
         self.note(page);
         whole
     }
 
     /// Orders [`Self::free`] before [`Self::note`] and [`Self::take_whole`].
     #[inline(always)]
-    pub(crate) fn settle(&self) {
+    pub(crate) fn fence(&self) {
         // Pairs with the fence in forget.
         fence(SeqCst);
     }
@@ -249,7 +251,7 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
     #[cold]
     fn forget(&self, pageblock: u32) {
         self.clear_note(pageblock);
-        // Pairs with the fence in settle: either this call sees the pages, or their note comes after it.
+        // Pairs with the fence in Self::fence: either this call sees the pages, or their note comes after it.
         fence(SeqCst);
         if self.of(pageblock).iter().any(|word| word.read() != 0) {
             self.note(pageblock * Self::PAGES);
@@ -288,18 +290,18 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
             for word in &words[..taken] {
                 word.set_bits(Self::FULL);
             }
-            self.settle();
+            self.fence();
             self.note(pageblock * Self::PAGES);
         }
         false
     }
 
     /// Takes up to `most` blocks of a pageblock and gives each to `give`, in ascending order.
-    pub(crate) fn take(&self, pageblock: u32, order: Order, most: u32, mut give: impl FnMut(u32)) -> Taken {
+    pub(crate) fn take(&self, pageblock: u32, order: Order, most: u32, mut give: impl FnMut(u32)) -> TakenBits {
         let (start, pages) = (pageblock * Self::PAGES, order.pages() as u32);
         let (mut came, mut is_empty) = (0, true);
         if pages > BITS {
-            let mut taken = Taken::default();
+            let mut taken = TakenBits::default();
             for page in (start..start + Self::PAGES).step_by(pages as usize) {
                 if taken.blocks < most && self.take_words(page, order, &mut taken.whole) {
                     taken.blocks += 1;
@@ -332,13 +334,13 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
             }
             is_empty &= now == 0;
             if came == most {
-                return Taken { blocks: came, whole: false };
+                return TakenBits { blocks: came, whole: false };
             }
         }
         if is_empty {
             self.forget(pageblock);
         }
-        Taken { blocks: came, whole: false }
+        TakenBits { blocks: came, whole: false }
     }
 
     /// Takes a block of several words, if all its pages are free. Sets `whole` if it put some back and the pageblock may be whole.
@@ -352,7 +354,7 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
             for word in words().take(taken) {
                 word.set_bits(Self::FULL);
             }
-            self.settle();
+            self.fence();
             self.note(page);
             // Meanwhile a CPU that freed the other pages found the pageblock incomplete.
             *whole |= taken > 0;
@@ -376,9 +378,16 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
     }
 
     /// Takes all pages of a pageblock, and gives each run of them to `give` as its first page and the page after its last.
-    pub(crate) fn take_all(&self, pageblock: u32, give: impl FnMut(u32, u32)) {
-        self.each_run(pageblock, |word| if word.read() == 0 { 0 } else { word.take() }, give);
-        self.forget(pageblock);
+    pub(crate) fn take_all(&self, pageblock: u32, mut give: impl FnMut(u32, u32)) {
+        let mut had_pages = false;
+        let take = |word: &W| if word.read() == 0 { 0 } else { word.take() };
+        self.each_run(pageblock, take, |from, end| {
+            had_pages = true;
+            give(from, end);
+        });
+        if had_pages || self.is_noted(pageblock) {
+            self.forget(pageblock);
+        }
     }
 
     /// Visits the runs of free pages of a pageblock, as [`Self::take_all`] does. Meaningful while nobody changes them.

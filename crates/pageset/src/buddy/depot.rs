@@ -97,6 +97,7 @@ impl Depot {
     fn places<'w>(&self, words: &'w [AtomicU32], list: usize) -> &'w [AtomicU32] {
         let slot = self.newest[list].get();
         let batch = if slot > 0 { at(words, slot) } else { return &[] };
+        debug_assert!(batch[COUNT].get() as usize <= Self::BATCH, "a batch of {} blocks", batch[COUNT].get());
         batch.get(FIRST + batch[COUNT].get() as usize..).unwrap_or_default()
     }
 
@@ -131,6 +132,7 @@ impl Depot {
             }
         };
         let [below, count, places @ ..] = at(words, slot) else { return };
+        debug_assert!(blocks.len() <= places.len(), "a batch of {} blocks", blocks.len());
         below.set(self.newest[list].get());
         count.set(blocks.len() as u32);
         places.iter().zip(blocks).for_each(|(place, block)| place.set(block.get()));

@@ -161,7 +161,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         if !self.is_mostly(start, migratetype)? {
             return None;
         }
-        self.empty_bitmap(start);
+        self.settle(start, Order::PAGEBLOCK);
         self.move_free_blocks(start, migratetype, self.end_of_moves());
         self.set_block_type(start, migratetype);
         let taken = self.take_smallest(order, migratetype);

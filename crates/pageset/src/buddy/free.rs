@@ -184,9 +184,8 @@ impl<M: Machine> Locked<'_, '_, M> {
     pub(crate) fn online(&self, first: u32, pages: u64) {
         let (mut page, end) = (u64::from(first), u64::from(first) + pages);
         while page < end {
-            let fits = (end - page).ilog2().min(page.trailing_zeros()).min(u32::from(Order::MAX.get()));
             let first = page as u32;
-            let fits = Order::new(fits as u8).unwrap_or(Order::MAX);
+            let fits = Order::at_most((end - page).ilog2().min(page.trailing_zeros()));
             let order = if fits > Order::PAGEBLOCK && self.is_mixed(first, fits) { Order::PAGEBLOCK } else { fits };
             self.frames.set_online(first, order);
             let migratetype = self.frames.block_type(first);
@@ -202,9 +201,10 @@ impl<M: Machine> Locked<'_, '_, M> {
     }
 }
 
-/// The next larger order, at most the largest.
+/// The next larger order of one below the largest.
 pub(crate) fn next(order: Order) -> Order {
-    Order::new(order.get() + 1).unwrap_or(Order::MAX)
+    debug_assert!(order < Order::MAX, "no order is above {order}");
+    Order::at_most(u32::from(order.get()) + 1)
 }
 
 #[cfg(test)]

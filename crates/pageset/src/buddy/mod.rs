@@ -14,16 +14,17 @@ pub(crate) mod in_flight;
 pub(crate) mod list;
 pub(crate) mod owners;
 mod pageblocks;
+mod parts;
 pub(crate) mod region;
 
 use core::cell::Cell;
 use core::ops::Deref;
 use core::sync::atomic::AtomicU32;
 
-use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, largest_blocks, pageblocks as starts};
+use crate::frame::{Frames, MigrateType, Order, PageState, pageblocks as starts};
 use crate::machine::{Access, Guard, Line, Machine};
 use crate::policy::{Active, Tuning};
-use crate::sync::{self, AtomicU64, Counter, LockedWord, const_new};
+use crate::sync::{self, AtomicU64, Counter, const_new};
 
 #[cfg(feature = "history")]
 pub(crate) use fallback::may_claim;
@@ -36,10 +37,6 @@ use in_flight::InFlight;
 use list::{End, List};
 use owners::Owners;
 use region::{Region, Totals};
-
-/// Pageblocks with free parts that one mark test looks at: a test without a lock, several times a request, which may run in an interrupt. At
-/// a cache miss or two each they take some microseconds. Unit: pageblocks. A guess.
-const TESTED: usize = 64;
 
 /// The machine and the rules, which every operation receives.
 #[derive(Debug)]
@@ -185,57 +182,6 @@ impl<L> Buddy<'_, L> {
         self.regions.iter().map(|region| region.list(order, list).len()).sum()
     }
 
-    /// Visits the largest blocks in bitmaps by their orders and their pageblocks' types, at a recent moment.
-    pub(crate) fn each_bitmap_block(&self, mut visit: impl FnMut(Order, MigrateType)) {
-        self.bitmaps.each_noted(|pageblock| {
-            let list = self.frames.block_type(pageblock * PAGEBLOCK);
-            self.bitmaps.runs(pageblock, |from, end| {
-                largest_blocks(from, end).for_each(|(_, order)| visit(order, list));
-            });
-        });
-    }
-
-    /// The first of some pageblocks whose bitmap has a block of an order, at a recent moment. `suits` says which types do.
-    pub(crate) fn bitmap_with(
-        &self,
-        order: Order,
-        (from, end): (u32, u32),
-        suits: impl Fn(MigrateType) -> bool,
-    ) -> Option<u32> {
-        self.bitmaps_with(order, (from, end), usize::MAX, suits)
-    }
-
-    /// Whether a bitmap has a block of an order, at a recent moment. Looks where it found one last, then at the first [`TESTED`] pageblocks
-    /// that may have free parts: false if only later ones have it.
-    pub(crate) fn has_bitmap_block(&self, order: Order, suits: impl Fn(MigrateType) -> bool) -> bool {
-        let last = self.found_in.get();
-        let end = self.frames.len() / PAGEBLOCK;
-        let found = self
-            .bitmaps_with(order, (last, end.min(last + 1)), 1, &suits)
-            .or_else(|| self.bitmaps_with(order, (0, end), TESTED, &suits));
-        // Several CPUs write this line.
-        if let Some(found) = found.filter(|&found| found != last) {
-            self.found_in.set(found);
-        }
-        found.is_some()
-    }
-
-    /// As [`Self::bitmap_with`], among the first `most` pageblocks that may have free parts.
-    fn bitmaps_with(
-        &self,
-        order: Order,
-        (from, end): (u32, u32),
-        most: usize,
-        suits: impl Fn(MigrateType) -> bool,
-    ) -> Option<u32> {
-        if !self.bitmaps.are_kept() || order >= Order::PAGEBLOCK {
-            return None;
-        }
-        self.bitmaps.noted(from, end).take(most).find(|&pageblock| {
-            suits(self.frames.block_type(pageblock * PAGEBLOCK)) && self.bitmaps.has_block(pageblock, order)
-        })
-    }
-
     /// Whether a free block of one order and type exists.
     pub(crate) fn has_block(&self, order: Order, list: MigrateType) -> bool {
         self.regions.iter().any(|region| region.list(order, list).len() > 0)
@@ -265,7 +211,7 @@ impl<L> Buddy<'_, L> {
             let reaches = tag.state() != PageState::Inside && head + tag.order().pages() as u32 > page;
             reaches.then(|| (head, tag.order(), tag.state()))
         });
-        block.or_else(|| self.bitmaps.has(page).then_some((page, Order::ZERO, PageState::Cached)))
+        block.or_else(|| self.is_part(page).then_some((page, Order::ZERO, PageState::Cached)))
     }
 
     /// The first of some pages that already belongs to a block.
@@ -279,7 +225,7 @@ impl<L> Buddy<'_, L> {
             let next = end.min((at + 1).next_multiple_of(Order::PAGEBLOCK.pages() as u32));
             if self.frames.pageblock(at).is_online()
                 && let Some(known) =
-                    (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside || self.bitmaps.has(at))
+                    (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside || self.is_part(at))
             {
                 return Some(known);
             }
@@ -428,31 +374,6 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
             }
         }
         None
-    }
-
-    /// Frees the pages of the bitmap of a pageblock: they enter lists and merge.
-    pub(crate) fn empty_bitmap(&self, page: u32) {
-        if !self.bitmaps.are_kept() {
-            return;
-        }
-        let mut pages = 0;
-        self.bitmaps.take_all(page >> Order::PAGEBLOCK.get(), |from, end| {
-            pages += end - from;
-            for (page, order) in largest_blocks(from, end) {
-                self.free_block(page, order, self.frames.block_type(page));
-            }
-        });
-        self.region.bitmaps.pages.sub(pages.into());
-    }
-
-    /// Frees a pageblock if its bitmap has all pages.
-    pub(crate) fn free_whole(&self, pageblock: u32) {
-        // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
-        if self.bitmaps.take_whole(pageblock) {
-            let page = pageblock * PAGEBLOCK;
-            self.free_block(page, Order::PAGEBLOCK, self.frames.block_type(page));
-            self.region.bitmaps.pages.sub(PAGEBLOCK.into());
-        }
     }
 
     /// Returns the upper halves of a taken block to the lists, until `to` pages remain at its start.

@@ -32,6 +32,7 @@ impl<'a> Owners<'a> {
 
     /// The owners in some words, which are zero.
     pub(crate) fn new(words: &'a [AtomicU32], pageblocks: usize) -> Self {
+        debug_assert!(pageblocks <= words.len(), "{pageblocks} owners in {} words", words.len());
         let (cpus, links) = words.split_at(pageblocks.min(words.len()));
         Owners { cpus, links }
     }

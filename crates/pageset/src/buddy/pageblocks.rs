@@ -77,7 +77,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// Sets the type of one pageblock and moves its free blocks. Splits a larger free block around it, and merges the
     /// pageblock with its neighbours where their types are now equal. The types of the neighbours do not change.
     pub(crate) fn change_type(&self, start: u32, to: MigrateType) {
-        self.empty_bitmap(start);
+        self.settle(start, Order::PAGEBLOCK);
         for order in halves().rev() {
             let (half, neighbour) = with_buddy(start, order);
             let both = half & neighbour;
@@ -117,7 +117,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         if start < self.frames.first || start + pageblock > self.frames.end {
             return None;
         }
-        let mut free = if self.bitmaps.are_kept() { self.bitmaps.pages_of(start / pageblock) } else { 0 };
+        let mut free = self.part_pages(start);
         let mut movable = 0;
         self.each_block(start, |page, state, order| match state {
             PageState::Free => free += order.pages() as u32,

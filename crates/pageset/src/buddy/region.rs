@@ -166,18 +166,6 @@ impl<L> Buddy<'_, L> {
         self.listed() + self.bitmap_pages()
     }
 
-    /// Pages in bitmaps, at a recent moment.
-    #[inline]
-    pub(crate) fn bitmap_pages(&self) -> u64 {
-        if !self.bitmaps.are_kept() {
-            return 0;
-        }
-        let sum =
-            self.regions.iter().fold(0, |sum: usize, region| sum.wrapping_add(region.bitmaps.pages.get() as usize));
-        // Below 0 if a page was counted as taken before it was counted as free.
-        sum.cast_signed().max(0) as u64
-    }
-
     /// Pages on free lists of types other than ISOLATE.
     #[inline]
     pub(crate) fn listed(&self) -> u64 {

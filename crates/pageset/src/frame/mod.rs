@@ -112,6 +112,11 @@ impl Order {
         Some(Order(pages.next_power_of_two().ilog2() as u8))
     }
 
+    /// The order `order`, or the largest if there is none.
+    pub(crate) const fn at_most(order: u32) -> Order {
+        if order < Self::MAX.0 as u32 { Order(order as u8) } else { Self::MAX }
+    }
+
     /// Base pages in a block of this order.
     #[must_use]
     pub const fn pages(self) -> u64 {
@@ -309,8 +314,7 @@ pub(crate) fn pageblocks(page: u32, order: Order) -> impl Iterator<Item = u32> {
 
 /// The largest aligned block that begins at `page` and ends at or before `end`.
 pub(crate) fn largest_at(page: u32, end: u32) -> Order {
-    let fits = (end - page).ilog2().min(page.trailing_zeros());
-    Order::new(fits.min(u32::from(Order::MAX.get())) as u8).unwrap_or(Order::MAX)
+    Order::at_most((end - page).ilog2().min(page.trailing_zeros()))
 }
 
 /// The largest aligned blocks that cover the pages from `first` to `end`.

@@ -13,8 +13,9 @@ use crate::buddy::list::{End, List};
 use crate::buddy::{Buddy, Clusters, Env, Locked, Mismatch, Wanted};
 use crate::frame::{Links, MigrateType, Order, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
-use crate::pcp::{CachedZone, PcpGuard, remembered_type};
+use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::BulkFree;
+use crate::store::{Cache, remembered_type};
 use crate::sync::{self, LockedWord};
 use crate::zone::ZoneGuard;
 

@@ -29,8 +29,8 @@ impl<M: Machine> CachedZone<'_, M> {
             BulkFree::TwoPass => self.fetch_picks(env, pcp, wanted),
             BulkFree::PickLocked => {}
         }
-        let zone = self.shared.lock(env, LockPath::Drain, 0);
-        Some(zone.drain_by_turns(pcp, wanted, capture))
+        let guard = self.shared.lock(env, LockPath::Drain, 0);
+        Some(guard.drain_by_turns(pcp, wanted, capture))
     }
 
     /// The first pass: touches every page that the drain takes, and fetches the buddies of the first batch of them.
@@ -73,7 +73,9 @@ impl<M: Machine> Locked<'_, '_, M> {
         let mut turns = RoundRobin::new(self.tuning());
         while drained < wanted {
             let list = turns.next(wanted - drained, |list| pcp.list(list).is_empty());
-            drained += self.drain_one(pcp, list, capture).unwrap_or(0);
+            let pages = self.drain_one(pcp, list, capture);
+            debug_assert!(pages.is_some(), "list {list} has no block");
+            drained += pages.unwrap_or(0);
         }
         drained
     }

@@ -27,11 +27,11 @@ impl OneBitmap {
         Bitmaps::of_words(&self.words[..2], &self.words[2..])
     }
 
-    /// Frees a page, as a drain does. `settle` orders its steps.
-    fn free(&self, page: u32, settle: fn(Bitmaps<'_, AtomicU32, 2>)) {
+    /// Frees a page, as a drain does. `fence` orders its steps.
+    fn free(&self, page: u32, fence: fn(Bitmaps<'_, AtomicU32, 2>)) {
         let bits = self.bits();
         let may_be_whole = bits.free(page, Order::ZERO);
-        settle(bits);
+        fence(bits);
         bits.note(page);
         if may_be_whole && bits.take_whole(0) {
             self.wholes.add();
@@ -44,8 +44,8 @@ impl OneBitmap {
 fn one_of_two_frees_finds_the_whole_pageblock() {
     explore(
         OneBitmap::new,
-        |bitmap| bitmap.free(0, |bits| bits.settle()),
-        |bitmap| bitmap.free(63, |bits| bits.settle()),
+        |bitmap| bitmap.free(0, |bits| bits.fence()),
+        |bitmap| bitmap.free(63, |bits| bits.fence()),
         |bitmap| {
             assert!(bitmap.wholes.get() == 1 && !bitmap.bits().has(7), "a whole pageblock was left");
         },
@@ -67,7 +67,7 @@ fn frees_that_look_too_early_are_found() {
 fn explore_notes(take: fn(&OneBitmap)) {
     explore(
         || OneBitmap { words: Box::new([2, 0, 1].map(AtomicU32::new)), wholes: Word::default() },
-        |bitmap| bitmap.free(40, |bits| bits.settle()),
+        |bitmap| bitmap.free(40, |bits| bits.fence()),
         take,
         |bitmap| {
             let bits = bitmap.bits();
@@ -103,7 +103,7 @@ fn explore_put_backs(take: fn(&OneBitmap)) {
             let mut page = None;
             bitmap.bits().take(0, Order::ZERO, 1, |taken| page = Some(taken));
             if let Some(page) = page {
-                bitmap.free(page, |bits| bits.settle());
+                bitmap.free(page, |bits| bits.fence());
             }
         },
         |bitmap| {

@@ -3,13 +3,13 @@
 //!
 //! Specification: `linux-page-allocator.md` 2.3 to 2.5, 4.11.
 
-use super::whole_blocks::SplitBlock;
 use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
-use crate::buddy::{Buddy, Env, Locked, Stage, Wanted};
+use crate::buddy::{Env, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
+use crate::policy::BulkFree;
 use crate::policy::lists::order_of;
-use crate::policy::{BulkFree, Tuning};
+use crate::store::{self, Cache, Lists, Refill, Store};
 use crate::sync::{self, LockedWord};
 use crate::zone::ZoneGuard;
 
@@ -113,7 +113,12 @@ impl<M: Machine> CachedZone<'_, M> {
             } else {
                 None
             };
-            taken + zone.map_or(0, |zone| refill_from_lists(&zone, pcp, list, wanted, blocks - taken, false))
+            let rest = |guard: &ZoneGuard<'_, '_, M>| {
+                let held = Some(guard);
+                let refill = Refill { zone: &self.shared, env, list, wanted, region: 0, held, leaves: false };
+                Lists.take(&refill, pcp, blocks - taken)
+            };
+            taken + zone.as_ref().map_or(0, rest)
         } else {
             self.refill_in_holds(env, pcp, list, wanted, blocks)
         };
@@ -138,20 +143,13 @@ impl<M: Machine> CachedZone<'_, M> {
     ) -> u32 {
         let in_hold = env.tuning.bulk_free.refill_blocks();
         // Where memory is short, the rest of a split block goes to the lists, as drains do.
-        let leaves = env.tuning.bitmaps && self.may_leave(env, pcp);
-        // A depot has whole batches: their pages need not be touched.
-        let has_batches = self.shared.buddy.regions[pcp.region()].depot.has(list);
-        let mut taken =
-            if has_batches { 0 } else { self.refill_from_bitmaps(env, pcp, list, wanted, pcp.region(), None, blocks) };
-        sync::add(&pcp.bitmap_pages, u64::from(taken) << wanted.order.get());
+        let leaves = self.may_leave(env, pcp);
+        let unlocked = Refill { zone: &self.shared, env, list, wanted, region: pcp.region(), held: None, leaves };
+        let mut taken = store::ALL.take(&unlocked, pcp, blocks);
         while taken < blocks {
-            let take = |zone: &ZoneGuard<'_, '_, M>, wanted| {
-                let most = in_hold.min(blocks - taken);
-                let left = if env.tuning.depot { self.refill_from_depot(zone, pcp, list, most) } else { 0 };
-                let left =
-                    left + self.refill_from_bitmaps(env, pcp, list, wanted, zone.number(), Some(zone), most - left);
-                let taken = left
-                    + if left < most { refill_from_lists(zone, pcp, list, wanted, most - left, leaves) } else { 0 };
+            let take = |guard: &ZoneGuard<'_, '_, M>, wanted| {
+                let refill = Refill { wanted, region: guard.number(), held: Some(guard), ..unlocked };
+                let taken = store::ALL.take(&refill, pcp, in_hold.min(blocks - taken));
                 (taken > 0).then_some(taken)
             };
             // After the first hold nothing is worth a search in other regions, or a part of another type's pageblock.
@@ -167,36 +165,6 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         taken
     }
-}
-
-/// Fills a list with up to `blocks` blocks of the zone's free lists. Returns their number. If `leaves`, the rest of a block that is split
-/// may go to its pageblock's bitmap.
-fn refill_from_lists<M: Machine, G>(
-    zone: &Locked<'_, '_, M>,
-    pcp: &PcpGuard<'_, M::Lock, G>,
-    list: usize,
-    wanted: Wanted,
-    blocks: u32,
-    leaves: bool,
-) -> u32 {
-    let (mut stage, mut split) = (Stage::default(), SplitBlock::default());
-    let taken = pcp.fill(list, blocks, || {
-        let page = split.next(zone).or_else(|| split.begin(zone, wanted)).or_else(|| zone.take(wanted, &mut stage))?;
-        let kind = remembered_type(zone, zone.tuning(), page, wanted.migratetype);
-        zone.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
-        Some(page)
-    });
-    if leaves {
-        split.end_in_bitmap(zone, wanted.migratetype, wanted.order);
-    } else {
-        split.end(zone, wanted.migratetype);
-    }
-    taken
-}
-
-/// The type stored in a cached page's tag: its pageblock's type. Specification 2.6.
-pub(crate) fn remembered_type<L>(buddy: &Buddy<'_, L>, tuning: &Tuning, page: u32, asked: MigrateType) -> MigrateType {
-    if tuning.type_at_drain { asked } else { buddy.frames.block_type(page) }
 }
 
 /// One block freed. Specification 2.5, 4.11.

@@ -13,6 +13,7 @@ use crate::buddy::{Capture, Env, Locked, Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::policy::{OwnerRule, Pressure};
+use crate::store::Cache;
 use crate::sync::{self, LockedWord};
 use crate::zone::Zone;
 
@@ -94,7 +95,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
         let list = self.zone.tuning().lists.list(order, kind);
         self.zone.frames.set_tag(page, Tag::new(PageState::Cached, order, kind));
         if !list.is_some_and(|list| self.pcp.push(list, page)) {
-            // Never with room for it.
+            debug_assert!(false, "a pageset with room has none for page {page} of order {order}");
             return self.zone.free_block(page, order, self.zone.frames.block_type(page));
         }
         self.left = self.left.saturating_sub(order.pages());
@@ -244,16 +245,16 @@ impl<M: Machine> CachedZone<'_, M> {
 
 /// Moves the largest blocks of a pageset to the zone until at least `wanted` pages have moved. Returns the number moved.
 pub(super) fn drain_largest<M: Machine, G>(
-    zone: &Locked<'_, '_, M>,
+    guard: &Locked<'_, '_, M>,
     pcp: &PcpGuard<'_, M::Lock, G>,
     wanted: u32,
     capture: Option<&Capture>,
 ) -> u32 {
     let mut drained = 0;
     for (order, kind) in Order::all().rev().flat_map(|order| MigrateType::ORDINARY.map(|kind| (order, kind))) {
-        let Some(list) = zone.tuning().lists.list(order, kind) else { continue };
+        let Some(list) = guard.tuning().lists.list(order, kind) else { continue };
         while drained < wanted {
-            let Some(pages) = zone.drain_one(pcp, list, capture) else { break };
+            let Some(pages) = guard.drain_one(pcp, list, capture) else { break };
             drained += pages;
         }
     }

@@ -6,13 +6,12 @@ use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::fence;
 
 use super::claims::drain_largest;
-use super::regions::To;
 use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
-use crate::buddy::{Capture, Env, Locked};
-use crate::frame::{CpuId, MigrateType, Order};
+use crate::buddy::{Capture, Env};
+use crate::frame::CpuId;
 use crate::machine::{LockPath, Machine};
-use crate::policy::lists::order_of;
-use crate::policy::{BulkFree, OwnerRule};
+use crate::policy::{BulkFree, OwnerRule, Pressure};
+use crate::store::{self, Drain, Given, Lists, Store};
 use crate::sync::{self, LockedWord};
 
 impl<M: Machine> CachedZone<'_, M> {
@@ -53,22 +52,42 @@ impl<M: Machine> CachedZone<'_, M> {
         held
     }
 
-    /// Moves about `pages` pages to depots, and what they have no room for to bitmaps or the buddy. Less than a batch may stay.
-    /// Returns the number of pages that need not be drained any more.
+    /// One hold's part of a drain of `pages` pages, to the first store that takes any: depots, then bitmaps, then the free lists.
+    /// Returns how many of the `pages` the caller need not drain any more: those that moved; or all, if depots took some and less than a
+    /// batch is left.
     fn leave<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, pages: u32, start: usize) -> u32 {
         let wanted = pages.min(pcp.count());
-        let left = if env.tuning.depot { self.drain_to_depots(env, pcp, wanted, start) } else { 0 };
-        pcp.note_drain(left);
-        if left == 0 && env.tuning.bitmaps {
-            let drained = self.drain_to_regions(env, pcp, wanted, start, To::Bitmaps);
-            pcp.note_drain(drained);
-            return drained;
+        let given = store::HIDDEN.give(&self.offer(env, pcp, wanted, start, None), pcp);
+        pcp.note_drain(given.pages);
+        match given {
+            Given { pages: 0, .. } => self.drain(env, pcp, wanted, start, None),
+            // The rest is for another hold of the pageset's lock.
+            Given { pages: given, ends } => {
+                if ends {
+                    pages
+                } else {
+                    given
+                }
+            }
         }
-        if left == 0 {
-            return self.drain(env, pcp, wanted, start, None);
-        }
-        // The rest is for another hold of the pageset's lock.
-        if wanted - left >= pcp.batch() { left } else { pages }
+    }
+
+    /// Whether a drain of this pageset may leave blocks in stores that hide them: while the zone has memory, and the pageset may keep pages.
+    pub(super) fn may_leave<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
+        store::hides(env.tuning) && pcp.may_keep() && self.shared.pressure() == Pressure::default()
+    }
+
+    /// What a drain of a pageset offers to the stores.
+    #[inline]
+    fn offer<'d, G>(
+        &'d self,
+        env: Env<'d, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        wanted: u32,
+        start: usize,
+        capture: Option<&'d Capture>,
+    ) -> Drain<'d, M> {
+        Drain { zone: &self.shared, env, wanted, start, batch: pcp.batch(), capture }
     }
 
     /// Moves about `pages` pages from a pageset to the buddy: whole lists from `start` on, the oldest blocks first. The block
@@ -91,17 +110,12 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         // None unless a rule of `history` is on: with the rules of 5.18 and later whole lists are drained.
         let drained = self.drain_by_old_rules(env, pcp, wanted, start, capture).unwrap_or_else(|| {
-            // Lock order: pageset, then region.
-            let one_hold = env.tuning.bulk_free != BulkFree::ShortHolds;
-            if one_hold && let [_] = self.shared.buddy.regions {
-                let zone = self.shared.lock(env, LockPath::Drain, 0);
-                if env.tuning.merge_blocks {
-                    drain_largest(&zone, pcp, wanted, capture)
-                } else {
-                    drain_lists(&zone, pcp, wanted, start, capture)
-                }
+            let offer = self.offer(env, pcp, wanted, start, capture);
+            if env.tuning.merge_blocks && offer.is_one_hold() {
+                // Lock order: pageset, then region.
+                drain_largest(&self.shared.lock(env, LockPath::Drain, 0), pcp, wanted, capture)
             } else {
-                self.drain_to_regions(env, pcp, wanted, start, To::Lists(capture))
+                Lists.give(&offer, pcp).pages
             }
         });
         pcp.note_drain(drained);
@@ -199,62 +213,6 @@ impl<L, G> PcpGuard<'_, L, G> {
             self.count.set(self.count.get() - pages);
             sync::add(&self.drains, 1);
             sync::add(&self.drain_pages, u64::from(pages));
-        }
-    }
-}
-
-/// Moves whole lists, from `start` on, until `wanted` pages have moved. Returns the number moved.
-fn drain_lists<M: Machine, G>(
-    zone: &Locked<'_, '_, M>,
-    pcp: &PcpGuard<'_, M::Lock, G>,
-    wanted: u32,
-    start: usize,
-    capture: Option<&Capture>,
-) -> u32 {
-    let lists = zone.tuning().lists.count();
-    let mut drained = 0;
-    for list in (start..lists).chain(0..start) {
-        while drained < wanted {
-            let left = wanted - drained;
-            let together = if capture.is_none() { zone.drain_whole_block(pcp, list, left) } else { None };
-            let Some(pages) = together.or_else(|| zone.drain_one(pcp, list, capture)) else { break };
-            drained += pages;
-        }
-    }
-    drained
-}
-
-impl<M: Machine> Locked<'_, '_, M> {
-    /// Moves the oldest block of a list. Returns its pages.
-    pub(crate) fn drain_one<G>(
-        &self,
-        pcp: &PcpGuard<'_, M::Lock, G>,
-        list: usize,
-        capture: Option<&Capture>,
-    ) -> Option<u32> {
-        let page = pcp.pop_oldest(list)?;
-        let order = order_of(list);
-        self.free_or_capture(page, order, self.drained_type(page), capture);
-        Some(order.pages() as u32)
-    }
-
-    /// The list that a drained block goes to. Specification 2.6.
-    pub(crate) fn drained_type(&self, page: u32) -> MigrateType {
-        let block_type = self.frames.block_type(page);
-        if self.tuning().type_at_drain || block_type == MigrateType::Isolate {
-            block_type
-        } else {
-            self.frames.tag(page).kind().unwrap_or(block_type)
-        }
-    }
-
-    /// Moves the oldest blocks of a list together, if they form one larger block. Returns its pages.
-    fn drain_whole_block<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, list: usize, most: u32) -> Option<u32> {
-        match order_of(list) {
-            _ if !self.drains_whole_blocks() => None,
-            // The compiler makes one that has no shifts.
-            Order::ZERO => self.drain_as_block(pcp, list, Order::ZERO, most),
-            order => self.drain_as_block(pcp, list, order, most),
         }
     }
 }

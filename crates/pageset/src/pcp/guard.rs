@@ -8,7 +8,8 @@ use crate::machine::{Guard, HintGuard};
 use crate::policy::expiry::Expiry;
 use crate::policy::state::{State, words};
 use crate::policy::{Bounds, Decay, PcpState, Tuning};
-use crate::sync::LockedWord;
+use crate::store::Cache;
+use crate::sync::{self, LockedWord};
 
 /// Holds the lock of a pageset until dropped. Every change of the lists and of the state needs it. `G` is the guard of the lock.
 #[derive(Debug)]
@@ -19,10 +20,10 @@ pub(crate) struct PcpGuard<'p, L, G> {
     pub(super) _guard: G,
 }
 
-/// The guard of a lock that was taken by way of the machine. The state of its pageset is settled.
+/// The guard of a lock that was taken by way of the machine. The state of its pageset is up to date.
 pub(crate) type MachineGuard<'p, L> = PcpGuard<'p, L, Guard<'p, L>>;
 
-/// The guard of a lock that was taken by a hint of the CPU, for the fast path. The state may be unsettled.
+/// The guard of a lock that was taken by a hint of the CPU, for the fast path. The state may be behind.
 pub(crate) type HintedGuard<'p, L, H> = PcpGuard<'p, L, HintGuard<'p, L, H>>;
 
 impl<L, G> Deref for PcpGuard<'_, L, G> {
@@ -71,21 +72,6 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         self.pageset.list(list).pop_run(self.words, pages)
     }
 
-    /// Takes the oldest block of a list.
-    pub(crate) fn pop_oldest(&self, list: usize) -> Option<u32> {
-        self.list(list).pop_oldest(self.words, &self.pool)
-    }
-
-    /// The blocks of a list's oldest chunk, the oldest first.
-    pub(crate) fn oldest(&self, list: usize) -> &'p [AtomicU32] {
-        self.pageset.list(list).oldest(self.words)
-    }
-
-    /// Takes `blocks` blocks of [`Self::oldest`] off their list.
-    pub(crate) fn drop_oldest(&self, list: usize, blocks: u32) {
-        self.list(list).drop_oldest(self.words, &self.pool, blocks);
-    }
-
     /// Puts a block on a list. Returns false if there is no room.
     #[inline]
     pub(crate) fn push(&self, list: usize, block: u32) -> bool {
@@ -108,11 +94,6 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
     #[inline(always)]
     pub(crate) fn take_back(&self, list: usize, blocks: usize) {
         self.pageset.list(list).take_back(self.words, &self.pageset.pool, blocks);
-    }
-
-    /// Fills an empty list with up to `blocks` blocks, the first of which is the newest. Returns their number.
-    pub(crate) fn fill(&self, list: usize, blocks: u32, next: impl FnMut() -> Option<u32>) -> u32 {
-        self.list(list).fill(self.words, &self.pool, blocks, next)
     }
 
     /// The blocks of a list, the oldest first.
@@ -172,6 +153,41 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         let asked = expiry.tick(used, remote, self.count(), self.batch(), all);
         self.expire.set(expiry.left);
         asked
+    }
+}
+
+/// The pageset as the stores behind it see it.
+impl<L, G> Cache for PcpGuard<'_, L, G> {
+    #[inline(always)]
+    fn fill(&self, list: usize, blocks: u32, next: impl FnMut() -> Option<u32>) -> u32 {
+        self.list(list).fill(self.words, &self.pool, blocks, next)
+    }
+
+    #[inline(always)]
+    fn oldest(&self, list: usize) -> &[AtomicU32] {
+        let oldest = self.pageset.list(list).oldest(self.words);
+        debug_assert!(self.list(list).is_empty() == oldest.is_empty(), "list {list} has a chunk without its blocks");
+        oldest
+    }
+
+    #[inline(always)]
+    fn drop_oldest(&self, list: usize, blocks: u32) {
+        self.list(list).drop_oldest(self.words, &self.pool, blocks);
+    }
+
+    #[inline(always)]
+    fn pop_oldest(&self, list: usize) -> Option<u32> {
+        self.list(list).pop_oldest(self.words, &self.pool)
+    }
+
+    #[inline(always)]
+    fn region(&self) -> usize {
+        self.pageset.region()
+    }
+
+    #[inline(always)]
+    fn count_unlocked(&self, pages: u64) {
+        sync::add(&self.bitmap_pages, pages);
     }
 }
 

@@ -1,5 +1,5 @@
 //! The per-CPU pagesets in front of a zone's lock: allocation, free, refill, drain. Uses `frame`, `machine`, `policy`, `buddy`,
-//! `zone`.
+//! `zone`, `store`.
 //!
 //! A pageset is an array of block numbers per order and migratetype. Allocations pop the newest block of a list and frees
 //! push there; drains take the oldest. One call reads and writes the first cache line of the pageset, the line of one
@@ -8,26 +8,22 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `alloc_free` | blocks allocated, with the refill, and freed: one, or many under one hold of the pageset's lock |
-//! | `regions` | refills and drains of a zone with several regions |
+//! | `regions` | which region of a zone serves a request |
 //! | `claims` | whole pageblocks in pagesets, and their owners |
-//! | `bitmaps` | free parts of pageblocks, set and taken without a lock |
-//! | `depots` | batches of blocks that pass from drains to refills |
 //! | `guard` | the guard of a pageset's lock |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
-//! | `whole_blocks` | a block split at once into the pages of a list, and pages drained as one block |
+//! | `settle` | pages that are on no free list, and their way there |
 //! | `shares` | what a pageset may keep, and what it borrows from idle ones |
 //! | `stack` | the arrays of the lists |
 
 mod alloc_free;
-mod bitmaps;
 pub(crate) mod claims;
-mod depots;
 mod drain;
 mod guard;
 mod regions;
+pub(crate) mod settle;
 mod shares;
 pub(crate) mod stack;
-mod whole_blocks;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
@@ -41,8 +37,6 @@ use crate::sync::{self, AtomicU64, LockedWord, const_new};
 use crate::zone::Zone;
 use crate::zone::deferred::Deferred;
 
-#[cfg(feature = "history")]
-pub(crate) use alloc_free::remembered_type;
 pub(crate) use alloc_free::{FromCache, TAKEN_PER_HOLD};
 
 pub(crate) use guard::{HintedGuard, MachineGuard, PcpGuard};
@@ -82,8 +76,8 @@ pub struct Pageset<L> {
     lists: [Stack; LISTS],
 
     /// The value of `free_pages` at which `alloc_factor`, `block_factor` and `prev_high_order` were written. Every later page was freed
-    /// by itself, which halves the exponents and ends a row of frees of orders 1 to 3: [`Pageset::settle`].
-    settled_at: AtomicU64,
+    /// by itself, which halves the exponents and ends a row of frees of orders 1 to 3: [`Pageset::catch_up`].
+    caught_up_at: AtomicU64,
 
     pub(crate) refills: AtomicU64,
     pub(crate) refill_pages: AtomicU64,
@@ -175,7 +169,7 @@ impl<L> Pageset<L> {
                 costly_room: AtomicU32::new(0),
                 free_pages: AtomicU64::new(0),
                 lists: [const { Stack::new() }; LISTS],
-                settled_at: AtomicU64::new(0),
+                caught_up_at: AtomicU64::new(0),
                 refills: AtomicU64::new(0),
                 refill_pages: AtomicU64::new(0),
                 drains: AtomicU64::new(0),
@@ -225,28 +219,28 @@ impl<L> Pageset<L> {
         ]
     }
 
-    /// Single pages that were freed since [`Self::settle`].
+    /// Single pages that were freed since [`Self::catch_up`].
     #[inline]
-    fn unsettled(&self) -> u64 {
-        self.free_pages.get().wrapping_sub(self.settled_at.get())
+    fn behind(&self) -> u64 {
+        self.free_pages.get().wrapping_sub(self.caught_up_at.get())
     }
 
     /// `alloc_factor`, `block_factor` and `prev_high_order` with the frees since they were written.
     fn refill_state(&self) -> ([u8; 2], bool) {
-        let singles = self.unsettled();
+        let singles = self.behind();
         let factors = [&self.alloc_factor, &self.block_factor].map(|factor| factor.get() >> singles.min(7));
         (factors, self.prev_high_order.get() && singles == 0)
     }
 
     /// Brings `alloc_factor`, `block_factor` and `prev_high_order` up to date. The fast path writes neither when it frees single pages.
     #[inline]
-    pub(crate) fn settle(&self) {
-        if self.unsettled() > 0 {
+    pub(crate) fn catch_up(&self) {
+        if self.behind() > 0 {
             let ([alloc_factor, block_factor], prev_high_order) = self.refill_state();
             self.alloc_factor.set(alloc_factor);
             self.block_factor.set(block_factor);
             self.prev_high_order.set(prev_high_order);
-            self.settled_at.set(self.free_pages.get());
+            self.caught_up_at.set(self.free_pages.get());
         }
     }
 
@@ -254,7 +248,7 @@ impl<L> Pageset<L> {
     #[inline]
     pub(crate) fn count_freed(&self, pages: u64) {
         sync::add(&self.free_pages, pages);
-        sync::add(&self.settled_at, pages);
+        sync::add(&self.caught_up_at, pages);
     }
 
     pub(crate) fn batch(&self) -> u32 {
@@ -287,7 +281,8 @@ impl<L> Pageset<L> {
     /// A list by its number. Without the lock, only its emptiness is meaningful.
     #[inline(always)]
     pub(crate) fn list(&self, list: usize) -> &Stack {
-        // Never a panic: it would happen with the lock held, and the fast path would need a frame for it.
+        debug_assert!(list < LISTS, "list {list}");
+        // No panic: it would happen with the lock held, and the fast path would need a frame for it.
         self.lists.get(list).unwrap_or(&self.lists[0])
     }
 
@@ -373,10 +368,6 @@ pub struct CachedZone<'a, M: Machine> {
     pub(crate) shares: Shares,
     /// The arrays of all pagesets' lists.
     pub(crate) arrays: &'a [AtomicU32],
-    /// The words of the regions' depots; none without them.
-    pub(crate) depots: &'a [AtomicU32],
-    /// Whose turn it is at the next tick: [`Self::tick_depots`].
-    depot_turn: AtomicU32,
 }
 
 impl<'a, M: Machine> CachedZone<'a, M> {
@@ -395,8 +386,6 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 bounds: SharedBounds { batch: AtomicU32::new(0), high_min: AtomicU32::new(0), high_max: AtomicU32::new(0) },
                 shares: Shares::new(),
                 arrays: metadata.words,
-                depots: &[],
-                depot_turn: AtomicU32::new(0),
             }
         }
     }
@@ -467,7 +456,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         cpu: CpuId,
     ) -> Option<MachineGuard<'p, M::Lock>> {
         let guard = Guard::taken(&pageset.lock, |lock| env.machine.try_lock_pageset(lock, cpu))?;
-        pageset.settle();
+        pageset.catch_up();
         Some(self.held(pageset, guard))
     }
 
@@ -496,7 +485,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         cpu: CpuId,
     ) -> MachineGuard<'p, M::Lock> {
         env.machine.lock_pageset(&pageset.lock, cpu);
-        pageset.settle();
+        pageset.catch_up();
         self.held(pageset, Guard(&pageset.lock))
     }
 }
@@ -540,9 +529,9 @@ mod tests {
         assert_eq!(seen(), (5, 3, true));
         sync::add(&pageset.free_pages, 1);
         assert_eq!(seen(), (2, 1, false));
-        pageset.settle();
-        let settled = (pageset.alloc_factor.get(), pageset.block_factor.get(), pageset.prev_high_order.get());
-        assert_eq!((settled, seen()), ((2, 1, false), (2, 1, false)));
+        pageset.catch_up();
+        let words = (pageset.alloc_factor.get(), pageset.block_factor.get(), pageset.prev_high_order.get());
+        assert_eq!((words, seen()), ((2, 1, false), (2, 1, false)));
         pageset.count_freed(8);
         assert_eq!(seen(), (2, 1, false), "the state machine has noted these");
         sync::add(&pageset.free_pages, 1000);

@@ -161,6 +161,7 @@ impl Stack {
     fn blocks_of<'w>(&self, words: &'w [AtomicU32], from: u32) -> &'w [AtomicU32] {
         let chunk = chunk_of(from);
         let end = if chunk == self.newest_chunk() { self.top.get().wrapping_add(1) } else { chunk.wrapping_add(CHUNK) };
+        // A reader without the lock may see words of different moments.
         words.get(from as usize..end as usize).unwrap_or(&[])
     }
 
@@ -235,7 +236,9 @@ impl Stack {
     fn places<'w>(&self, words: &'w [AtomicU32]) -> &'w [AtomicU32] {
         // Both are 0 in a list without a chunk.
         let (first, end) = (self.top.get().wrapping_add(1), self.newest_chunk().wrapping_add(CHUNK));
-        words.get(first as usize..end as usize).unwrap_or(&[])
+        let places = words.get(first as usize..end as usize);
+        debug_assert!(places.is_some(), "no places from {first} to {end}");
+        places.unwrap_or(&[])
     }
 
     /// Pops the newest block if it is in the newest chunk.
@@ -258,6 +261,7 @@ impl Stack {
         let end = top.wrapping_add(1);
         let len = most.min(end.saturating_sub(first) as usize);
         let Some(run) = (end as usize).checked_sub(len).and_then(|start| words.get(start..end as usize)) else {
+            debug_assert!(false, "no {len} blocks before {end}");
             return &[];
         };
         self.top.set(top.wrapping_sub(len as u32));
@@ -291,7 +295,8 @@ impl Stack {
     #[inline(never)]
     pub(crate) fn take_back(&self, words: &[AtomicU32], pool: &Pool, blocks: usize) {
         for _ in 0..blocks {
-            self.pop(words, pool);
+            let popped = self.pop(words, pool);
+            debug_assert!(popped.is_some(), "a list with fewer than {blocks} blocks");
         }
     }
 
@@ -360,7 +365,10 @@ impl Stack {
     #[cold]
     #[inline(never)]
     fn grow_down(&self, words: &[AtomicU32], pool: &Pool, bottom: u32) -> u32 {
-        let new = pool.take(words).unwrap_or(0);
+        let new = pool.take(words);
+        // Position 0 is a chunk of another CPU's pageset.
+        debug_assert!(new.is_some(), "a pool without a chunk");
+        let new = new.unwrap_or(0);
         if self.has_chunk() {
             let oldest = chunk_of(bottom);
             set(words, oldest + OLDER, new);
@@ -380,7 +388,8 @@ impl Stack {
             None => Some((self.oldest_chunk(), self.oldest(words))),
             Some(chunk) if chunk == self.newest_chunk() => None,
             Some(chunk) => {
-                let newer = get(words, chunk + NEWER);
+                // A reader without the lock may see words of different moments.
+                let newer = words.get((chunk + NEWER) as usize).map_or(NONE, LockedWord::get);
                 Some((newer, self.blocks_of(words, newer.saturating_add(FIRST))))
             }
         }
@@ -407,11 +416,13 @@ impl Stack {
 /// The word at a position. Positions are below the length of the words.
 #[inline(always)]
 fn get(words: &[AtomicU32], at: u32) -> u32 {
+    debug_assert!((at as usize) < words.len(), "position {at} of {}", words.len());
     words.get(at as usize).map_or(NONE, LockedWord::get)
 }
 
 #[inline(always)]
 fn set(words: &[AtomicU32], at: u32, value: u32) {
+    debug_assert!((at as usize) < words.len(), "position {at} of {}", words.len());
     if let Some(word) = words.get(at as usize) {
         word.set(value);
     }

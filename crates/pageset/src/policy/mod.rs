@@ -226,9 +226,10 @@ pub struct Tuning {
     pub prev_high_order: bool,
     /// Patch 3: with a large cache, `drain_high_order` does not drain a pageset that holds less than a batch.
     pub cache_slice: bool,
-    /// A CPU's share of the cache is large if it holds more batches than this: 3, or 4 as first posted. 0, which no
-    /// kernel has: it always is, and up to `batch << block_scale_max` pages stay; also, pages freed in a row are counted up to 32
-    /// batches, as by the kernels, whatever [`Self::batch_scale_max`]. Specification 4.3.
+    /// A CPU's share of the cache is large if it holds more batches than this: 3, or 4 as first posted. Specification 4.3.
+    ///
+    /// No kernel has 0. It means three things: the share is always large; up to `batch << block_scale_max` pages stay, not a batch; and
+    /// [`PcpState::free_count`] grows to 32 batches, as in the kernels, even if [`Self::batch_scale_max`] is smaller.
     pub cache_slice_batches: u8,
     /// Patch 4: drains and refills grow to at most `batch << batch_scale_max`.
     pub scale_cap: bool,
@@ -520,7 +521,10 @@ const fn out_of_range(field: &'static str, value: u64, allowed: &'static str) ->
 }
 
 impl Default for Tuning {
-    /// [`presets::PAGESET`]: the rules of Linux 6.18 without those of their defects that cost nothing to avoid.
+    /// [`presets::PAGESET`]: the best set of rules that we know. How many pages move follows Linux 6.18, without those of its defects
+    /// that cost nothing to avoid. Where pages lie does not: a zone has a region with a lock of its own for each CPU
+    /// ([`Tuning::regions`]), a depot in each region ([`Tuning::depot`]), and bitmaps of free parts of pageblocks
+    /// ([`Tuning::bitmaps`]). Pagesets have lists for all orders, and keep at most a quarter of a zone.
     fn default() -> Self {
         presets::PAGESET
     }

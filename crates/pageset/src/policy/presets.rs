@@ -184,8 +184,8 @@ pub const PCP_BUDDY_TRY: Tuning = Tuning { owners: OwnerRule::Try, ..PCP_CLAIM }
 /// The RFC of 20 May 2026: blocks are left on a list of their owner.
 pub const PCP_BUDDY_LIST: Tuning = Tuning { owners: OwnerRule::List, ..PCP_CLAIM };
 
-/// This project's own: 6.18 without four of its defects; with regions, lists for all orders, short holds of the regions' locks,
-/// long ones of a pageset's own for bulk frees, and whole blocks.
+/// This project's own: 6.18 without four of its defects; with regions, depots and bitmaps, lists for all orders, short holds of the
+/// regions' locks, long ones of a pageset's own for bulk frees, and whole blocks.
 pub const PAGESET: Tuning = Tuning {
     regions: RegionRule::PerCpu,
     lists: ListRule::AllOrders,

@@ -193,7 +193,8 @@ impl Tuning {
         };
         let stopped = if self.below_high { pressure.below_high } else { pressure.reclaim_active };
         if self.auto_high && tunes(s) && !stopped {
-            // A batch for each refill that the kernels need for as many blocks: their refills of two huge pages raise `high` by one, too.
+            // In the kernels each refill raises `high` by at most a batch. This refill brings the blocks of several of those, so it
+            // raises `high` by a batch for each. Above the order of a batch, theirs bring two blocks.
             let refills = ((scaled >> order.get()) / blocks(s.batch(), order).0).max(1);
             s.set_high((s.high() + scaled.min(refills * s.batch())).min(s.high_max()));
         }
@@ -379,8 +380,8 @@ impl Tuning {
         if self.block_scale_max < self.batch_scale_max { self.block_scale_max } else { self.batch_scale_max }
     }
 
-    /// Pages of [`Self::batch_blocks`] blocks of `order`, at most a quarter of `high`, or [`Self::high_share`]: what one call moves
-    /// comes back with the next ones if it is much of what the pageset may keep.
+    /// A batch of blocks of `order`, in pages: [`Self::batch_blocks`] blocks, but at most the share of `high` that [`Self::high_share`]
+    /// allows, and at most a quarter. A call that moves more of what the pageset may keep makes the next calls move it back.
     fn batch_of(&self, order: Order, high: u32) -> u32 {
         (u32::from(self.batch_blocks) << order.get()).min(high >> self.high_share.max(2))
     }

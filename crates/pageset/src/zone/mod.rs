@@ -5,14 +5,15 @@
 //! `linux-page-allocator.md` 1.1 to 1.3, 1.6.
 
 mod boost;
+pub(crate) mod compaction;
 pub(crate) mod deferred;
 mod guard;
-pub(crate) mod memory;
 pub(crate) mod watermark;
 
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::buddy::Buddy;
+use crate::buddy::depot::Depot;
 use crate::frame::{NodeId, Order, ZoneKind};
 use crate::machine::Machine;
 use crate::policy::{HighAtomicRule, Pressure};
@@ -24,8 +25,8 @@ use crate::sync::{AtomicU64, LockedWord};
 pub(crate) use guard::ZoneGuard;
 
 use boost::Boost;
+use compaction::CompactionState;
 use deferred::Deferred;
-use memory::Memory;
 use watermark::{Mark, MarkTest};
 
 /// A zone: the data under the locks of its regions, and data that is read without them.
@@ -59,7 +60,11 @@ pub(crate) struct Zone<'a, M: Machine> {
     /// Their pages. Written without a lock.
     deferred_pages: AtomicU32,
     /// The positions and counters of compaction.
-    pub(crate) compaction: Memory,
+    pub(crate) compaction: CompactionState,
+    /// The words of the regions' depots; none without them.
+    pub(crate) depots: &'a [AtomicU32],
+    /// Whose turn it is at the next tick.
+    pub(crate) turn: AtomicU32,
 }
 
 impl<M: Machine> Zone<'_, M> {
@@ -83,7 +88,9 @@ impl<M: Machine> Zone<'_, M> {
             largest_reserve: AtomicU64::new(0),
             deferred: Deferred::new(),
             deferred_pages: AtomicU32::new(0),
-            compaction: Memory::new(),
+            compaction: CompactionState::new(),
+            depots: &[],
+            turn: AtomicU32::new(0),
         }
     }
     }
@@ -94,6 +101,11 @@ impl<M: Machine> Zone<'_, M> {
     fn deferred_link(&self, page: u32) -> &core::sync::atomic::AtomicU32 {
         let frames = &self.buddy.frames;
         frames.links.next(frames.slot(page, frames.tag(page).order()))
+    }
+
+    /// The words of a region's depot. Empty without the rule.
+    pub(crate) fn depot_words(&self, region: usize) -> &[AtomicU32] {
+        self.depots.get(region * Depot::WORDS..(region + 1) * Depot::WORDS).unwrap_or_default()
     }
 
     /// Puts a claimed block on the list of deferred frees. Takes no lock and waits for nothing.

@@ -53,7 +53,7 @@ fn world(test: impl FnOnce(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>)) {
     let blocks: Vec<_> = (0..5).map(|_| AtomicU32::new(pcp.pop(LIST).expect("cached"))).collect();
     pcp.count.set(pcp.count.get() - 5);
     sync::add(&pcp.drain_pages, 5);
-    zone.shared.buddy.regions[0].depot.put(zone.depot_words(0), LIST, &blocks, || ());
+    zone.shared.buddy.regions[0].depot.put(zone.shared.depot_words(0), LIST, &blocks, || ());
     drop(pcp);
     assert_eq!(order_of(LIST), Order::ZERO);
     test(&world, zone);
@@ -135,7 +135,8 @@ fn faults_are_found() {
         }),
         // A block in the depot that is also in a pageset.
         ("how often a cached block is in a pageset or depot", |_, zone| {
-            let depot = zone.shared.buddy.regions[0].depot.batches(zone.depot_words(0), LIST).next().expect("a batch");
+            let depot =
+                zone.shared.buddy.regions[0].depot.batches(zone.shared.depot_words(0), LIST).next().expect("a batch");
             depot[1].set(depot[2].get());
         }),
         ("how often a cached block is in a pageset or depot", |world, zone| {

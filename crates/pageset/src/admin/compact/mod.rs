@@ -45,7 +45,7 @@ use crate::frame::{MigrateType, NodeId, Order, PAGEBLOCK, Pfn, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::sync::{self, LockedWord};
-use crate::zone::memory::Memory;
+use crate::zone::compaction::CompactionState;
 use crate::zone::watermark::MarkTest;
 use crate::zone::{Zone, ZoneGuard};
 
@@ -307,7 +307,7 @@ impl Plan {
 }
 
 /// The counters of what compaction did.
-impl Memory {
+impl CompactionState {
     /// Adds a run's report to the zone's counters.
     fn count<M: Machine>(&self, report: &CompactReport, _held: &ZoneGuard<'_, '_, M>) {
         sync::add(&self.migrate_scanned, report.migrate_scanned);
@@ -330,17 +330,17 @@ impl<M: Machine> Zone<'_, M> {
         let (at_once, len) = (CLEARED_AT_ONCE * PAGEBLOCK, self.buddy.frames.len());
         let mut from = 0;
         while from < len {
-            let zone = self.lock(env, LockPath::Map, from);
-            let end = zone.region_end(from).min(from.saturating_add(at_once));
+            let guard = self.lock(env, LockPath::Map, from);
+            let end = guard.region_end(from).min(from.saturating_add(at_once));
             for page in (from..end).step_by(PAGEBLOCK as usize) {
-                zone.frames.set_pageblock(page, zone.frames.pageblock(page).with_skip(false));
+                guard.frames.set_pageblock(page, guard.frames.pageblock(page).with_skip(false));
             }
             from = end;
         }
     }
 
     fn set_skip(&self, env: Env<'_, M>, page: u32) {
-        let zone = self.lock(env, LockPath::Map, page);
-        zone.frames.set_pageblock(page, zone.frames.pageblock(page).with_skip(true));
+        let guard = self.lock(env, LockPath::Map, page);
+        guard.frames.set_pageblock(page, guard.frames.pageblock(page).with_skip(true));
     }
 }

@@ -14,8 +14,9 @@ use crate::buddy::{Capture, Env};
 use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::CachedZone;
+use crate::pcp::settle::Scope;
 use crate::zone::ZoneGuard;
-use crate::zone::memory::last_pageblock;
+use crate::zone::compaction::last_pageblock;
 use crate::zone::watermark::MarkTest;
 
 /// The purpose and limits of a run.
@@ -109,7 +110,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         };
         zone.shared.merge_skipped(allocator.env());
         // The end conditions, which are tested for each pageblock, read lists only.
-        zone.empty_bitmaps(allocator.env());
+        zone.settle_all(allocator.env(), Scope::Parts(0));
         let outcome = run.main_loop();
         run.end(outcome)
     }
@@ -149,11 +150,11 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                     self.drain();
                     last = None;
                 }
-                if is_behind(Order::PAGEBLOCK) && self.zone.shared.buddy.bitmaps.are_kept() {
+                if is_behind(Order::PAGEBLOCK) && self.zone.moves_parts() {
                     // The blocks that left are in the pageset, or in the bitmap if that had no room. Left there, the pageblock would be
                     // split between list and bitmap, and never whole.
                     self.drain();
-                    self.empty_bitmap(pageblock(page));
+                    self.settle(pageblock(page));
                 }
             }
             if self.captured().is_some() {
@@ -276,19 +277,19 @@ impl<M: Machine, O> Run<'_, '_, M, O> {
     }
 
     /// Returns the unused targets to the free lists. Returns the lock of the region of the last one.
-    fn give_back<'z, 'b>(&mut self, mut zone: ZoneGuard<'z, 'b, M>) -> ZoneGuard<'z, 'b, M> {
+    fn give_back<'z, 'b>(&mut self, mut guard: ZoneGuard<'z, 'b, M>) -> ZoneGuard<'z, 'b, M> {
         let mut highest = None;
-        while let Some((page, order)) = self.targets.pop(zone.env(), &zone.frames) {
+        while let Some((page, order)) = self.targets.pop(guard.env(), &guard.frames) {
             highest = highest.max(Some(page));
-            zone = zone.at(page);
-            zone.free_or_capture(page, order, zone.frames.block_type(page), self.capture.as_ref());
+            guard = guard.at(page);
+            guard.free_or_capture(page, order, guard.frames.block_type(page), self.capture.as_ref());
         }
         if let Some(page) = highest {
             self.zone.shared.compaction.raise_free(start_of(page, Order::PAGEBLOCK));
         }
         // The used targets were allocated without a pageset.
-        zone.count_direct_alloc(mem::take(&mut self.targets.used));
-        zone
+        guard.count_direct_alloc(mem::take(&mut self.targets.used));
+        guard
     }
 }
 

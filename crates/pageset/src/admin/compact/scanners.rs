@@ -10,6 +10,7 @@ use crate::admin::owner::Owner;
 use crate::buddy::list::End;
 use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, start_of};
 use crate::machine::{Line, LockPath, Machine};
+use crate::pcp::settle::Scope;
 use crate::zone::ZoneGuard;
 
 /// The migrate scanner. Specification 7.4.
@@ -31,7 +32,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
                 page = end;
                 continue;
             }
-            self.empty_bitmap(start);
+            self.settle(start);
             page = self.scan_source(page, end);
             break;
         }
@@ -130,11 +131,8 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
     }
 
     /// Puts the pages in the bitmap of a pageblock on free lists: both scanners take a page in a bitmap for one in use.
-    pub(super) fn empty_bitmap(&self, start: u32) {
-        let zone = &self.zone.shared;
-        if zone.buddy.bitmaps.is_noted(start / PAGEBLOCK) {
-            zone.lock(self.allocator.env(), LockPath::Map, start).empty_bitmap(start);
-        }
+    pub(super) fn settle(&self, start: u32) {
+        self.zone.settle_all(self.allocator.env(), Scope::Pageblock(start));
     }
 
     /// Whether a block is too large for a move to gain anything.
@@ -223,7 +221,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         if pageblock.skips() && !self.plan.whole_zone {
             return false;
         }
-        self.empty_bitmap(start);
+        self.settle(start);
         // A free block of at least the wanted order stays whole.
         let large = self.plan.order.unwrap_or(Order::PAGEBLOCK);
         if let Some((_, order, PageState::Free)) = self.zone.shared.buddy.block_around(start)

@@ -31,6 +31,7 @@ use crate::frame::{MigrateType, Order, PAGEBLOCK, PageRange, PageState, Pfn, Tag
 use crate::frame::{largest_at, largest_blocks, pageblocks};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
+use crate::pcp::settle::Scope;
 use crate::zone::{Zone, ZoneGuard};
 
 /// How often the passes over a range, and the moves of a block, are tried before they fail. A guess: a free that had
@@ -224,7 +225,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         // Single pages must merge as they are freed, and no refill may be in flight with a page of the span.
         let _merges = zone.shared.merges(env);
         let _isolation = self.isolate(zone, span)?;
-        let mut taken = Taken { env, zone: &zone.shared, span: Span { end: span.first, ..span } };
+        let mut taken = TakenSpan { env, zone: &zone.shared, span: Span { end: span.first, ..span } };
         let mut tries = 1;
         loop {
             let rest = Span { first: taken.span.end, ..span };
@@ -250,15 +251,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn isolate<'r>(&'r self, zone: &'r CachedZone<'a, M>, span: Span) -> Result<Isolation<'r, 'a, M>, RangeError> {
         let new = || Isolation::new(self.env(), &zone.shared, span);
         let is_moving = |result: &Result<_, RangeError>| {
-            zone.shared.buddy.bitmaps.are_kept()
-                && result.as_ref().is_err_and(|error| error.obstacle == Obstacle::Offline)
+            zone.moves_parts() && result.as_ref().is_err_and(|error| error.obstacle == Obstacle::Offline)
         };
         let mut result = new();
         for _ in 1..TRIES {
             if !is_moving(&result) {
                 break;
             }
-            zone.wait_for_moves(self.env());
+            zone.settle_all(self.env(), Scope::Moves);
             result = new();
         }
         result
@@ -266,13 +266,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
 }
 
 /// The pages of a span that are taken so far. The drop frees them again.
-struct Taken<'r, 'a, M: Machine> {
+struct TakenSpan<'r, 'a, M: Machine> {
     env: Env<'r, M>,
     zone: &'r Zone<'a, M>,
     span: Span,
 }
 
-impl<M: Machine> Taken<'_, '_, M> {
+impl<M: Machine> TakenSpan<'_, '_, M> {
     /// Takes the next piece, if all of it is free.
     fn take(&mut self, piece: Span, owner: &impl Owner) -> Result<(), RangeError> {
         if !owner.keep_going() {
@@ -291,7 +291,7 @@ impl<M: Machine> Taken<'_, '_, M> {
     }
 }
 
-impl<M: Machine> Drop for Taken<'_, '_, M> {
+impl<M: Machine> Drop for TakenSpan<'_, '_, M> {
     fn drop(&mut self) {
         for piece in self.span.pieces() {
             let guard = self.zone.lock(self.env, LockPath::Map, piece.first);
@@ -328,20 +328,20 @@ impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
 
     fn isolate_next(&mut self, span: Span) -> Result<(), RangeError> {
         let start = self.to;
-        let zone = self.zone.lock(self.env, LockPath::Map, start);
+        let guard = self.zone.lock(self.env, LockPath::Map, start);
         let (first, end) = (start.max(span.first), (start + PAGEBLOCK).min(span.end));
-        let error = |page, obstacle| Err(RangeError { pfn: zone.frames.pfn(page), obstacle });
-        if zone.frames.block_type(start) == MigrateType::Isolate {
+        let error = |page, obstacle| Err(RangeError { pfn: guard.frames.pfn(page), obstacle });
+        if guard.frames.block_type(start) == MigrateType::Isolate {
             return error(first, Obstacle::Isolated);
         }
         let mut page = first;
         while page < end {
-            match zone.block_around(page) {
+            match guard.block_around(page) {
                 Some((head, order, _)) => page = head + order.pages() as u32,
                 None => return error(page, Obstacle::Offline),
             }
         }
-        zone.change_type(start, MigrateType::Isolate);
+        guard.change_type(start, MigrateType::Isolate);
         self.to += PAGEBLOCK;
         Ok(())
     }
@@ -350,10 +350,10 @@ impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
 impl<M: Machine> Drop for Isolation<'_, '_, M> {
     fn drop(&mut self) {
         for start in (self.from..self.to).step_by(PAGEBLOCK as usize) {
-            let zone = self.zone.lock(self.env, LockPath::Map, start);
+            let guard = self.zone.lock(self.env, LockPath::Map, start);
             // A pageblock whose type was set meanwhile keeps it.
-            if let Some(former) = zone.frames.pageblock(start).former() {
-                zone.change_type(start, former);
+            if let Some(former) = guard.frames.pageblock(start).former() {
+                guard.change_type(start, former);
             }
         }
     }

@@ -18,7 +18,7 @@ fn explore(test: impl FnOnce(Bitmaps<'_, AtomicU32, 4>)) {
 
 fn free(bits: Bitmaps<'_, AtomicU32, 4>, page: u32, of: u8) -> bool {
     let may_be_whole = bits.free(page, order(of));
-    bits.settle();
+    bits.fence();
     bits.note(page);
     may_be_whole
 }

@@ -10,7 +10,7 @@ use crate::sync::{AtomicU64, LockedWord};
 
 /// Compaction's state of one zone. Positions are page indexes in the zone.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct CompactionState {
     /// The positions of the migrate scanner: of async runs, of other runs.
     migrate: [AtomicU32; 2],
     /// The position of the free scanner.
@@ -32,9 +32,9 @@ pub(crate) struct Memory {
 /// Beyond every zone: the first run sets the positions to the zone's ends.
 const NOWHERE: u32 = u32::MAX;
 
-impl Memory {
+impl CompactionState {
     pub(crate) const fn new() -> Self {
-        Memory {
+        CompactionState {
             migrate: [const { AtomicU32::new(NOWHERE) }; 2],
             free: AtomicU32::new(NOWHERE),
             flush: AtomicBool::new(false),
@@ -55,7 +55,7 @@ pub(crate) fn last_pageblock(frames: &Frames<'_>) -> u32 {
     start_of(frames.end.saturating_sub(1), Order::PAGEBLOCK)
 }
 
-impl Memory {
+impl CompactionState {
     /// The positions of both scanners. `slot` is 0 for an async migrate scanner, 1 for others. A scanner without a
     /// position inside the zone starts at its own end of the zone.
     pub(crate) fn positions(&self, frames: &Frames<'_>, slot: usize) -> (u32, u32) {

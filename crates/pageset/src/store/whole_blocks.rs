@@ -7,7 +7,7 @@
 
 use core::sync::atomic::AtomicU32;
 
-use super::PcpGuard;
+use super::Cache;
 use crate::buddy::list::End;
 use crate::buddy::{Locked, Wanted};
 use crate::frame::{MigrateType, Order, Tag};
@@ -29,46 +29,46 @@ impl SplitBlock {
     /// Takes the smallest block of the wanted type and returns its first part. That type's smaller lists are empty, so
     /// the parts come in the same order as from splitting one by one. `None` if other types could also serve the
     /// request.
-    pub(super) fn begin<M: Machine>(&mut self, zone: &Locked<'_, '_, M>, wanted: Wanted) -> Option<u32> {
-        let tuning = zone.tuning();
-        if !tuning.whole_blocks || tuning.clusters || zone.region.free_cma.get() > 0 {
+    pub(super) fn begin<M: Machine>(&mut self, guard: &Locked<'_, '_, M>, wanted: Wanted) -> Option<u32> {
+        let tuning = guard.tuning();
+        if !tuning.whole_blocks || tuning.clusters || guard.region.free_cma.get() > 0 {
             return None;
         }
         let orders = Order::all().skip(wanted.order.index());
-        let (order, page) = { orders }.find_map(|order| Some((order, zone.first(order, wanted.migratetype)?)))?;
-        zone.remove(page, order);
+        let (order, page) = { orders }.find_map(|order| Some((order, guard.first(order, wanted.migratetype)?)))?;
+        guard.remove(page, order);
         let (end, step) = (page + order.pages() as u32, wanted.order.pages() as u32);
         *self = SplitBlock { next: page, end, step, whole: order >= Order::PAGEBLOCK };
-        self.next(zone)
+        self.next(guard)
     }
 
     /// The next part.
     #[inline]
-    pub(super) fn next<M: Machine>(&mut self, zone: &Locked<'_, '_, M>) -> Option<u32> {
+    pub(super) fn next<M: Machine>(&mut self, guard: &Locked<'_, '_, M>) -> Option<u32> {
         (self.next < self.end).then(|| {
             let page = self.next;
             self.next += self.step;
-            zone.touch_page(page);
+            guard.touch_page(page);
             page
         })
     }
 
     /// As [`Self::end`], with the parts of a pageblock that was whole in its bitmap, where the next refill with blocks of `wanted` finds them.
-    pub(super) fn end_in_bitmap<M: Machine>(self, zone: &Locked<'_, '_, M>, list: MigrateType, wanted: Order) {
+    pub(super) fn end_in_bitmap<M: Machine>(self, guard: &Locked<'_, '_, M>, list: MigrateType, wanted: Order) {
         if !self.whole {
-            return self.end(zone, list);
+            return self.end(guard, list);
         }
         for (page, order) in largest_blocks(self.next, self.end) {
-            if order >= Order::PAGEBLOCK || !zone.frames.block_type(page).is_ordinary() {
-                zone.put(page, order, list, End::Head);
+            if order >= Order::PAGEBLOCK || !guard.frames.block_type(page).is_ordinary() {
+                guard.put(page, order, list, End::Head);
                 continue;
             }
-            zone.region.bitmaps.pages.add(order.pages());
-            if zone.bitmaps.put_back(page, order) {
-                zone.free_whole(page / PAGEBLOCK);
+            guard.region.bitmaps.pages.add(order.pages());
+            if guard.bitmaps.put_back(page, order) {
+                guard.free_whole(page / PAGEBLOCK);
             }
             if wanted > Order::ZERO
-                && let Some(from) = zone.region.bitmaps.from.get(wanted.index())
+                && let Some(from) = guard.region.bitmaps.from.get(wanted.index())
             {
                 from.set(page / PAGEBLOCK);
             }
@@ -76,9 +76,9 @@ impl SplitBlock {
     }
 
     /// Frees the unused parts: the halves that splitting one by one would have left.
-    pub(super) fn end<M: Machine>(self, zone: &Locked<'_, '_, M>, list: MigrateType) {
+    pub(super) fn end<M: Machine>(self, guard: &Locked<'_, '_, M>, list: MigrateType) {
         for (page, order) in largest_blocks(self.next, self.end) {
-            zone.put(page, order, list, End::Head);
+            guard.put(page, order, list, End::Head);
         }
     }
 }
@@ -93,16 +93,10 @@ impl<M: Machine> Locked<'_, '_, M> {
 
     /// Drains the oldest blocks of a list as one block of at most `most` pages, if they form one. Returns its pages, or `None`.
     #[inline(always)]
-    pub(super) fn drain_as_block<G>(
-        &self,
-        pcp: &PcpGuard<'_, M::Lock, G>,
-        list: usize,
-        order: Order,
-        most: u32,
-    ) -> Option<u32> {
-        let oldest = pcp.oldest(list);
+    pub(super) fn drain_as_block(&self, cache: &impl Cache, list: usize, order: Order, most: u32) -> Option<u32> {
+        let oldest = cache.oldest(list);
         let (page, together) = first_block(&oldest[..oldest.len().min(most as usize >> order.get())], order)?;
-        pcp.drop_oldest(list, (together.pages() >> order.get()) as u32);
+        cache.drop_oldest(list, (together.pages() >> order.get()) as u32);
         self.free_together(page, together, order);
         Some(together.pages() as u32)
     }

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""How often the allocator asks for one of its layouts outside the layout's own files: lines and files, per layout.
+
+    python3 ci/layouts.py [--most LINES] [--list]     # exit code 1 above LINES; --list prints each line
+
+A place is a line of code that reads a field or calls a method of a layout, or a rule that switches it on. Comments, imports,
+definitions and tests do not count, nor do the folders `store` and `policy`.
+"""
+import re
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent.parent / "crates/pageset/src"
+# A layout: its own files, and the names of fields, methods and modules that ask for it.
+LAYOUTS = {
+    "bitmaps": (["buddy/bitmaps", "buddy/parts"], r"\w*bitmap\w*|free_whole|wait_for_moves|tick_bitmaps|found_in"),
+    "owners and claims": (
+        ["buddy/owners", "pcp/claims"],
+        r"owners|owner_pages|waiting|remote|absorb|absorb_all|keeper|free_to_owner|claim_blocks|merge_blocks|merge_in|"
+        r"take_fit|claimed_blocks|own_parts|left_by_others",
+    ),
+    "regions": (
+        ["buddy/region", "pcp/regions"],
+        r"regions|region_of|region_order|region_starts|region_end|regions_from|prefer_region|drain_to_regions|"
+        r"take_from_regions?|lock_region|try_lock_region|free_some_to_regions|free_to_regions|free_own",
+    ),
+    "history": (
+        ["history/", "buddy/in_flight"],
+        r"clusters|in_flight|skips_merge|skips_merged|merge_skip|merge_skipped|wait_for_refills|put_in_cluster|"
+        r"remove_from_cluster|refill_from_clusters|drain_by_old_rules|steal_before_615|count_skips",
+    ),
+    "depot": (["buddy/depot"], r"\w*depots?|depot_\w+"),
+}
+
+
+def places(own, names):
+    """The lines that ask for a layout: file, number, text."""
+    asks = re.compile(rf"(?:\.|::)(?:{names})\b")
+    for path in sorted(SOURCE.rglob("*.rs")):
+        name = str(path.relative_to(SOURCE))
+        if name.startswith(("store/", "policy/", "models")) or "tests" in name or any(name.startswith(o) for o in own):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if line.startswith(("#[cfg(test)]", "#[cfg(all(test")):
+                break
+            code = re.sub(r'"[^"]*"', "", line).split("//")[0]
+            if not re.match(r"\s*(pub(\(\w+\))? )?(use|mod) ", code) and asks.search(code):
+                yield name, number, line.strip()
+
+
+def main(arguments):
+    everything = 0
+    for layout, (own, names) in LAYOUTS.items():
+        found = list(places(own, names))
+        everything += len(found)
+        print(f"{layout:20} {len(found):4} lines {len({name for name, _, _ in found}):4} files")
+        if "--list" in arguments:
+            for name, number, line in found:
+                print(f"    {name}:{number}: {line}")
+    print(f"{'all':20} {everything:4} lines")
+    return "--most" in arguments and everything > int(arguments[arguments.index("--most") + 1])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

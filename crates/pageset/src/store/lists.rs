@@ -1,0 +1,283 @@
+//! The free lists of the regions: the store that has every page which no other store has. Refills split blocks; drains merge them.
+
+use core::sync::atomic::AtomicU32;
+
+use super::whole_blocks::{SplitBlock, first_block};
+use super::{Cache, Drain, Given, Refill, Store, remembered_type};
+use crate::buddy::{Capture, Env, Locked, Stage};
+use crate::frame::{MigrateType, Order, PageState, Tag};
+use crate::machine::{LockPath, Machine};
+use crate::policy::BulkFree;
+use crate::policy::lists::order_of;
+use crate::sync::LockedWord;
+use crate::zone::{Zone, ZoneGuard};
+
+/// The most blocks that a drain moves under one hold of the locks of region and pageset: as many as a refill.
+pub(super) const HOLD_BLOCKS: usize = BulkFree::REFILL_BLOCKS as usize;
+
+/// The free lists of the regions.
+pub(crate) struct Lists;
+
+impl Store for Lists {
+    /// Needs the lock of the region. The rest of a block that is split may go to its pageblock's bitmap.
+    #[inline(always)]
+    fn take<M: Machine>(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
+        match refill.held {
+            Some(guard) => refill_from_lists(guard, refill, cache, most),
+            None => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
+        // Lock order: pageset, then region.
+        let pages = if drain.is_one_hold() {
+            let guard = drain.zone.lock(drain.env, LockPath::Drain, 0);
+            drain_lists(&guard, drain, cache)
+        } else {
+            drain_in_order(drain, cache, |blocks, order, held| {
+                free_to_regions(drain.zone, drain.env, blocks, order, drain.capture, held);
+            })
+        };
+        Given { pages, ends: false }
+    }
+
+    #[inline(always)]
+    fn may_serve<M: Machine>(&self, zone: &Zone<'_, M>, region: usize, pages: u64) -> bool {
+        zone.buddy.regions[region].free_pages.get() >= pages
+    }
+
+    fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64 {
+        zone.buddy.listed()
+    }
+}
+
+fn refill_from_lists<M: Machine>(
+    guard: &Locked<'_, '_, M>,
+    refill: &Refill<'_, M>,
+    cache: &impl Cache,
+    blocks: u32,
+) -> u32 {
+    let wanted = refill.wanted;
+    let (mut stage, mut split) = (Stage::default(), SplitBlock::default());
+    let taken = cache.fill(refill.list, blocks, || {
+        let page =
+            split.next(guard).or_else(|| split.begin(guard, wanted)).or_else(|| guard.take(wanted, &mut stage))?;
+        let kind = remembered_type(guard, guard.tuning(), page, wanted.migratetype);
+        guard.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
+        Some(page)
+    });
+    if refill.leaves && guard.tuning().bitmaps {
+        split.end_in_bitmap(guard, wanted.migratetype, wanted.order);
+    } else {
+        split.end(guard, wanted.migratetype);
+    }
+    taken
+}
+
+/// Moves whole lists, from the first one on, until the wanted pages have moved. Returns the number moved.
+fn drain_lists<M: Machine>(guard: &Locked<'_, '_, M>, drain: &Drain<'_, M>, cache: &impl Cache) -> u32 {
+    let lists = guard.tuning().lists.count();
+    let mut drained = 0;
+    for list in (drain.start..lists).chain(0..drain.start) {
+        while drained < drain.wanted {
+            let left = drain.wanted - drained;
+            let together = if drain.capture.is_none() { guard.drain_whole_block(cache, list, left) } else { None };
+            let Some(pages) = together.or_else(|| guard.drain_one(cache, list, drain.capture)) else { break };
+            drained += pages;
+        }
+    }
+    drained
+}
+
+/// Gives the oldest blocks of whole lists to `free`, from the first list on, until the wanted pages or 512 blocks have moved: at most 64
+/// blocks at a time. A hold of a region's lock may go on from one call to the next. Returns the number of pages.
+#[inline(always)]
+pub(super) fn drain_in_order<'d, M: Machine>(
+    drain: &Drain<'d, M>,
+    cache: &impl Cache,
+    mut free: impl FnMut(&[AtomicU32], Order, &mut Held<'d, M>),
+) -> u32 {
+    let lists = drain.env.tuning.lists.count();
+    let (mut drained, mut moved) = (0, 0);
+    let mut held = Held::default();
+    drain.zone.complete_some_deferred(drain.env);
+    for list in (drain.start..lists).chain(0..drain.start) {
+        let pages = order_of(list).pages() as u32;
+        while drained < drain.wanted && moved < HOLD_BLOCKS {
+            let oldest = cache.oldest(list);
+            let most = ((drain.wanted - drained).div_ceil(pages) as usize).min(HOLD_BLOCKS - moved);
+            let blocks = &oldest[..oldest.len().min(most)];
+            if blocks.is_empty() {
+                break;
+            }
+            free(blocks, order_of(list), &mut held);
+            cache.drop_oldest(list, blocks.len() as u32);
+            drained += blocks.len() as u32 * pages;
+            moved += blocks.len();
+        }
+        if drained >= drain.wanted || moved >= HOLD_BLOCKS {
+            break;
+        }
+    }
+    drained
+}
+
+/// Frees at most 64 blocks of a pageset, those of one region under one hold of its lock. The last hold goes on in `held`.
+pub(super) fn free_to_regions<'z, M: Machine>(
+    zone: &'z Zone<'z, M>,
+    env: Env<'z, M>,
+    blocks: &[AtomicU32],
+    order: Order,
+    capture: Option<&Capture>,
+    held: &mut Held<'z, M>,
+) {
+    free_some_to_regions(zone, env, (blocks, ones(blocks.len())), order, capture, held);
+}
+
+/// As [`free_to_regions`], those of the blocks whose bits are set.
+pub(super) fn free_some_to_regions<'z, M: Machine>(
+    zone: &'z Zone<'z, M>,
+    env: Env<'z, M>,
+    (blocks, mut left): (&[AtomicU32], u64),
+    order: Order,
+    capture: Option<&Capture>,
+    held: &mut Held<'z, M>,
+) {
+    // First the regions whose locks are free, then the others.
+    let (mut later, mut waits) = (0, zone.buddy.regions.len() == 1);
+    while left | later != 0 {
+        if left == 0 {
+            (left, later, waits) = (later, 0, true);
+        }
+        let number = zone.buddy.region_of(blocks[left.trailing_zeros() as usize].get());
+        let Some(guard) = held.lock(zone, env, number, waits, left.count_ones() as usize) else {
+            let busy = in_region(zone, blocks, left, number);
+            (left, later) = (left & !busy, later | busy);
+            continue;
+        };
+        let before = left.count_ones();
+        left = match order {
+            // The compiler makes one that has no shifts.
+            Order::ZERO => guard.free_own(blocks, left, Order::ZERO, capture),
+            order => guard.free_own(blocks, left, order, capture),
+        };
+        held.add((before - left.count_ones()) as usize);
+    }
+}
+
+/// Those of the blocks in the set `of` that are in a region.
+#[cold]
+fn in_region<M: Machine>(zone: &Zone<'_, M>, blocks: &[AtomicU32], of: u64, number: usize) -> u64 {
+    let mut set = 0;
+    for (at, block) in blocks.iter().enumerate() {
+        set |= u64::from(zone.buddy.region_of(block.get()) == number) << at;
+    }
+    set & of
+}
+
+/// The hold of a region's lock by a drain, which goes on with it while the next blocks are of the same region.
+pub(super) struct Held<'z, M: Machine> {
+    guard: Option<ZoneGuard<'z, 'z, M>>,
+    /// Blocks moved under this hold.
+    blocks: usize,
+}
+
+impl<M: Machine> Default for Held<'_, M> {
+    fn default() -> Self {
+        Held { guard: None, blocks: 0 }
+    }
+}
+
+impl<'z, M: Machine> Held<'z, M> {
+    /// The lock of a region of a zone, to move `blocks` blocks: the one that is held, if that is it and they are not too many for one
+    /// hold. `None` if another CPU holds it and the caller does not wait.
+    pub(super) fn lock(
+        &mut self,
+        zone: &'z Zone<'z, M>,
+        env: Env<'z, M>,
+        number: usize,
+        waits: bool,
+        blocks: usize,
+    ) -> Option<&ZoneGuard<'z, 'z, M>> {
+        // One lock at a time: the old one is dropped here.
+        let goes_on = |guard: &ZoneGuard<'z, 'z, M>| guard.number() == number && self.blocks + blocks <= HOLD_BLOCKS;
+        let kept = self.guard.take().filter(goes_on);
+        if kept.is_none() {
+            self.blocks = 0;
+        }
+        let guard = match kept {
+            None if !waits => zone.try_lock_region(env, LockPath::Drain, number)?,
+            None => zone.lock_region(env, LockPath::Drain, number),
+            Some(kept) => kept,
+        };
+        Some(self.guard.insert(guard))
+    }
+
+    /// Counts blocks that were moved.
+    pub(super) fn add(&mut self, blocks: usize) {
+        self.blocks += blocks;
+    }
+}
+
+/// A word whose lowest bits, `count` of them, are set.
+pub(super) fn ones(count: usize) -> u64 {
+    u64::MAX.checked_shr(u64::BITS - count as u32).unwrap_or(0)
+}
+
+impl<M: Machine> Locked<'_, '_, M> {
+    /// Frees those of some blocks that are in the region: of those in the set `left`, bit by bit. Returns the set of the others.
+    #[inline(always)]
+    pub(super) fn free_own(&self, blocks: &[AtomicU32], mut left: u64, order: Order, capture: Option<&Capture>) -> u64 {
+        let together = capture.is_none() && self.drains_whole_blocks();
+        let mut rest = left;
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize;
+            let page = blocks[at].get();
+            if self.region_of(page) != self.number() {
+                rest &= rest - 1;
+                continue;
+            }
+            let mut taken = 1;
+            match if together { first_block(&blocks[at..], order) } else { None } {
+                Some((head, whole)) => {
+                    self.free_together(head, whole, order);
+                    taken = (whole.pages() >> order.get()) as usize;
+                }
+                None => self.free_or_capture(page, order, self.drained_type(page), capture),
+            }
+            // A block of the largest order is in one region, so all its parts are.
+            let freed = !(ones(taken) << at);
+            (rest, left) = (rest & freed, left & freed);
+        }
+        left
+    }
+
+    /// Moves the oldest block of a list. Returns its pages.
+    pub(crate) fn drain_one(&self, cache: &impl Cache, list: usize, capture: Option<&Capture>) -> Option<u32> {
+        let page = cache.pop_oldest(list)?;
+        let order = order_of(list);
+        self.free_or_capture(page, order, self.drained_type(page), capture);
+        Some(order.pages() as u32)
+    }
+
+    /// The list that a drained block goes to. Specification 2.6.
+    pub(crate) fn drained_type(&self, page: u32) -> MigrateType {
+        let block_type = self.frames.block_type(page);
+        if self.tuning().type_at_drain || block_type == MigrateType::Isolate {
+            block_type
+        } else {
+            self.frames.tag(page).kind().unwrap_or(block_type)
+        }
+    }
+
+    /// Moves the oldest blocks of a list together, if they form one larger block. Returns its pages.
+    fn drain_whole_block(&self, cache: &impl Cache, list: usize, most: u32) -> Option<u32> {
+        match order_of(list) {
+            _ if !self.drains_whole_blocks() => None,
+            // The compiler makes one that has no shifts.
+            Order::ZERO => self.drain_as_block(cache, list, Order::ZERO, most),
+            order => self.drain_as_block(cache, list, order, most),
+        }
+    }
+}

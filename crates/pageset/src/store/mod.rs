@@ -1,0 +1,198 @@
+//! What lies behind the pagesets: stores of free pages, asked in order. Uses `frame`, `machine`, `policy`, `buddy`, `zone`.
+//!
+//! A refill asks one store after the other until it has its blocks. A drain offers blocks until a store takes some. Who needs every free
+//! page settles the stores: their pages go to the free lists. How long a store holds which lock is its own concern.
+//!
+//! | module | store |
+//! | --- | --- |
+//! | `depot` | [`Batches`]: batches that drains left as they were, for the next refill |
+//! | `bitmaps` | [`Parts`]: free parts of pageblocks, set and taken without a lock |
+//! | `lists` | [`Lists`]: the free lists of the regions, which have every other free page |
+//! | `whole_blocks` | a block split at once into the pages of a list, and pages freed as one block |
+
+pub(crate) mod bitmaps;
+pub(crate) mod depot;
+pub(crate) mod lists;
+mod whole_blocks;
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::buddy::{Buddy, Capture, Env, Wanted};
+use crate::frame::MigrateType;
+use crate::machine::Machine;
+use crate::policy::{BulkFree, Tuning};
+use crate::zone::{Zone, ZoneGuard};
+
+pub(crate) use bitmaps::Parts;
+pub(crate) use depot::Batches;
+pub(crate) use lists::Lists;
+
+/// The stores whose pages are on no free list.
+pub(crate) const HIDDEN: (Batches, Parts) = (Batches, Parts);
+/// All stores, in the order in which refills ask them.
+pub(crate) const ALL: (Batches, (Parts, Lists)) = (Batches, (Parts, Lists));
+
+/// A store of free pages behind the pagesets of a zone.
+pub(crate) trait Store {
+    /// Fills the list of a refill with up to `most` blocks. Returns their number.
+    fn take<M: Machine>(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32;
+
+    /// Whether the store has blocks for a refill that holds no lock, which are worth one.
+    #[inline(always)]
+    fn is_worth_a_lock<M: Machine>(&self, _refill: &Refill<'_, M>) -> bool {
+        false
+    }
+
+    /// Takes the oldest blocks of a pageset's lists: what fits one hold of a lock, or nothing.
+    fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given;
+
+    /// Takes a block for a request that bypasses the pageset, and tags it. Searches from `region` on.
+    #[inline(always)]
+    fn find<M: Machine>(&self, _zone: &Zone<'_, M>, _env: Env<'_, M>, _wanted: Wanted, _region: usize) -> Option<u32> {
+        None
+    }
+
+    /// Moves pages to the free lists: a bounded number of steps, from a number on that is 0 at first. Returns where to go on. Pages that other
+    /// CPUs leave here meanwhile may stay.
+    #[inline(always)]
+    fn settle<M: Machine>(&self, _zone: &Zone<'_, M>, _env: Env<'_, M>, _from: u32) -> Option<u32> {
+        None
+    }
+
+    /// Moves those pages of a region to the free lists that no refill needed since the last call.
+    #[inline(always)]
+    fn tick<M: Machine>(&self, _zone: &Zone<'_, M>, _env: Env<'_, M>, _region: usize) {}
+
+    /// Whether a region may have a block for a request of so many pages, at a recent moment.
+    fn may_serve<M: Machine>(&self, zone: &Zone<'_, M>, region: usize, pages: u64) -> bool;
+
+    /// The free pages here, at a recent moment.
+    fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64;
+}
+
+/// Two stores, asked one after the other.
+impl<A: Store, B: Store> Store for (A, B) {
+    #[inline(always)]
+    fn take<M: Machine>(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
+        if refill.held.is_none() && self.0.is_worth_a_lock(refill) {
+            return 0;
+        }
+        let taken = self.0.take(refill, cache, most);
+        if taken < most { taken + self.1.take(refill, cache, most - taken) } else { taken }
+    }
+
+    #[inline(always)]
+    fn is_worth_a_lock<M: Machine>(&self, refill: &Refill<'_, M>) -> bool {
+        self.0.is_worth_a_lock(refill) || self.1.is_worth_a_lock(refill)
+    }
+
+    #[inline(always)]
+    fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
+        let given = self.0.give(drain, cache);
+        if given.pages == 0 { self.1.give(drain, cache) } else { given }
+    }
+
+    fn find<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, wanted: Wanted, region: usize) -> Option<u32> {
+        self.0.find(zone, env, wanted, region).or_else(|| self.1.find(zone, env, wanted, region))
+    }
+
+    #[inline(always)]
+    fn tick<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, region: usize) {
+        // The last one first: what it frees is no longer there when the first one looks.
+        self.1.tick(zone, env, region);
+        self.0.tick(zone, env, region);
+    }
+
+    #[inline(always)]
+    fn may_serve<M: Machine>(&self, zone: &Zone<'_, M>, region: usize, pages: u64) -> bool {
+        self.0.may_serve(zone, region, pages) || self.1.may_serve(zone, region, pages)
+    }
+
+    fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64 {
+        self.0.pages(zone) + self.1.pages(zone)
+    }
+}
+
+/// A pageset whose lock is held, as the stores see it.
+pub(crate) trait Cache {
+    /// Fills an empty list with up to `blocks` blocks, the first of which is the newest. Returns their number.
+    fn fill(&self, list: usize, blocks: u32, next: impl FnMut() -> Option<u32>) -> u32;
+    /// The oldest blocks of a list, as many as lie together.
+    fn oldest(&self, list: usize) -> &[AtomicU32];
+    /// Takes `blocks` blocks of [`Self::oldest`] off their list.
+    fn drop_oldest(&self, list: usize, blocks: u32);
+    /// Takes the oldest block of a list.
+    fn pop_oldest(&self, list: usize) -> Option<u32>;
+    /// The region that the pageset prefers.
+    fn region(&self) -> usize;
+    /// Counts pages that came or left without a lock of the zone.
+    fn count_unlocked(&self, pages: u64);
+}
+
+/// What a refill wants.
+pub(crate) struct Refill<'r, M: Machine> {
+    pub(crate) zone: &'r Zone<'r, M>,
+    pub(crate) env: Env<'r, M>,
+    pub(crate) list: usize,
+    pub(crate) wanted: Wanted,
+    /// The region whose pages are wanted, and its lock where the caller holds it.
+    pub(crate) region: usize,
+    pub(crate) held: Option<&'r ZoneGuard<'r, 'r, M>>,
+    /// Whether the rest of a block that is split may go to a store that hides it.
+    pub(crate) leaves: bool,
+}
+
+/// What a drain offers: about `wanted` pages, of whole lists from `start` on.
+pub(crate) struct Drain<'d, M: Machine> {
+    pub(crate) zone: &'d Zone<'d, M>,
+    pub(crate) env: Env<'d, M>,
+    pub(crate) wanted: u32,
+    pub(crate) start: usize,
+    pub(crate) batch: u32,
+    /// The compaction that waits for a block.
+    pub(crate) capture: Option<&'d Capture>,
+}
+
+impl<M: Machine> Drain<'_, M> {
+    /// Whether one hold of the zone's only lock serves the drain, as in the kernels.
+    #[inline]
+    pub(crate) fn is_one_hold(&self) -> bool {
+        self.env.tuning.bulk_free != BulkFree::ShortHolds && matches!(self.zone.buddy.regions, [_])
+    }
+}
+
+/// What a store took from a drain.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Given {
+    pub(crate) pages: u32,
+    /// The rest is not worth another hold of the pageset's lock.
+    pub(crate) ends: bool,
+}
+
+/// Whether the rules have stores whose pages are on no free list.
+#[inline(always)]
+pub(crate) fn hides(tuning: &Tuning) -> bool {
+    tuning.depot || tuning.bitmaps
+}
+
+/// Settles the pages of some regions that no refill needed for a round. A round is `cpus` ticks, of any CPUs. Each tick looks after the next
+/// regions in turn, so no region depends on one CPU. Returns whether a region has hidden pages.
+pub(crate) fn tick<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, cpus: u32) -> bool {
+    let regions = zone.buddy.regions.len() as u32;
+    if !hides(env.tuning) || cpus == 0 {
+        return false;
+    }
+    // Relaxed: which tick looks after which region does not matter. The sum wraps, and a turn may then come early.
+    let turn = u64::from(zone.turn.fetch_add(regions, Relaxed));
+    let (first, end) = (turn / u64::from(cpus), (turn + u64::from(regions)) / u64::from(cpus));
+    for number in (first..end).map(|turn| (turn % u64::from(regions)) as usize) {
+        HIDDEN.tick(zone, env, number);
+    }
+    (0..regions as usize).any(|number| HIDDEN.may_serve(zone, number, 1))
+}
+
+/// The type stored in a cached page's tag: its pageblock's type. Specification 2.6.
+pub(crate) fn remembered_type<L>(buddy: &Buddy<'_, L>, tuning: &Tuning, page: u32, asked: MigrateType) -> MigrateType {
+    if tuning.type_at_drain { asked } else { buddy.frames.block_type(page) }
+}
