@@ -55,7 +55,13 @@ impl<M: Machine> CachedZone<'_, M> {
 
     /// Moves about `pages` pages to depots, and what they have no room for to bitmaps or the buddy. Less than a batch may stay.
     /// Returns the number of pages that need not be drained any more.
-    fn leave<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, pages: u32, start: usize) -> u32 {
+    pub(super) fn leave<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &mut PcpGuard<'_, M::Lock, G>,
+        pages: u32,
+        start: usize,
+    ) -> u32 {
         let wanted = pages.min(pcp.count());
         let left = if env.tuning.depot { self.drain_to_depots(env, pcp, wanted, start) } else { 0 };
         pcp.note_drain(left);
