@@ -1,8 +1,13 @@
-//! Prints what each CPU adds to the metadata of a zone, and fails where it is more than 2 KiB with 64 CPUs on 4 GiB. Run on the host.
+//! Prints what each CPU adds to the metadata of a zone, and fails where it is more than 2 KiB with 64 CPUs on 4 GiB, or where blocks that
+//! are allocated and freed again and again do not stay in the pageset. Run on the host.
 
+use std::mem::MaybeUninit;
 use std::process::ExitCode;
 
-use pageset::{Config, CpuId, Machine, NodeId, PageRange, Pfn, SpinLock, ZoneKind, ZoneSpec};
+use pageset::{
+    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind,
+    ZoneSpec,
+};
 
 struct Kernel;
 
@@ -22,6 +27,57 @@ fn bytes(pages: u64, cpus: usize) -> Option<usize> {
     Config::new(&zones, &nodes).metadata_bytes::<Kernel>().ok()
 }
 
+/// Rounds of [`drains`] that are counted.
+const ROUNDS: u64 = 64;
+
+/// Allocates some blocks of one order and frees them again. Returns the drains of [`ROUNDS`] rounds, and the pages drained.
+fn drains(cpus: usize, order: Order, held: usize) -> Result<[u64; 2], Box<dyn std::error::Error>> {
+    let span = PageRange::new(Pfn(0), 300 << 10);
+    let ranges = [span];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span, ranges: &ranges }];
+    let nodes = vec![NodeId(0); cpus];
+    let config = Config::new(&zones, &nodes);
+    let memory = vec![MaybeUninit::new(0_u8); config.metadata_bytes::<Kernel>()?].leak();
+    let world = Allocator::from_bytes(Kernel, &config, memory)?;
+    let request = Request::new(order, MigrateType::Movable);
+    let mut blocks = vec![Pfn(0); held];
+    let round = |blocks: &mut [Pfn]| -> Result<(), Box<dyn std::error::Error>> {
+        for block in blocks.iter_mut() {
+            *block = world.alloc(&request)?;
+        }
+        blocks.iter().try_for_each(|&block| world.free(block, order))?;
+        Ok(())
+    };
+    (0..ROUNDS).try_for_each(|_| round(&mut blocks))?;
+    let before = world.pageset_stats(0, CpuId(0));
+    (0..ROUNDS).try_for_each(|_| round(&mut blocks))?;
+    let after = world.pageset_stats(0, CpuId(0));
+    Ok([after.drains - before.drains, after.drain_pages - before.drain_pages])
+}
+
+/// Checks that 32 blocks of each order stay, and that single pages beyond the arrays go in drains of a batch and more.
+fn check_drains() -> Result<(), Box<dyn std::error::Error>> {
+    for cpus in [1, 2] {
+        for order in [Order::ZERO, Order::COSTLY, Order::new(4).ok_or("an order")?, Order::PAGEBLOCK] {
+            let [drains, pages] = drains(cpus, order, 32)?;
+            if drains > 0 {
+                return Err(format!(
+                    "with {cpus} CPUs, 32 blocks of order {order} do not stay: {drains} drains of {pages} pages"
+                )
+                .into());
+            }
+        }
+        let [drains, pages] = drains(cpus, Order::ZERO, 512)?;
+        if pages < 63 * drains {
+            return Err(format!(
+                "with {cpus} CPUs, {drains} drains move {pages} single pages; allowed: 63 and more each"
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
     // From 64 CPUs on, the zone of 4 GiB has no more regions.
     let (Some(few), Some(many)) = (bytes(1 << 20, 64), bytes(1 << 20, 128)) else {
@@ -35,6 +91,10 @@ fn main() -> ExitCode {
     );
     if each > 2048 {
         eprintln!("error: a CPU takes {each} bytes; allowed: 2048");
+        return ExitCode::FAILURE;
+    }
+    if let Err(error) = check_drains() {
+        eprintln!("error: {error}");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

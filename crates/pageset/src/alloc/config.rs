@@ -430,7 +430,8 @@ impl Config<'_> {
         let too_large = MapError::TooLarge { start: zone.span.start, pages: zone.span.pages };
         let capacity = self.capacity(zone);
         // Within a share of the zone, a list that gets no chunk is no harm: others then give one back.
-        let array = pcp::array_words(capacity, tuning.lists.count(), tuning.kept_fraction > 0);
+        let entries = pcp::within_build(capacity);
+        let array = pcp::array_words(entries, tuning.lists.count(), tuning.kept_fraction > 0);
         let batch = tuning.bounds(self.zone_size(zone), 0).batch;
         let slots = pages + (pages >> Order::PAGEBLOCK.get());
         // A zone's array memory is addressed in 32 bits.
@@ -485,10 +486,10 @@ impl Config<'_> {
         Active::new(self.tuning)
     }
 
-    /// Capacity of each pageset: the largest high that the rules or an administrator can ask for, or what the build allows.
+    /// Capacity of each pageset: the largest high that the rules or an administrator can ask for.
     fn capacity(&self, zone: &ZoneSpec<'_>) -> u32 {
         if self.pageset_capacity > 0 {
-            return pcp::within_build(pcp::capacity_for(self.pageset_capacity.min(MAX_HIGH), 0));
+            return pcp::capacity_for(self.pageset_capacity.min(MAX_HIGH), 0);
         }
         let (tuning, size) = (self.rules(), self.zone_size(zone));
         let within = |bounds| tuning.within_share(bounds, size.managed, self.cpus.len() as u32);
@@ -500,7 +501,7 @@ impl Config<'_> {
         match auto.high_max.max(most) {
             // A refill brings the one block of its request.
             0 => 1,
-            high => pcp::within_build(pcp::capacity_for(high, auto.batch)),
+            high => pcp::capacity_for(high, auto.batch),
         }
     }
 

@@ -255,11 +255,19 @@ impl<M: Machine> CachedZone<'_, M> {
             && let Some(other) = (list + 1..lists).chain(0..=list).find(|&other| !pcp.list(other).is_empty())
         {
             if other == list {
-                // The arrays have room for the pageset's own share in single pages. More in larger blocks may fit.
+                // The arrays have room for the pageset's own share in single pages. More in larger blocks may fit. As at a free above high.
                 pcp.high.set(pcp.high.get().min(pcp.count()));
+                let (order, limit) = (order_of(list), pcp.count());
+                let due = env.tuning.drain_amount(pcp, order, false, limit);
+                if self.may_leave(env, pcp) {
+                    self.leave(env, pcp, due, list);
+                } else {
+                    self.drain(env, pcp, due, list, None);
+                }
+            } else {
+                let pages = (pcp.oldest(other).len() as u32) << order_of(other).get();
+                self.drain(env, pcp, pages, other, None);
             }
-            let pages = (pcp.oldest(other).len() as u32) << order_of(other).get();
-            self.drain(env, pcp, pages, other, None);
         }
         pcp.can_grow()
     }

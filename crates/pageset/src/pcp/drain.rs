@@ -55,7 +55,13 @@ impl<M: Machine> CachedZone<'_, M> {
     /// One hold's part of a drain of `pages` pages, to the first store that takes any: depots, then bitmaps, then the free lists.
     /// Returns how many of the `pages` the caller need not drain any more: those that moved; or all, if depots took some and less than a
     /// batch is left.
-    fn leave<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, pages: u32, start: usize) -> u32 {
+    pub(super) fn leave<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &mut PcpGuard<'_, M::Lock, G>,
+        pages: u32,
+        start: usize,
+    ) -> u32 {
         let wanted = pages.min(pcp.count());
         let given = store::HIDDEN.give(&self.offer(env, pcp, wanted, start, None), pcp);
         pcp.note_drain(given.pages);

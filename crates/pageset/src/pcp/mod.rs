@@ -127,7 +127,8 @@ pub(crate) const fn array_words(capacity: u32, lists: usize, shares: bool) -> u6
     stack::words(capacity, if shares && partly > stack::PARTLY_USED { stack::PARTLY_USED } else { partly })
 }
 
-/// A capacity of a pageset that the build allows. Without the feature `rules`, its arrays have 1.5 KiB.
+/// The entries in the arrays of a pageset with some capacity. Without the feature `rules`, the arrays have 1.5 KiB: more pages fit in
+/// larger blocks only, and a list of single pages drains where the arrays are full.
 pub(crate) fn within_build(capacity: u32) -> u32 {
     if cfg!(feature = "rules") { capacity } else { capacity.min(14 * stack::ENTRIES) }
 }

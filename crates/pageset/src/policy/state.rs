@@ -349,7 +349,7 @@ impl Tuning {
     }
 
     /// Pages that a free drains from `limit` on.
-    fn drain_amount(&self, s: &mut impl State, order: Order, high_order: bool, limit: u32) -> u32 {
+    pub(crate) fn drain_amount(&self, s: &mut impl State, order: Order, high_order: bool, limit: u32) -> u32 {
         let most = s.batch() << self.batch_scale_max;
         if !self.scale_drain {
             return s.batch();
