@@ -47,17 +47,21 @@ fn clean(text: &str) -> Cow<'_, str> {
         if let Some((from, to)) = entities.iter().find(|(from, _)| rest.starts_with(from)) {
             plain.push_str(to);
             rest = &rest[from.len()..];
-        } else if let Some(sequence) = rest.strip_prefix("\u{1b}[") {
-            let end = sequence.find(|c: char| !c.is_ascii_digit() && c != ';');
-            rest =
-                end.map_or("", |end| sequence[end..].strip_prefix(|c: char| c.is_ascii()).unwrap_or(&sequence[end..]));
+        } else if let Some(after) = rest.strip_prefix("\u{1b}[").and_then(colour) {
+            rest = after;
         } else {
-            let skipped = rest.chars().next().unwrap_or(' ');
-            plain.extend((skipped != '\u{1b}').then_some(skipped));
-            rest = &rest[skipped.len_utf8()..];
+            // Any other sequence stays, and is escaped when it is printed.
+            let kept = rest.chars().next().unwrap_or(' ');
+            plain.push(kept);
+            rest = &rest[kept.len_utf8()..];
         }
     }
     Cow::Owned(plain + rest)
+}
+
+/// What follows the rest of a sequence that changes the colour (`m`) or clears the line (`K`).
+fn colour(sequence: &str) -> Option<&str> {
+    sequence.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').strip_prefix(['m', 'K'])
 }
 
 /// The width at which a terminal or a form has broken the lines of a log within words; `None` if it has not.
@@ -281,7 +285,9 @@ mod tests {
     fn colours_and_entities_go() {
         let text = "\u{1b}[32m[    1.500000] \u{1b}[0m\u{1b}[33mMem-Info:\u{1b}[0m &lt;IRQ&gt; a\u{a0}b & c";
         assert_eq!(all(text), [(1, "Mem-Info: <IRQ> a b & c".to_owned())]);
-        assert_eq!([all("\u{1b}"), all("\u{1b}[31")], [const { Vec::new() }; 2]);
+        for text in ["\u{1b}", "\u{1b}[31", "\u{1b}[2J", "\u{1b}]0;x"] {
+            assert_eq!(all(text), [(1, text.to_owned())]);
+        }
     }
 
     #[test]

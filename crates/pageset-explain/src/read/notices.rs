@@ -1,6 +1,7 @@
 //! Messages and tables that people post with a shortage, but that are not about a zone: the limit of a memory cgroup, a lock-up, memory
 //! that others manage, `/proc/meminfo`.
 
+use super::heads::Heads;
 use super::line::digits;
 
 /// What the texts have of these.
@@ -147,7 +148,7 @@ const MESSAGES: [Notice; 19] = [
         step: ("ask for a smaller area with the boot parameter cma=SIZE, or one at another place (cma=SIZE@START)", ""),
     },
     Notice {
-        words: &["TCP", "out of memory -- consider tuning tcp_mem"],
+        words: &["out of memory -- consider tuning tcp_mem", "TCP"],
         clause: "TCP reached its own limit (net.ipv4.tcp_mem), not a zone",
         step: ("compare the pages in use with the limit", "cat /proc/net/sockstat; sysctl net.ipv4.tcp_mem"),
     },
@@ -193,9 +194,48 @@ const MESSAGES: [Notice; 19] = [
     },
 ];
 
+/// What each line that is one of these has, apart from rows of tables.
+static HEADS: Heads = {
+    let mut heads = Heads::new()
+        .with(&[
+            "mem_cgroup",
+            "emory cgroup",
+            "CONSTRAINT_MEMCG",
+            "killed as a result",
+            "oom_memcg=",
+            ",task=",
+            ": usage ",
+        ])
+        .with(&[
+            "Killed process",
+            "Kill process",
+            "lockup",
+            "LOCKUP",
+            "detected stall",
+            "self-detected",
+            "blocked for more",
+        ])
+        .with(&["warn_alloc", "total pagecache", "pages reserved"]);
+    let mut at = 0;
+    while at < MESSAGES.len() {
+        heads = heads.with(&[MESSAGES[at].words[0]]);
+        at += 1;
+    }
+    at = 0;
+    while at < TABLES.len() {
+        heads = heads.with(&[TABLES[at].0[0]]);
+        at += 1;
+    }
+    heads
+};
+
 impl Notices {
     /// Takes a line, and returns whether it is one of these.
     pub(crate) fn line(&mut self, text: &str) -> bool {
+        let is_row = text.ends_with("kB") || text.starts_with("numa_hit");
+        if !is_row && !HEADS.may_be_in(text) {
+            return false;
+        }
         let mut taken = self.group_line(text) | self.lockup_line(text);
         if let Some(notice) = MESSAGES.iter().find(|notice| notice.words.iter().all(|words| text.contains(words))) {
             if !self.messages.contains(&notice) && self.messages.len() < MESSAGES.len() {
