@@ -195,7 +195,8 @@ fn is_prefix(before: &str) -> bool {
 
 /// Whether the text in brackets is a time or the number of a thread or a CPU.
 fn is_stamp(stamp: &str) -> bool {
-    let stamp = stamp.trim();
+    // `dmesg -d` prints `[  +0.002367]`.
+    let stamp = stamp.trim().trim_start_matches('+');
     let has_digit = stamp.bytes().any(|b| b.is_ascii_digit());
     let is_time = stamp.contains(['.', ':']) && !stamp.contains(['<', '(', '_', '+']);
     let is_thread =
@@ -247,6 +248,7 @@ mod tests {
             ("    cpu: 0", "    cpu: 0"),
             ("Feb 09 08:09:39 host kernel:     kernel: swapper: page", "swapper: page"),
             ("4,1234,567890123,-;swapper/0: page", "swapper/0: page"),
+            ("[  +0.002367] swapper/0: page", "swapper/0: page"),
             ("6,12,5,-,caller=T1;a; b", "a; b"),
             ("kern  :warn  : [    1.234567] swapper/0: page", "swapper/0: page"),
             ("kern: warning: [2026-01-12T20:27:31.913975631Z]: swapper/0: page", "swapper/0: page"),
