@@ -80,26 +80,27 @@ fn files(names: &[String], json: &JsonOption) -> Result<Exit, Failure> {
     let path = json.path()?;
     let mut texts = Vec::new();
     for name in names {
-        let failed = |error| Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}"));
+        let input = if name == "-" { "standard input" } else { name };
+        let failed = |error| Failure::new(Exit::Unreadable, format!("cannot read {input}: {error}"));
         let mut bytes = Vec::new();
         match name.as_str() {
             "-" => io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?,
             name => fs::File::open(name).map_err(failed)?.take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?,
         };
         if bytes.iter().take(4096).any(|byte| *byte == 0) {
-            let message = format!("cannot explain {name}: it is not text");
-            return Err(
-                Failure::new(Exit::Damaged, message).help(format!("`pageset trace info {name}` reads recordings"))
-            );
+            let message = format!("cannot explain {input}: it is not text");
+            let help = format!("`pageset trace info {name}` reads recordings");
+            return Err(Failure::new(Exit::Damaged, message).help(help));
         }
         if bytes.trim_ascii().is_empty() {
-            let message = format!("cannot explain {name}: it is empty");
+            let message = format!("cannot explain {input}: it is empty");
             return Err(Failure::new(Exit::Damaged, message).help("use a file with text, such as the output of dmesg"));
         }
         texts.push((name.as_str(), String::from_utf8_lossy(&bytes).into_owned()));
     }
     let inputs: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
     let Some(found) = pageset_explain::explain(&inputs) else {
+        let names: Vec<&str> = names.iter().map(|name| if name == "-" { "standard input" } else { name }).collect();
         let message = format!("cannot explain {}: no line is of a kind that this command knows", names.join(" "));
         let help = "use a kernel's log with Mem-Info, zoneinfo, buddyinfo, pagetypeinfo, vmstat, extfrag_index, perf or bpftrace text";
         return Err(Failure::new(Exit::Damaged, message).help(help));

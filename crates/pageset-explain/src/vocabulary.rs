@@ -103,7 +103,13 @@ const WORDS: &[Word] = &[
     word("sysctl", &["zone_reclaim_mode", "vm.zone_reclaim_mode", "numactl"],
         "Whether a request reclaims on its own node before it goes to another node.", "Not 0, if a node reclaims while others have memory.", "sudo sysctl vm.zone_reclaim_mode=0"),
     word("sysctl", &["high_order_alloc_disable", "net.core.high_order_alloc_disable"],
-        "1 makes sockets ask for single pages instead of blocks of order 3. Since 5.14 order 3 is on the per-CPU lists, so it costs less than before.", "", "Try it if order 3 dominates the zone lock."),
+        "1 makes sockets ask for single pages instead of blocks of order 3. Since 5.14 order 3 is on the per-CPU lists, so it costs less than before. \
+         A replay cannot tell what 1 gains: a socket then takes each page when it fills it, and a recording does not show when.",
+        "If `pageset advise` says that many allocated pages are such blocks, and blocks of orders 1 to 3 are drained often.",
+        "Record the load under each value, and compare: \
+         `sudo sysctl net.core.high_order_alloc_disable=0; sudo pageset record --duration 10s -o 0.pstrace`, \
+         then the same with =1 and `-o 1.pstrace`, then `pageset diff 0.pstrace 1.pstrace`. \
+         Keep 1 if zone locks per 1000 allocations and frees fall and the load is not slower; else set 0."),
     word("build option", &["PCP_BATCH_SCALE_MAX", "CONFIG_PCP_BATCH_SCALE_MAX"],
         "The largest exponent of a refill or a drain: at most batch x 2^N pages at once; 5 by default (2,016 pages with batch 63), 0 to 6. Since 6.7, and in 6.1.104.",
         "If single waits for the zone lock are too long.", "A kernel with a smaller value; `pageset replay FILE --set batch_scale_max=N` tries it."),
@@ -253,6 +259,13 @@ mod tests {
             ("pageset-lists", "pageset-lists (preset)"),
         ] {
             assert!(explained(name).starts_with(entry), "{name}: {}", explained(name));
+        }
+        let sockets = explained("net.core.high_order_alloc_disable");
+        for part in
+            ["A replay cannot tell what 1 gains", "record --duration 10s", "pageset diff 0.pstrace", "else set 0"]
+        {
+            let words: Vec<&str> = sockets.split_whitespace().collect();
+            assert!(words.join(" ").contains(part), "{part}: {sockets}");
         }
         assert_eq!(explained("nothing like it"), "");
         assert!(explained("linux-7.3").contains("linux-6.19"));

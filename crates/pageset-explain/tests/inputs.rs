@@ -27,6 +27,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "Order 5 (128 kB) and above are missing, not memory: node 1 Normal has 1,011,124 free pages, but no free block above order 4.",
     ),
     (
+        "earlyoom.txt",
+        "No request failed: earlyoom, a program, watches available memory and ends processes by its own thresholds.",
+    ),
+    (
         "extfrag.txt",
         "Order 3 and above are missing, not memory: the fragmentation index of node 0 Normal is 0.999, near 1, which means that free memory is in small blocks.",
     ),
@@ -54,6 +58,10 @@ const SENTENCES: &[(&str, &str)] = &[
     (
         "log-3.10-memcg-java.txt",
         "A memory cgroup, not a zone, is short: java asked for memory beyond the limit of its cgroup.",
+    ),
+    (
+        "log-3.18-order4-kasan.txt",
+        "An order-4 GFP_KERNEL request of a.out failed; the text has no zones (Mem-Info), so it does not show which zone was short.",
     ),
     (
         "log-3.2-lists-per-cpu.txt",
@@ -116,6 +124,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "An order-0 GFP_KERNEL request of app started the OOM killer because memory is short: zone DMA has 519,112 kB free, but 513,592 kB of that is CMA, which this request may not use, and the other 5,520 kB are below its min mark of 10,428 kB.",
     ),
     (
+        "log-6.1-trace-only-arm.txt",
+        "A request failed, but the text has only its call trace: neither the order nor the zones.",
+    ),
+    (
         "log-64k-pages.txt",
         "An order-0 GFP_ATOMIC request of worker failed because memory is short: node 0 Normal has 192,000 kB free, below its min mark of 704,512 kB and the 264,192 kB that even an urgent request must leave.",
     ),
@@ -172,6 +184,10 @@ const SENTENCES: &[(&str, &str)] = &[
     (
         "log-slub-two-nodes.txt",
         "An order-0 GFP_ATOMIC request for the slab cache mnt_cache failed, most likely at the limit of memory cgroup 9946, which owns that cache: the text has no page allocation failure.",
+    ),
+    (
+        "log-soft-lockup-running.txt",
+        "CPU 5 did not schedule for 23 s (process modprobe); it executed csd_lock_wait.isra.1, which is not a wait for a spin lock.",
     ),
     (
         "log-vmap-only.txt",
@@ -244,10 +260,18 @@ const SENTENCES: &[(&str, &str)] = &[
         "4.3 % of the samples wait for spin locks, but the text has no call chains, so it does not show which lock; no function that takes the zone lock is in the text.",
     ),
     ("proc-stack.txt", "The waits are for the LRU lock: 100 % of them, in shrink_inactive_list."),
+    (
+        "rcu-stall.txt",
+        "A CPU kept RCU waiting; the text has no stack that waits for a lock, so it does not show what it waits for.",
+    ),
     ("slabtop.txt", "The text is slabtop: it shows slab caches, but no zone, mark, free block or per-CPU list."),
     (
+        "soft-lockup-4.3-queued.txt",
+        "CPU 4 did not schedule for 22 s (process java); it waits for a spin lock, but the text ends before the call trace, so it does not show which.",
+    ),
+    (
         "soft-lockup-no-stack.txt",
-        "CPU 3 did not schedule for 23 s (process ipcm); the text has no stack, so it does not show what it waits for.",
+        "CPU 3 did not schedule for 23 s (process ipcm); the text has no stack that waits for a lock, so it does not show what it waits for.",
     ),
     ("soft-lockup-zone.txt", "The waits are for the zone lock: 100 % of them, in free_pcppages_bulk."),
     ("stack-in-journal.txt", "The waits are for the lock in nr_blockdev_pages: 100 % of them."),
@@ -255,6 +279,15 @@ const SENTENCES: &[(&str, &str)] = &[
         "sysctl-a.txt",
         "These settings: vm.min_free_kbytes is 67,584, vm.watermark_scale_factor is 10, vm.watermark_boost_factor is 15,000, the kernel sizes the per-CPU lists (vm.percpu_pagelist_high_fraction is 0); the text has no zones, so it does not show whether one is short.",
     ),
+    (
+        "unusable-index.txt",
+        "Order 9 is scarce: 100.0 % of the free memory of node 0 Normal is in smaller blocks; the text does not show how much is free.",
+    ),
+    (
+        "vmstat-part.txt",
+        "148,236 pages of the whole machine are free; the text is a part of /proc/vmstat, which shows no zone, mark or free block.",
+    ),
+    ("vmstat-reclaim.txt", "Since boot, requests that waited scanned 412,312 pages, and kswapd 98,123,123."),
     (
         "vmstat.txt",
         "Since boot, 152,360 allocations waited for direct reclaim (allocstall), 2,284 of 2,310 direct compactions failed, 90,000 of 91,200 huge-page faults got small pages.",

@@ -36,6 +36,7 @@ fn of_knob(knob: &Knob, fit: Fit) -> String {
         KnobName::WatermarkScaleFactor => "\nValues of vm.watermark_scale_factor; * gives the watermarks in force\n",
         KnobName::Affinity => "\nPages freed on the CPU that allocated them\n",
         KnobName::HugePages => "\nHuge pages: transparent_hugepage/enabled and defrag, vm.nr_hugepages\n",
+        KnobName::HighOrderAllocDisable => "\nBlocks of order 3 for sockets: net.core.high_order_alloc_disable\n",
     }
     .to_owned();
     if !knob.settings.is_empty() {

@@ -147,6 +147,12 @@ fn posted_texts_and_kernel_names_are_explained() {
     fs::write(&other, " \n").unwrap();
     let (_, error) = ends(4, &[&"explain", &other]);
     assert!(error.contains(&format!("cannot explain {}: it is empty", other.display())), "{error}");
+    let (_, error) = ends(4, &[&"explain", &"-"]);
+    assert!(error.contains("cannot explain standard input: it is empty"), "{error}");
+    for name in ["", "  "] {
+        let (_, error) = ends(2, &[&"explain", &name]);
+        assert!(error.contains("cannot explain an empty name") && !error.contains("closest"), "{error}");
+    }
 }
 
 /// A path is a file, also where a word of the kernel is in its name. Names of outputs may have a slash.

@@ -66,7 +66,8 @@ fn members_of_other_knobs_are_optional() {
             _ => {}
         }
     }
-    const NEW: [&str; 4] = ["knobs", "watermark_scale_factor", "low_watermark_pages", "huge_page_allocs"];
+    const NEW: [&str; 5] =
+        ["knobs", "watermark_scale_factor", "low_watermark_pages", "huge_page_allocs", "socket_blocks_pct"];
     let mut result = json(&ends(0, &[&"advise", &Small::new().events(), &"--json"]).0);
     remove(&mut result);
     let (_, schema) = pageset_trace::schemas().into_iter().find(|(of, _)| *of == "pageset.advise/1").unwrap();

@@ -92,6 +92,7 @@ pub(super) fn part(texts: &Texts, zones: &[Zone], request: Option<&Request>, pag
         types(&mut part, zone, wanted);
     }
     extfrag(&mut part, texts, request, with.is_empty());
+    unusable(&mut part, texts, request, with.is_empty());
     if !part.findings.is_empty() && part.clauses.iter().any(|clause| clause.contains("missing, not memory")) {
         part.step("merge free memory now, and look again", "echo 1 | sudo tee /proc/sys/vm/compact_memory");
         part.step(
@@ -133,6 +134,38 @@ fn types(part: &mut Part, zone: &Zone, wanted: usize) {
             ),
         );
     }
+}
+
+/// The kernel's index of free memory that is of no use for an order.
+fn unusable(part: &mut Part, texts: &Texts, request: Option<&Request>, is_main: bool) {
+    let wanted = request.and_then(|request| request.order).map_or(HUGE, usize::from);
+    let of = |index: &[f64]| index.get(wanted).or(index.last()).copied().unwrap_or(0.0);
+    let percent = |index: &[f64]| format!("{:.1} %", 100.0 * of(index));
+    for ((node, name), index) in &texts.rows.unusable {
+        let order = wanted.min(index.len().saturating_sub(1));
+        part.finding(
+            "unusable-index",
+            format!("node {node} {name}: {} of the free memory is in blocks below order {order}", percent(index)),
+        );
+    }
+    let larger = texts.rows.unusable.iter().filter(|((_, name), _)| is_larger(name));
+    let Some(((node, name), index)) = larger.max_by(|a, b| of(&a.1).total_cmp(&of(&b.1))) else { return };
+    if !is_main || request.is_some() || !part.clauses.is_empty() {
+        return;
+    }
+    let order = wanted.min(index.len().saturating_sub(1));
+    part.clauses.push(match of(index) {
+        value if value >= 0.5 => format!(
+            "order {order} is scarce: {} of the free memory of node {node} {name} is in smaller blocks; the text does not show how much is free",
+            percent(index)
+        ),
+        _ => format!(
+            "order {order} is not scarce: only {} of the free memory of node {node} {name} is in smaller blocks; the text does not show \
+             how much is free",
+            percent(index)
+        ),
+    });
+    part.step("see how much is free", "cat /proc/buddyinfo /proc/zoneinfo");
 }
 
 /// The kernel's own index.

@@ -90,7 +90,12 @@ pub(crate) fn explain(texts: &Texts) -> Option<Explanation> {
         all.add(held::part(with_lists, release, state, &how));
     }
     all.add(blocks::part(texts, &zones, request, page_kib));
-    all.add(waits::part(&texts.profile));
+    let waits = waits::part(&texts.profile);
+    let has_waits = !texts.profile.flat.is_empty() || !waits::waits(&texts.profile).0.is_empty();
+    // Stacks that wait for no lock say less than the message of the watchdog.
+    if has_waits || texts.notices.lockup.is_none() {
+        all.add(waits);
+    }
     all.add(counters(texts));
     all.add(notices::part(texts, !all.clauses.is_empty()));
     if all.clauses.is_empty() {
@@ -232,6 +237,19 @@ fn counters(texts: &Texts) -> Part {
             grouped(*failed),
             grouped(made.saturating_add(*failed))
         ));
+    }
+    if let (Some(direct), Some(kswapd)) = (sum("pgscan_direct"), sum("pgscan_kswapd")) {
+        // A count of waits, not of pages.
+        let direct = direct.saturating_sub(vmstat.get("pgscan_direct_throttle").copied().unwrap_or(0));
+        let (direct, kswapd) = (grouped(direct), grouped(kswapd));
+        said.push(format!("requests that waited scanned {direct} pages, and kswapd {kswapd}"));
+    }
+    if let (true, Some(free)) = (said.is_empty(), vmstat.get("nr_free_pages").filter(|_| texts.zoneinfo.is_empty())) {
+        part.clauses.push(format!(
+            "{} pages of the whole machine are free; the text is a part of /proc/vmstat, which shows no zone, mark or free block",
+            grouped(*free)
+        ));
+        part.step("post the zones and their free blocks", "cat /proc/zoneinfo /proc/buddyinfo");
     }
     if !said.is_empty() {
         part.clauses.push(format!("since boot, {}", said.join(", ")));

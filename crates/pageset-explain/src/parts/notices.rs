@@ -3,6 +3,7 @@
 use pageset_trace::number::grouped;
 
 use super::Part;
+use crate::locks;
 use crate::read::Texts;
 use crate::read::mem_info::Report;
 use crate::read::notices::{Group, Lockup};
@@ -78,7 +79,13 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
         match is_answered {
             true => part.finding("lockup", clause),
             false => {
-                part.clauses.push(format!("{clause}; the text has no stack, so it does not show what it waits for"));
+                part.clauses.push(match &lockup.executed {
+                    Some(function) if locks::spins(function) => {
+                        format!("{clause}; it waits for a spin lock, but the text ends before the call trace, so it does not show which")
+                    }
+                    Some(function) => format!("{clause}; it executed {function}, which is not a wait for a spin lock"),
+                    None => format!("{clause}; the text has no stack that waits for a lock, so it does not show what it waits for"),
+                });
                 part.step(
                     "post the lines after it: RIP and Call Trace",
                     "sudo dmesg | grep -A40 -E 'lockup|LOCKUP|stall|blocked for'",

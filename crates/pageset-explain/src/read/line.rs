@@ -47,17 +47,21 @@ fn clean(text: &str) -> Cow<'_, str> {
         if let Some((from, to)) = entities.iter().find(|(from, _)| rest.starts_with(from)) {
             plain.push_str(to);
             rest = &rest[from.len()..];
-        } else if let Some(sequence) = rest.strip_prefix("\u{1b}[") {
-            let end = sequence.find(|c: char| !c.is_ascii_digit() && c != ';');
-            rest =
-                end.map_or("", |end| sequence[end..].strip_prefix(|c: char| c.is_ascii()).unwrap_or(&sequence[end..]));
+        } else if let Some(after) = rest.strip_prefix("\u{1b}[").and_then(colour) {
+            rest = after;
         } else {
-            let skipped = rest.chars().next().unwrap_or(' ');
-            plain.extend((skipped != '\u{1b}').then_some(skipped));
-            rest = &rest[skipped.len_utf8()..];
+            // Any other sequence stays, and is escaped when it is printed.
+            let kept = rest.chars().next().unwrap_or(' ');
+            plain.push(kept);
+            rest = &rest[kept.len_utf8()..];
         }
     }
     Cow::Owned(plain + rest)
+}
+
+/// What follows the rest of a sequence that changes the colour (`m`) or clears the line (`K`).
+fn colour(sequence: &str) -> Option<&str> {
+    sequence.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').strip_prefix(['m', 'K'])
 }
 
 /// The width at which a terminal or a form has broken the lines of a log within words; `None` if it has not.
@@ -191,7 +195,8 @@ fn is_prefix(before: &str) -> bool {
 
 /// Whether the text in brackets is a time or the number of a thread or a CPU.
 fn is_stamp(stamp: &str) -> bool {
-    let stamp = stamp.trim();
+    // `dmesg -d` prints `[  +0.002367]`.
+    let stamp = stamp.trim().trim_start_matches('+');
     let has_digit = stamp.bytes().any(|b| b.is_ascii_digit());
     let is_time = stamp.contains(['.', ':']) && !stamp.contains(['<', '(', '_', '+']);
     let is_thread =
@@ -243,6 +248,7 @@ mod tests {
             ("    cpu: 0", "    cpu: 0"),
             ("Feb 09 08:09:39 host kernel:     kernel: swapper: page", "swapper: page"),
             ("4,1234,567890123,-;swapper/0: page", "swapper/0: page"),
+            ("[  +0.002367] swapper/0: page", "swapper/0: page"),
             ("6,12,5,-,caller=T1;a; b", "a; b"),
             ("kern  :warn  : [    1.234567] swapper/0: page", "swapper/0: page"),
             ("kern: warning: [2026-01-12T20:27:31.913975631Z]: swapper/0: page", "swapper/0: page"),
@@ -281,7 +287,9 @@ mod tests {
     fn colours_and_entities_go() {
         let text = "\u{1b}[32m[    1.500000] \u{1b}[0m\u{1b}[33mMem-Info:\u{1b}[0m &lt;IRQ&gt; a\u{a0}b & c";
         assert_eq!(all(text), [(1, "Mem-Info: <IRQ> a b & c".to_owned())]);
-        assert_eq!([all("\u{1b}"), all("\u{1b}[31")], [const { Vec::new() }; 2]);
+        for text in ["\u{1b}", "\u{1b}[31", "\u{1b}[2J", "\u{1b}]0;x"] {
+            assert_eq!(all(text), [(1, text.to_owned())]);
+        }
     }
 
     #[test]

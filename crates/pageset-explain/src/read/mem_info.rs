@@ -2,6 +2,7 @@
 //!
 //! The parser reads words, not lines: logs break lines anywhere, and kernels that print `pr_cont` parts from several CPUs mix them.
 
+use super::heads::Heads;
 use super::line::{digits, words};
 use super::request::{Request, ZONES, release};
 
@@ -394,8 +395,8 @@ fn is_part_of_a_report(text: &str) -> bool {
         "R10:",
         "R13:",
         "Code:",
-        "FS:",
-        "CS:",
+        "FS:  ",
+        "CS:  ",
         "CR2:",
         "<IRQ>",
         "</IRQ>",
@@ -428,8 +429,9 @@ fn is_part_of_a_report(text: &str) -> bool {
         "pages slab",
         "Unreclaimable slab",
     ];
+    static HEADS: Heads = Heads::new().with(&PARTS).with(&MORE);
     let is_node = text.trim().strip_prefix("Node ").is_some_and(|node| digits(node.trim()).is_some());
-    is_node || PARTS.iter().chain(&MORE).any(|part| text.contains(part))
+    is_node || HEADS.may_be_in(text) && PARTS.iter().chain(&MORE).any(|part| text.contains(part))
 }
 
 #[cfg(test)]

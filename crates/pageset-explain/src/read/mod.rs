@@ -2,6 +2,7 @@
 //!
 //! | module | what it reads |
 //! | --- | --- |
+//! | `heads` | whether a line can have one of many words |
 //! | `line` | lines without the prefixes of logs, mails and terminals |
 //! | `request` | the message about a request |
 //! | `mem_info` | Mem-Info in logs |
@@ -11,6 +12,7 @@
 //!
 //! The reader of zoneinfo is that of recordings.
 
+pub(crate) mod heads;
 pub(crate) mod line;
 pub(crate) mod mem_info;
 pub(crate) mod notices;

@@ -1,6 +1,7 @@
 //! Messages and tables that people post with a shortage, but that are not about a zone: the limit of a memory cgroup, a lock-up, memory
 //! that others manage, `/proc/meminfo`.
 
+use super::heads::Heads;
 use super::line::digits;
 
 /// What the texts have of these.
@@ -36,6 +37,8 @@ pub(crate) struct Lockup {
     pub(crate) cpu: Option<u64>,
     pub(crate) seconds: Option<u64>,
     pub(crate) process: Option<String>,
+    /// The function that the CPU executed.
+    pub(crate) executed: Option<String>,
 }
 
 /// A table without zones.
@@ -147,7 +150,7 @@ const MESSAGES: [Notice; 19] = [
         step: ("ask for a smaller area with the boot parameter cma=SIZE, or one at another place (cma=SIZE@START)", ""),
     },
     Notice {
-        words: &["TCP", "out of memory -- consider tuning tcp_mem"],
+        words: &["out of memory -- consider tuning tcp_mem", "TCP"],
         clause: "TCP reached its own limit (net.ipv4.tcp_mem), not a zone",
         step: ("compare the pages in use with the limit", "cat /proc/net/sockstat; sysctl net.ipv4.tcp_mem"),
     },
@@ -193,9 +196,55 @@ const MESSAGES: [Notice; 19] = [
     },
 ];
 
+/// What each line that is one of these has, apart from rows of tables.
+static HEADS: Heads = {
+    let mut heads = Heads::new()
+        .with(&[
+            "mem_cgroup",
+            "emory cgroup",
+            "CONSTRAINT_MEMCG",
+            "killed as a result",
+            "oom_memcg=",
+            ",task=",
+            ": usage ",
+        ])
+        .with(&[
+            "Killed process",
+            "Kill process",
+            "lockup",
+            "LOCKUP",
+            "detected stall",
+            "self-detected",
+            "blocked for more",
+        ])
+        .with(&["warn_alloc", "total pagecache", "pages reserved"]);
+    let mut at = 0;
+    while at < MESSAGES.len() {
+        heads = heads.with(&[MESSAGES[at].words[0]]);
+        at += 1;
+    }
+    at = 0;
+    while at < TABLES.len() {
+        heads = heads.with(&[TABLES[at].0[0]]);
+        at += 1;
+    }
+    heads
+};
+
 impl Notices {
     /// Takes a line, and returns whether it is one of these.
     pub(crate) fn line(&mut self, text: &str) -> bool {
+        if let Some(lockup) = self.lockup.as_mut().filter(|lockup| lockup.executed.is_none())
+            && (text.contains("RIP:") || text.starts_with("pc :"))
+        {
+            let symbol = text.split_ascii_whitespace().filter_map(|word| word.split_once("+0x")).next_back();
+            let symbol = symbol.map(|(symbol, _)| symbol.rsplit(':').next().unwrap_or(symbol));
+            lockup.executed = symbol.filter(|symbol| symbol.len() <= 64).map(str::to_owned);
+        }
+        let is_row = text.ends_with("kB") || text.starts_with("numa_hit");
+        if !is_row && !HEADS.may_be_in(text) {
+            return false;
+        }
         let mut taken = self.group_line(text) | self.lockup_line(text);
         if let Some(notice) = MESSAGES.iter().find(|notice| notice.words.iter().all(|words| text.contains(words))) {
             if !self.messages.contains(&notice) && self.messages.len() < MESSAGES.len() {
@@ -224,7 +273,7 @@ impl Notices {
             taken = true;
         }
         self.has_failure_trace |= text.contains("warn_alloc+0x") || text.contains("warn_alloc_failed+0x");
-        self.has_failure_trace |= text.contains("(warn_alloc");
+        self.has_failure_trace |= text.contains("(warn_alloc") || text.contains("warn_alloc from ");
         self.has_end_of_report |= text.contains("total pagecache pages") || text.contains("pages reserved");
         taken
     }
@@ -282,7 +331,7 @@ impl Notices {
         let process = process.map(|name| name.rsplit_once(':').map_or(name.clone(), |(name, _)| name.to_owned()));
         let process = process.filter(|name| !name.is_empty() && name.len() <= 64);
         let cpu = number(rest).filter(|_| !is_task);
-        self.lockup.get_or_insert(Lockup { what, cpu, seconds, process });
+        self.lockup.get_or_insert(Lockup { what, cpu, seconds, process, executed: None });
         true
     }
 }
@@ -331,6 +380,9 @@ mod tests {
     fn lockups() {
         let soft = of(&["watchdog: BUG: soft lockup - CPU#3 stuck for 23s! [a:b:3810]"]).lockup.unwrap();
         assert_eq!((soft.cpu, soft.seconds, soft.process.as_deref()), (Some(3), Some(23), Some("a:b")));
+        let mut running = of(&["NMI watchdog: BUG: soft lockup - CPU#5 stuck for 23s! [modprobe:4176]"]);
+        running.line("RIP: 0010:[<ffffffff81088847>]  [<ffffffff81088847>] csd_lock_wait.isra.1+0x4/0xa");
+        assert_eq!(running.lockup.unwrap().executed.as_deref(), Some("csd_lock_wait.isra.1"));
         let task = of(&["INFO: task tar:812 blocked for more than 120 seconds."]).lockup.unwrap();
         assert_eq!((task.cpu, task.seconds, task.process.as_deref()), (None, Some(120), Some("tar")));
         let hard = of(&["NMI watchdog: Watchdog detected hard LOCKUP on cpu 12"]).lockup.unwrap();

@@ -1,5 +1,6 @@
 //! The request in a kernel's message: who asked for which order, and with which flags.
 
+use super::heads::Heads;
 use super::line::digits;
 
 /// A message about a request that failed or that took long.
@@ -169,9 +170,21 @@ const MESSAGES: [(&str, Message); 12] = [
     ("Possible memory allocation deadlock", Message::Deadlock("ZFS")),
 ];
 
+static HEADS: Heads = {
+    let (mut heads, mut at) = (Heads::new(), 0);
+    while at < MESSAGES.len() {
+        heads = heads.with(&[MESSAGES[at].0]);
+        at += 1;
+    }
+    heads
+};
+
 impl Request {
     /// The request in a line that begins a report, if it does.
     pub(crate) fn parse(text: &str) -> Option<Request> {
+        if !HEADS.may_be_in(text) {
+            return None;
+        }
         let (place, words, message) =
             MESSAGES.iter().find_map(|(words, message)| text.find(words).map(|at| (at, words, *message)))?;
         let mut before = text[..place].trim().trim_end_matches(':').trim();

@@ -16,6 +16,8 @@ pub(crate) struct Rows {
     pub(crate) types: Vec<((u32, String), String, Vec<u64>)>,
     /// The fragmentation index by order; -1 where an allocation succeeds.
     pub(crate) extfrag: Vec<((u32, String), Vec<f64>)>,
+    /// The unusable index by order: the part of the free memory that is in smaller blocks.
+    pub(crate) unusable: Vec<((u32, String), Vec<f64>)>,
     pub(crate) vmstat: BTreeMap<String, u64>,
     /// Sysctls without `vm.`.
     pub(crate) settings: BTreeMap<String, u64>,
@@ -66,7 +68,7 @@ impl Rows {
     }
 
     fn zone_row(&mut self, text: &str) -> bool {
-        if self.buddyinfo.len() + self.types.len() + self.extfrag.len() > MAX_ROWS {
+        if self.buddyinfo.len() + self.types.len() + self.extfrag.len() + self.unusable.len() > MAX_ROWS {
             return false;
         }
         if text.contains(", type") {
@@ -102,7 +104,10 @@ impl Rows {
                 self.extfrag.push(((node, name.to_owned()), index));
                 true
             }
-            Some(_) => true,
+            Some(index) => {
+                self.unusable.push(((node, name.to_owned()), index));
+                true
+            }
             None => false,
         }
     }
@@ -201,6 +206,7 @@ mod tests {
         assert_eq!(rows.buddyinfo, [((1, "Normal".to_owned()), vec![426_212, 143_208, 42_644])]);
         assert_eq!(rows.types.len(), 2);
         assert_eq!(rows.types[1].2, [100_000, 3]);
+        assert_eq!(rows.unusable, [((0, "Normal".to_owned()), vec![0.0, 0.12, 0.937])]);
         assert_eq!(rows.extfrag, [((0, "Normal".to_owned()), vec![-1.0, -0.5, 0.937])]);
         assert_eq!((rows.settings["min_free_kbytes"], rows.settings["watermark_scale_factor"]), (67_584, 10));
         assert_eq!(rows.vmstat["allocstall_normal"], 12);

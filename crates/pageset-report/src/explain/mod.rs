@@ -282,6 +282,10 @@ pub fn run(schemas: &Schemas, args: &Args, others: &[&str]) -> Result<Exit, Fail
         return Ok(Exit::Done);
     }
     let name = args.name.join(" ");
+    if name.trim().is_empty() {
+        let help = "`explain` without a name lists all names";
+        return Err(Failure::new(Exit::Usage, "cannot explain an empty name").help(help));
+    }
     let text = dictionary.explained(&name);
     if text.is_empty() {
         let wanted = folded(&name);

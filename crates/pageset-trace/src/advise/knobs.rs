@@ -22,6 +22,8 @@ pub enum KnobName {
     Affinity,
     /// `transparent_hugepage/enabled` and `defrag`, and `vm.nr_hugepages`.
     HugePages,
+    /// `net.core.high_order_alloc_disable`.
+    HighOrderAllocDisable,
 }
 
 impl KnobName {
@@ -32,6 +34,7 @@ impl KnobName {
             KnobName::WatermarkScaleFactor => "watermark-scale-factor",
             KnobName::Affinity => "affinity",
             KnobName::HugePages => "huge-pages",
+            KnobName::HighOrderAllocDisable => "high-order-alloc-disable",
         }
     }
 }
@@ -39,7 +42,7 @@ impl KnobName {
 /// What a knob would do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Knob {
-    /// The knob: `watermark-scale-factor`, `affinity` or `huge-pages`.
+    /// The knob: `watermark-scale-factor`, `affinity`, `huge-pages` or `high-order-alloc-disable`.
     pub knob: KnobName,
     /// Replays under its values, including the one in force; empty if none can be replayed.
     pub settings: Vec<Setting>,
@@ -126,7 +129,7 @@ impl Plan {
 
 /// The knobs that matter for a recording.
 pub(super) fn plan(replay: &Replay<'_>, patterns: &Patterns) -> Vec<Plan> {
-    let knobs = [Some(watermark_scale(replay)), affinity(patterns), huge_pages(patterns)];
+    let knobs = [Some(watermark_scale(replay)), affinity(patterns), huge_pages(patterns), socket_blocks(patterns)];
     knobs.into_iter().flatten().collect()
 }
 
@@ -176,6 +179,21 @@ fn huge_pages(patterns: &Patterns) -> Option<Plan> {
     let mut plan = Plan::new(KnobName::HugePages);
     let why = "a recording fixes the orders of requests; record under each setting, and compare with `pageset diff`";
     plan.cannot(None, why.to_owned());
+    Some(plan)
+}
+
+fn socket_blocks(patterns: &Patterns) -> Option<Plan> {
+    if patterns.socket_blocks_pct < NAMED_FROM_PCT {
+        return None;
+    }
+    let mut plan = Plan::new(KnobName::HighOrderAllocDisable);
+    let why = "with 1 a socket takes single pages when it fills them, and a recording does not show when; record with 0 and with 1, and \
+               compare with `pageset diff`";
+    plan.cannot(None, why.to_owned());
+    plan.note(format!(
+        "{:.0} % of the allocated pages are blocks of order 3 with the flags of sockets' buffers, which it replaces",
+        patterns.socket_blocks_pct
+    ));
     Some(plan)
 }
 

@@ -10,6 +10,7 @@ use crate::error::TraceError;
 use crate::event::{Context, Event, Kind};
 use crate::replay::Recorded;
 use crate::replay::blocks::PageMap;
+use crate::replay::gfp::is_for_socket;
 use crate::trace::Trace;
 
 /// The smallest number of consecutive freed pages that are a burst: more than the largest single drain, 63 << 5. Unit:
@@ -51,6 +52,10 @@ pub struct Patterns {
     /// Allocated blocks that are as large as a huge page, or larger.
     #[serde(default)]
     pub huge_page_allocs: u64,
+    /// The share of all allocated pages that are in blocks of order 3 with the flags of sockets' buffers: those that
+    /// `net.core.high_order_alloc_disable` replaces by single pages. Unit: percent.
+    #[serde(default)]
+    pub socket_blocks_pct: f64,
     /// A CPU that holds most of the pages in pagesets and makes little of the traffic; null if there is none.
     #[schemars(extend("as" = "the pattern hoarding-cpu"))]
     pub hoarder: Option<Hoarder>,
@@ -99,6 +104,9 @@ struct Pass {
     travelled: u64,
     in_bursts: u64,
     high_order: u64,
+    allocated_pages: u64,
+    /// Pages in blocks of order 3 with the flags of sockets' buffers.
+    socket_pages: u64,
     /// The order of a huge page.
     huge_order: u8,
     found: Patterns,
@@ -109,8 +117,10 @@ impl Pass {
         let cpu = event.cpu.0;
         self.events += 1;
         match event.kind {
-            Kind::Alloc { pfn: Some(pfn), order, .. } => {
+            Kind::Alloc { pfn: Some(pfn), order, gfp, .. } => {
                 self.moved(cpu, order.pages(), order.get());
+                self.allocated_pages += order.pages();
+                self.socket_pages += if order.get() == 3 && is_for_socket(gfp) { 8 } else { 0 };
                 self.allocated.set(pfn, Some((cpu, self.events)));
                 self.found.huge_page_allocs += u64::from(order.get() >= self.huge_order);
                 self.end_row(cpu);
@@ -163,6 +173,7 @@ impl Pass {
         found.travelling_pct = pct(self.travelled, found.followed_pages);
         found.burst_pct = pct(self.in_bursts, self.freed);
         found.high_order_pct = pct(self.high_order, all);
+        found.socket_blocks_pct = pct(self.socket_pages, self.allocated_pages);
         let of_all = |cpu: &u32| self.traffic.get(cpu).copied().unwrap_or(0);
         let sum: u64 = held.values().sum();
         found.hoarder = held.iter().max_by_key(|(cpu, pages)| (**pages, **cpu)).and_then(|(cpu, pages)| {
@@ -317,6 +328,16 @@ mod tests {
         feed(&mut pass, 0, 1, Kind::Drain { pfn: Pfn(8), order: order(0), migratetype: 1 });
         let found = pass.finish(&HashMap::new());
         assert_eq!((found.high_order_pct, found.high_order_drains, found.huge_page_allocs), (pct(8, 521), 1, 1));
+    }
+
+    #[test]
+    fn blocks_of_sockets() {
+        let mut pass = Pass::default();
+        let order = |order: u8| Order::all().nth(order.into()).unwrap();
+        for (order, gfp) in [(order(3), 0x5_28c0), (order(3), 0x5_2cc0), (order(2), 0x5_28c0), (order(0), 0xcc0)] {
+            feed(&mut pass, 0, 1, Kind::Alloc { pfn: Some(Pfn(64)), order, migratetype: 0, gfp });
+        }
+        assert_eq!(pass.finish(&HashMap::new()).socket_blocks_pct, pct(8, 21));
     }
 
     #[test]

@@ -33,6 +33,20 @@ pub(super) fn migratetype_of(gfp: u32) -> MigrateType {
     }
 }
 
+/// Whether a request of order 3 with these GFP flags is a socket's for the buffers of what it sends (`skb_page_frag_refill`): it wakes
+/// kswapd but does not wait, fails without a word, and has no reserve. A slab's first try of order 3 does not wake kswapd or may use a
+/// reserve, and a driver's page fragment must not use the reserve of `PF_MEMALLOC`, which is a flag too. The bits are those of 5.0 and
+/// later. Source: the flags as these kernels print them.
+pub(crate) fn is_for_socket(gfp: u32) -> bool {
+    const KSWAPD_RECLAIM: u32 = 0x800;
+    const NOWARN: u32 = 0x2000;
+    const NORETRY: u32 = 0x1_0000;
+    const COMP: u32 = 0x4_0000;
+    const NOMEMALLOC: u32 = 0x8_0000;
+    let set = KSWAPD_RECLAIM | NOWARN | NORETRY | COMP;
+    gfp & (set | NOMEMALLOC | GFP_DIRECT_RECLAIM | GFP_HIGH | GFP_MOVABLE | GFP_RECLAIMABLE) == set
+}
+
 /// Whether a request with these GFP flags is for pages of a process or of a file, which are on the lists of reclaim.
 pub(super) fn is_for_lru(gfp: u32) -> bool {
     gfp & (GFP_HIGHMEM | GFP_MOVABLE) == GFP_HIGHMEM | GFP_MOVABLE
@@ -46,4 +60,27 @@ pub(super) fn urgency_of(gfp: u32) -> Urgency {
 /// What a request with these GFP flags may wait for.
 pub(super) fn wait_of(gfp: u32) -> Wait {
     if gfp & GFP_DIRECT_RECLAIM == 0 { Wait::Lock } else { Wait::Memory }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_sockets() {
+        for (gfp, expected) in [
+            // GFP_KERNEL without direct reclaim | __GFP_NOWARN | __GFP_NORETRY | __GFP_COMP.
+            (0x5_28c0, true),
+            // The same with __GFP_NOMEMALLOC: a driver's page fragment.
+            (0xd_28c0, false),
+            // A slab: may wait, does not wake kswapd, is urgent.
+            (0x5_2cc0, false),
+            (0xd_20c0, false),
+            (0x5_2820, false),
+            // A user's page.
+            (0x14_0dca, false),
+        ] {
+            assert_eq!(is_for_socket(gfp), expected, "{gfp:#x}");
+        }
+    }
 }

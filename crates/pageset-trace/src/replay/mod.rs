@@ -36,7 +36,7 @@ pub(crate) mod blocks;
 mod corrections;
 mod findings;
 mod free_pass;
-mod gfp;
+pub(crate) mod gfp;
 mod high_orders;
 mod holds;
 mod hotplug;
