@@ -106,7 +106,8 @@ impl<A: Store, B: Store> Store for (A, B) {
 
     #[inline(always)]
     fn may_serve<M: Machine>(&self, zone: &Zone<'_, M>, region: usize, pages: u64) -> bool {
-        self.0.may_serve(zone, region, pages) || self.1.may_serve(zone, region, pages)
+        // The last one first: free lists tell at once.
+        self.1.may_serve(zone, region, pages) || self.0.may_serve(zone, region, pages)
     }
 
     fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64 {
