@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use pageset_columns::{Column, columns};
+use pageset_trace::verdict::machine::{Finding, Larger};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
@@ -61,8 +62,8 @@ pub(super) fn names() -> impl Iterator<Item = String> {
     of.map(|column| column.metric).chain([FRAGMENTATION[0].to_owned()])
 }
 
-/// The text, with the end mark that OpenMetrics requires.
-pub(super) fn text(view: &View) -> String {
+/// The text, with the end mark that OpenMetrics requires. The verdict is that of an agent's last interval.
+pub(super) fn text(view: &View, verdict: Option<&Finding>) -> String {
     let (mut text, traffic) = (String::new(), || view.traffic.iter().flatten());
     let of_zone = |zone: &Zone| format!("node=\"{}\",zone=\"{}\"", zone.node, escaped(&zone.zone));
     let zones: Vec<Sample> = view.zones.iter().map(|zone| (of_zone(zone), json!(zone))).collect();
@@ -86,13 +87,24 @@ pub(super) fn text(view: &View) -> String {
         text,
         "# HELP pageset_kernel The kernel, its rules for pagesets, and whether they size themselves.\n\
          # TYPE pageset_kernel info\n\
-         pageset_kernel_info{{release=\"{}\",rules=\"{}\",auto_tuning=\"{}\",high_fraction=\"{}\"}} 1\n# EOF\n",
+         pageset_kernel_info{{release=\"{}\",rules=\"{}\",auto_tuning=\"{}\",high_fraction=\"{}\"}} 1\n",
         escaped(kernel.release.as_deref().unwrap_or_default()),
         escaped(&kernel.rules),
         kernel.auto_tuning.name(),
         kernel.high_fraction.map(|fraction| fraction.to_string()).unwrap_or_default(),
     );
-    text
+    if let Some(finding) = verdict {
+        let _ = write!(
+            text,
+            "# HELP pageset_verdict The verdict of the last interval, and the setting that may help.\n\
+             # TYPE pageset_verdict info\n\
+             pageset_verdict_info{{verdict=\"{}\",set=\"{}\",needs_recording=\"{}\"}} 1\n",
+            finding.key(),
+            finding.set().map(Larger::text).unwrap_or_default(),
+            finding.needs_recording(),
+        );
+    }
+    text + "# EOF\n"
 }
 
 #[cfg(test)]

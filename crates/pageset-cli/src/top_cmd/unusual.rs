@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pageset_trace::verdict::machine::{Bounds, Finding, Level, Numbers, Short, Wait, judge, others};
+use pageset_trace::verdict::machine::{Bounds, Finding, Level, Numbers, PURPOSES, Short, Wait, judge, others};
 
 use super::figures::rate;
 use super::history::{History, Measure};
@@ -54,9 +54,8 @@ pub(super) fn numbers(view: &View) -> Numbers {
     let stalls = view.vmstat.iter().find(|counter| counter.name == "allocstall");
     let wait = |traffic: &CpuTraffic| {
         let waits = traffic.zone_lock_waits.as_ref()?;
-        let purposes = ["to refill", "to drain", "to allocate directly", "to free directly"];
         let pct = |path: &PathWait| path.pct.unwrap_or(0.0);
-        let most = purposes.into_iter().zip(waits.paths()).max_by(|a, b| pct(&a.1).total_cmp(&pct(&b.1)));
+        let most = PURPOSES.into_iter().zip(waits.paths()).max_by(|a, b| pct(&a.1).total_cmp(&pct(&b.1)));
         Some(Wait { cpu: traffic.cpu, percent: waits.pct()?, mostly: most.map_or("", |(purpose, _)| purpose) })
     };
     let traffic = || view.traffic.iter().flatten();
@@ -64,6 +63,7 @@ pub(super) fn numbers(view: &View) -> Numbers {
     let batch = view.zones.iter().map(|zone| zone.batch).max().unwrap_or(0).max(1);
     let moves = |traffic: &CpuTraffic| Some((traffic.cpu, traffic.moved()? / batch as f64));
     Numbers {
+        lists: view.kernel.lists(),
         short: short.collect(),
         stalls_per_s: stalls.and_then(|counter| counter.per_s),
         waits: (!waits.is_empty()).then_some(waits),

@@ -1,6 +1,7 @@
 //! The rules in force.
 
 use pageset_trace::replay::setting::kernel_of;
+use pageset_trace::verdict::machine::Lists;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,5 +89,15 @@ impl Kernel {
         let (release, high_fraction) = (look.release.clone(), look.high_fraction);
         let is_another = known && tunes && !preset.tuning.auto_high;
         Kernel { release, rules: preset.name.to_owned(), known, is_another, auto_tuning, high_fraction }
+    }
+
+    /// What sizes the lists, for the verdict.
+    pub(in crate::top_cmd) fn lists(&self) -> Lists {
+        match (self.auto_tuning, self.high_fraction) {
+            (AutoTuning::On, _) => Lists::Tuned,
+            (AutoTuning::OffByFraction, Some(fraction)) => Lists::Fraction(fraction),
+            (AutoTuning::NotInKernel, Some(fraction)) => Lists::Fixed(fraction),
+            _ => Lists::Unknown,
+        }
     }
 }

@@ -1,0 +1,28 @@
+//! Verdicts of many machines, merged into one answer: which of them wait for zone locks, and what to set where.
+//!
+//! `pageset agent` writes a [`Line`] a minute on each machine; `pageset fleet` merges the lines of all of them.
+//!
+//! Modules, bottom to top. Each module uses only the modules above it in this table:
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `line` | what an agent says of its machine |
+//! | `merge` | the lines of a fleet, read in one pass |
+//!
+//! ```
+//! use pageset_fleet::Merge;
+//!
+//! let mut merge = Merge::default();
+//! merge.read("agents.log", &b"neither JSON\nnor a verdict\n"[..])?;
+//! let fleet = merge.finish();
+//! assert_eq!((fleet.machines, fleet.wrong_lines), (0, 2));
+//! assert_eq!(fleet.first_wrong_lines[0].line, 1);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod line;
+mod merge;
+
+pub use line::{Line, Verdict, Zone};
+pub use merge::{Fleet, Group, Merge, Wrong};
