@@ -18,7 +18,7 @@ use crate::output::{self, JsonOption, WideOption, is_standard, write_json};
 /// most time to be won first. A line that no agent has written is counted, and the first ones are named with the reason.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The files of lines, in any order; `-` is standard input
+    /// The files of lines, in any order; `-` is standard input, http://HOST:9090 a Prometheus server that scrapes the machines
     #[arg(required = true, value_name = "FILE")]
     file: Vec<PathBuf>,
 
@@ -36,6 +36,13 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let mut merge = Merge::default();
     for path in &args.file {
         let name = path.display().to_string();
+        if name.contains("://") {
+            let failed = |why| Failure::new(Exit::Unreadable, format!("cannot merge: {why}"));
+            merge
+                .query(&name)
+                .map_err(|why| failed(why).help("name a Prometheus server as http://HOST:9090, or files"))?;
+            continue;
+        }
         let failed = |error| Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}"));
         let from: Box<dyn BufRead> = match is_standard(path) {
             true => Box::new(io::stdin().lock()),

@@ -7,6 +7,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `line` | what an agent says of its machine |
+//! | `prometheus` | the same of a Prometheus server's metrics |
 //! | `merge` | the lines of a fleet, read in one pass |
 //!
 //! ```
@@ -23,6 +24,7 @@
 
 mod line;
 mod merge;
+mod prometheus;
 
 pub use line::{Line, Verdict, Zone};
 pub use merge::{Fleet, Group, Merge, Wrong};

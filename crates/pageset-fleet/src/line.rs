@@ -114,6 +114,31 @@ impl Line {
         }
     }
 
+    /// A line of which only the verdict is known.
+    pub(crate) fn of(verdict: Verdict) -> Line {
+        Line {
+            schema: Line::SCHEMA.to_owned(),
+            host: String::new(),
+            kernel: None,
+            cpus: 1,
+            nodes: 1,
+            time_ns: None,
+            interval_ns: None,
+            counted_by: None,
+            auto_tuning: "unknown".to_owned(),
+            high_fraction: None,
+            rules: String::new(),
+            known: true,
+            is_another: false,
+            refill_pages_per_s: None,
+            drain_pages_per_s: None,
+            zone_lock_wait_ns_per_s: None,
+            zones: Vec::new(),
+            verdict,
+            missing: Vec::new(),
+        }
+    }
+
     /// Whether the verdict is about zone locks.
     pub(crate) fn is_about_locks(&self) -> bool {
         self.verdict.set.is_some() || self.verdict.needs_recording

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::line::Line;
+use crate::prometheus;
 
 /// The wrong lines that a result has. The others are counted.
 const WRONG_SHOWN: usize = 5;
@@ -122,6 +123,15 @@ impl Merge {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Asks a Prometheus server for the machines that it scrapes: `http://HOST:PORT`. The machines' names are those of its targets.
+    ///
+    /// # Errors
+    /// Why the server does not answer, in one line.
+    pub fn query(&mut self, url: &str) -> Result<(), String> {
+        prometheus::lines(url)?.into_iter().for_each(|line| self.add(line));
         Ok(())
     }
 
