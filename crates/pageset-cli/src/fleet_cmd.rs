@@ -78,6 +78,7 @@ fn text(fleet: &Fleet, fit: Fit) -> String {
         wrong => format!("; {} are of no agent", grouped(wrong)),
     };
     let read = format!("{} lines of {} machines{wrong}", grouped(fleet.lines), grouped(fleet.machines));
+    let head = fit.prose(&format!("{}\n{read}\n", fleet.sentence));
     let shown = Shown::of::<Group>("fleet");
     let mut table = numbers(shown.headings(), 0..1);
     // The words after the numbers.
@@ -87,5 +88,5 @@ fn text(fleet: &Fleet, fit: Fit) -> String {
     for group in &fleet.groups {
         table.add_row(shown.cells(group));
     }
-    format!("{}{}\n{}", fit.prose(&fleet.sentence), fit.prose(&read), fit.table(table, &shown.ranks()))
+    format!("{head}\n{}", fit.table(table, &shown.ranks()))
 }

@@ -3,9 +3,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `agent` | `pageset agent`: a look a minute as one line of JSON |
-//! | `look` | one reading of the machine, or of a saved file |
-//! | `view` | the shown values and their changes; the JSON |
-//! | `plain`, `metrics` | the view as text and as OpenMetrics |
+//! | `plain` | a view (`pageset_fleet::view`) as text |
 //! | `figures` | numbers that may be missing, as text |
 //! | `listen` | metrics over HTTP on a loopback address |
 //! | `made_up` | looks at a machine that does not exist |
@@ -29,9 +27,7 @@ mod filter;
 mod fit;
 mod history;
 mod listen;
-mod look;
 mod made_up;
-mod metrics;
 mod order;
 mod plain;
 mod playback;
@@ -44,7 +40,6 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 mod unusual;
-mod view;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -52,23 +47,24 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pageset_fleet::view::{self, View};
+use pageset_fleet::{look, metrics};
 use pageset_record::live::Way;
 use schemars::{Schema, schema_for};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::config::Config;
 use self::listen::Scrapes;
-use self::look::{Counting, Look, Machine};
 use self::made_up::{MadeUp, Size};
 use self::playback::Apart;
 use self::source::{Live, Saved, Source};
 use self::state::State;
 use self::terminal::Begin;
-use self::view::View;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{self, Output, is_standard};
 use crate::time;
+use pageset_fleet::look::{Counting, Look, Machine};
 
 /// Watch the per-CPU pagesets of this machine: the pages they hold, their sizes, and the pages they move
 ///

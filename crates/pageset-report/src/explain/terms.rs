@@ -79,9 +79,9 @@ pub(super) const TERMS: &[Term] = &[
         "Wait: the pages decay by an eighth per second. Or set vm.percpu_pagelist_high_fraction to 100 or more, at the cost of more refills."),
     // `pageset agent` and `fleet`.
     verdict("healthy", "CPUs do not wait for zone locks, or move too few pages to wait.", "", ""),
-    verdict("tuning-off", "A CPU waits for zone locks, or moves many batches, and vm.percpu_pagelist_high_fraction keeps lists smaller than auto-tuning would make them.",
+    verdict("tuning-off", "A CPU waits for zone locks, or moves many batches, and a vm.percpu_pagelist_high_fraction of 100 and more keeps lists smaller than auto-tuning makes them.",
         "Always.", "Run sysctl vm.percpu_pagelist_high_fraction=0, the kernel's default."),
-    verdict("lists-too-small", "As tuning-off, on a kernel without auto-tuning (5.14 to 6.6): a fraction of 8 makes lists as large as the kernel allows.",
+    verdict("lists-too-small", "A CPU waits for zone locks, or moves many batches, and lists are fixed: by a fraction above 8, or by a kernel without auto-tuning (5.14 to 6.6). A fraction of 8 makes them as large as the kernel allows.",
         "Always.", "Run pageset advise --live 5 for the gain, and for the price in pages held."),
     verdict("zone-lock-waits", "A CPU waits for zone locks, and no setting is known that makes lists larger.",
         "Above 5 % of the CPU's time.", "Run pageset advise --live 5: it looks for patterns of the load too."),

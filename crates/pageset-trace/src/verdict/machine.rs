@@ -39,13 +39,16 @@ pub enum Lists {
 
 /// The smallest fraction that the kernel accepts: it makes the largest lists. Specification: `linux-page-allocator.md` 9.
 const FRACTION_MIN: u32 = 8;
+/// From this fraction on, lists that tune themselves take zone locks less often; smaller fractions may serve a load better.
+/// Measured: docs/guide/advice.md, "What can be set".
+const FRACTION_POOR: u32 = 100;
 
 /// A setting that makes lists larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Larger {
     /// No fraction: the lists tune themselves again. It is the kernel's default, so nothing has to be weighed.
     Tune,
-    /// The largest lists of a kernel that does not tune them: an eighth of the zone, which a recording has to justify.
+    /// The largest lists: an eighth of the zone, which a recording has to justify.
     Eighth,
 }
 
@@ -65,8 +68,9 @@ impl Lists {
     #[must_use]
     pub const fn larger(self) -> Option<Larger> {
         match self {
-            Lists::Fraction(fraction) if fraction > FRACTION_MIN => Some(Larger::Tune),
-            Lists::Fixed(fraction) if fraction == 0 || fraction > FRACTION_MIN => Some(Larger::Eighth),
+            Lists::Fraction(fraction) if fraction >= FRACTION_POOR => Some(Larger::Tune),
+            Lists::Fixed(0) => Some(Larger::Eighth),
+            Lists::Fraction(fraction) | Lists::Fixed(fraction) if fraction > FRACTION_MIN => Some(Larger::Eighth),
             _ => None,
         }
     }
@@ -446,16 +450,19 @@ mod tests {
         for (lists, expected) in [
             (Lists::Tuned, ("zone-lock-waits", None, true)),
             (Lists::Unknown, ("zone-lock-waits", None, true)),
-            (Lists::Fraction(9), ("tuning-off", Some(tune), false)),
+            (Lists::Fraction(100), ("tuning-off", Some(tune), false)),
+            // A smaller fraction may be better than none.
+            (Lists::Fraction(99), ("lists-too-small", Some(eighth), true)),
             // Nothing makes larger lists than a fraction of 8.
             (Lists::Fraction(8), ("zone-lock-waits", None, true)),
             (Lists::Fixed(8), ("zone-lock-waits", None, true)),
+            (Lists::Fixed(9), ("lists-too-small", Some(eighth), true)),
             (Lists::Fixed(0), ("lists-too-small", Some(eighth), true)),
         ] {
             assert_eq!(key(lists, wait(0, 9.0)), expected, "{lists:?}");
         }
         let direct = Wait { mostly: PURPOSES[2], ..wait(0, 9.0) };
-        assert_eq!(key(Lists::Fraction(9), direct), ("zone-lock-waits", None, true), "lists are not in the way");
-        assert_eq!(key(Lists::Fraction(9), wait(0, 1.0)), ("healthy", None, false));
+        assert_eq!(key(Lists::Fraction(100), direct), ("zone-lock-waits", None, true), "lists are not in the way");
+        assert_eq!(key(Lists::Fraction(100), wait(0, 1.0)), ("healthy", None, false));
     }
 }

@@ -7,7 +7,7 @@ use pageset_trace::verdict::machine::{Finding, Larger};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use super::view::{CpuTraffic, HUGE, PATHS, Pageset, PathWait, View, Zone};
+use crate::view::{CpuTraffic, HUGE, PATHS, Pageset, PathWait, View, Zone};
 
 /// The labels of a sample, and the object with its value, or the value.
 type Sample = (String, Value);
@@ -56,14 +56,13 @@ fn escaped(text: &str) -> String {
 }
 
 /// The names of all metrics with their units, for `pageset explain`.
-#[cfg(test)]
-pub(super) fn names() -> impl Iterator<Item = String> {
+pub fn names() -> impl Iterator<Item = String> {
     let of = metrics::<Zone>().chain(metrics::<Pageset>()).chain(metrics::<CpuTraffic>()).chain(metrics::<PathWait>());
     of.map(|column| column.metric).chain([FRAGMENTATION[0].to_owned()])
 }
 
 /// The text, with the end mark that OpenMetrics requires. The verdict is that of an agent's last interval.
-pub(super) fn text(view: &View, verdict: Option<&Finding>) -> String {
+pub fn text(view: &View, verdict: Option<&Finding>) -> String {
     let (mut text, traffic) = (String::new(), || view.traffic.iter().flatten());
     let of_zone = |zone: &Zone| format!("node=\"{}\",zone=\"{}\"", zone.node, escaped(&zone.zone));
     let zones: Vec<Sample> = view.zones.iter().map(|zone| (of_zone(zone), json!(zone))).collect();
