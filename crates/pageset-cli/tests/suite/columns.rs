@@ -24,7 +24,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("pageset-cli/src/top_cmd/made_up.rs", "computes a machine that does not exist"),
     ("pageset-cli/src/top_cmd/plain.rs", "free blocks, whose table has the fragmentation index; movers per second"),
     ("pageset-cli/src/top_cmd/screen/", "columns with widths and short numbers of their own"),
-    ("pageset-cli/src/top_cmd/unusual.rs", "computes what is unusual"),
     ("pageset-cli/src/trace_cmd/info.rs", "the bounds in a recording, not those in a look"),
     ("pageset-lab/src/kernels_cmd/", "computes the truth of the lab"),
     ("pageset-report/src/explain/terms.rs", "sentences about other names"),
