@@ -67,6 +67,20 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "pageset-agent",
+        &[
+            ("agent --once --interval 5", "Say whether this machine waits for zone locks now."),
+            ("agent -o /var/log/pageset.ndjson", "Add a line a minute to a file."),
+        ],
+    ),
+    (
+        "pageset-fleet",
+        &[
+            ("fleet /var/log/agents/*.ndjson", "Merge the lines that machines have sent."),
+            ("fleet - --json", "Merge the lines of standard input, and print JSON."),
+        ],
+    ),
+    (
         "pageset-report",
         &[("report my.pstrace replay.json -o report.html", "Write a page about a recording and a result.")],
     ),

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 
 use pageset_explain::vocabulary;
+use pageset_fleet::{Fleet, Line};
 use pageset_report::{diff, explain};
 use schemars::{Schema, schema_for};
 
@@ -115,8 +116,8 @@ fn files(names: &[String], json: &JsonOption) -> Result<Exit, Failure> {
 const SCHEMAS: explain::Schemas = explain::Schemas { names: &NAMES, of };
 
 /// The names of the results that have a schema.
-const NAMES: [&str; 9] =
-    ["status", "replay", "identify", "advise", "advise set", "trace info", "diff", "top", "explain"];
+const NAMES: [&str; 11] =
+    ["status", "replay", "identify", "advise", "advise set", "trace info", "diff", "top", "agent", "fleet", "explain"];
 
 /// The schema of a result, by the command's name or by the value of the result's member `schema`.
 fn of(name: &str) -> Option<Schema> {
@@ -124,6 +125,8 @@ fn of(name: &str) -> Option<Schema> {
         "status" | status_cmd::SCHEMA => schema_for!(Status),
         "diff" | diff::SCHEMA => schema_for!(diff::Diff),
         "top" => top_cmd::schema().1,
+        "agent" | Line::SCHEMA => schema_for!(Line),
+        "fleet" | Fleet::SCHEMA => schema_for!(Fleet),
         "explain" | pageset_explain::SCHEMA => schema_for!(pageset_explain::Explanation),
         _ => {
             let asked = name.replace(' ', "-");
@@ -147,6 +150,7 @@ mod tests {
         assert_eq!(faults(&SCHEMAS), Vec::<String>::new());
         let columns = crate::trace_cmd::columns().chain(crate::advise_cmd::names()).chain(pageset_report::diff::HEADS);
         let warnings = pageset_trace::measure::warnings::Name::ALL.iter().map(|name| name.text());
+        let warnings = warnings.chain(pageset_trace::verdict::machine::KEYS);
         let names = columns.chain(warnings).chain(crate::rules::keys()).map(str::to_owned);
         let mut seen = 0;
         for name in names.chain(crate::top_cmd::names()) {

@@ -34,11 +34,12 @@ fn results_have_json_and_tables_fit() {
                 "pageset-diff",
                 "pageset-advise",
                 "pageset-top",
+                "pageset-fleet",
                 "pageset-explain",
             ],
         ),
         ("csv", &["pageset-replay", "pageset-diff"]),
-        ("wide", &["pageset-replay", "pageset-diff", "pageset-advise"]),
+        ("wide", &["pageset-replay", "pageset-diff", "pageset-advise", "pageset-fleet"]),
         ("rules", &["pageset-replay"]),
     ];
     for (option, pages) in with {

@@ -9,6 +9,7 @@ mod demo_cmd;
 mod diff_cmd;
 mod examples;
 mod explain_cmd;
+mod fleet_cmd;
 #[cfg(test)]
 mod grammar_tests;
 mod inputs;
@@ -55,6 +56,8 @@ enum Command {
     Diff(diff_cmd::Args),
     Advise(advise_cmd::Args),
     Top(top_cmd::Args),
+    Agent(top_cmd::agent::Args),
+    Fleet(fleet_cmd::Args),
     Report(report_cmd::Args),
     Explain(explain_cmd::Args),
     #[command(hide = true)]
@@ -84,6 +87,8 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Diff(args) => diff_cmd::run(&INPUTS, &args),
         Command::Advise(args) => advise_cmd::run(args),
         Command::Top(args) => top_cmd::run(args),
+        Command::Agent(args) => top_cmd::agent::run(&args),
+        Command::Fleet(args) => fleet_cmd::run(&args),
         Command::Report(args) => report_cmd::run(&INPUTS, &args),
         Command::Explain(args) => explain_cmd::run(&args),
         Command::Generate(args) => generate::run(&PROGRAM, &args, command_line()),

@@ -73,9 +73,16 @@ fn cell(column: &Column, value: &Value) -> String {
         (Value::Number(_), Some(digits)) => format!("{real:.digits$}"),
         (Value::Number(_), None) if column.unit == "percent" => format!("{real:.1} %"),
         (Value::Number(number), None) => number.as_u64().map_or_else(|| figure(real), grouped),
+        (Value::Array(words), _) => listed(words),
         (Value::Bool(flag), _) => if *flag { "yes" } else { "no" }.to_owned(),
         _ => "-".to_owned(),
     }
+}
+
+/// The first words of a list.
+fn listed(words: &[Value]) -> String {
+    let first = words.iter().take(3).filter_map(Value::as_str);
+    first.chain((words.len() > 3).then_some("…")).collect::<Vec<_>>().join(", ")
 }
 
 /// The numbers of a row that decide: its columns with a figure, by rank. Without a row they have no values.

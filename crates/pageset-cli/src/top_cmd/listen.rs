@@ -4,9 +4,6 @@ use std::net::SocketAddr;
 
 use tiny_http::{Header, Method, Response, Server};
 
-use super::look::Machine;
-use super::metrics;
-use super::view::View;
 use crate::error::{Exit, Failure};
 
 /// The content type that OpenMetrics requires.
@@ -21,25 +18,31 @@ pub(super) fn loopback(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Answers each request with a new look, until `ended`.
-///
-/// # Errors
-/// The address is not available, or `/proc` is not readable.
-pub(super) fn serve(address: SocketAddr, machine: &mut Machine, ended: &dyn Fn() -> bool) -> Result<(), Failure> {
-    let server = Server::http(address)
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot listen on {address}: {error}")))?;
-    eprintln!("listening on http://{}/metrics", server.server_addr());
-    while !ended() {
-        let Some(request) = server.recv_timeout(super::STEP)? else { continue };
+/// The server. It answers between looks, one request after the other.
+pub(super) struct Scrapes(Server);
+
+impl Scrapes {
+    /// # Errors
+    /// The address is not available.
+    pub(super) fn open(address: SocketAddr) -> Result<Scrapes, Failure> {
+        let server = Server::http(address)
+            .map_err(|error| Failure::new(Exit::Failed, format!("cannot listen on {address}: {error}")))?;
+        eprintln!("listening on http://{}/metrics", server.server_addr());
+        Ok(Scrapes(server))
+    }
+
+    /// Answers the next request with new text, or returns after a short time without one.
+    ///
+    /// # Errors
+    /// The text cannot be made.
+    pub(super) fn answer(&self, text: &mut dyn FnMut() -> Result<String, Failure>) -> Result<(), Failure> {
+        let Some(request) = self.0.recv_timeout(super::STEP)? else { return Ok(()) };
         let path = request.url().split('?').next().unwrap_or_default();
         // A client that has disconnected does not end the server.
         let _ = match (request.method(), path) {
             (Method::Get | Method::Head, "/metrics" | "/") => {
-                let view = View::new(&machine.look()?, None);
-                let text = metrics::text(&view);
-                let header = Header::from_bytes("Content-Type", CONTENT_TYPE);
-                let response = Response::from_string(text);
-                request.respond(match header {
+                let response = Response::from_string(text()?);
+                request.respond(match Header::from_bytes("Content-Type", CONTENT_TYPE) {
                     Ok(header) => response.with_header(header),
                     Err(()) => response,
                 })
@@ -49,6 +52,6 @@ pub(super) fn serve(address: SocketAddr, machine: &mut Machine, ended: &dyn Fn()
             }
             _ => request.respond(Response::from_string("method not allowed; try GET\n").with_status_code(405)),
         };
+        Ok(())
     }
-    Ok(())
 }

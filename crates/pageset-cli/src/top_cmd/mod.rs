@@ -2,9 +2,8 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | `look` | one reading of the machine, or of a saved file |
-//! | `view` | the shown values and their changes; the JSON |
-//! | `plain`, `metrics` | the view as text and as OpenMetrics |
+//! | `agent` | `pageset agent`: a look a minute as one line of JSON |
+//! | `plain` | a view (`pageset_fleet::view`) as text |
 //! | `figures` | numbers that may be missing, as text |
 //! | `listen` | metrics over HTTP on a loopback address |
 //! | `made_up` | looks at a machine that does not exist |
@@ -19,6 +18,7 @@
 //! | `screen` | the panels on a terminal |
 //! | `terminal` | keys, mouse, hang-up and suspension of the terminal |
 
+pub(crate) mod agent;
 mod config;
 #[cfg(test)]
 mod cut_tests;
@@ -27,9 +27,7 @@ mod filter;
 mod fit;
 mod history;
 mod listen;
-mod look;
 mod made_up;
-mod metrics;
 mod order;
 mod plain;
 mod playback;
@@ -42,7 +40,6 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 mod unusual;
-mod view;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -50,21 +47,24 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pageset_fleet::view::{self, View};
+use pageset_fleet::{look, metrics};
 use pageset_record::live::Way;
 use schemars::{Schema, schema_for};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::config::Config;
-use self::look::{Counting, Look, Machine};
+use self::listen::Scrapes;
 use self::made_up::{MadeUp, Size};
 use self::playback::Apart;
 use self::source::{Live, Saved, Source};
 use self::state::State;
 use self::terminal::Begin;
-use self::view::View;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{self, Output, is_standard};
+use crate::time;
+use pageset_fleet::look::{Counting, Look, Machine};
 
 /// Watch the per-CPU pagesets of this machine: the pages they hold, their sizes, and the pages they move
 ///
@@ -158,11 +158,14 @@ impl From<CountBy> for Way {
 /// The time between looks if nothing else is given.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// The signals that end the command.
+const STOPS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
 /// The longest delay until a key, a signal or a scrape is noticed.
 const STEP: Duration = Duration::from_millis(100);
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    let seconds = time::seconds(text).filter(|seconds| (0.1..=86_400.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "allowed: 0.1 to 86400 seconds".to_owned())
 }
 
@@ -215,7 +218,7 @@ pub(crate) fn schema() -> (&'static str, Schema) {
 
 /// Runs `pageset top`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP], false)?;
+    let interrupt = Interrupt::on(&STOPS, false)?;
     let on_screen = !args.plain && !args.json && io::stdout().is_terminal() && args.openmetrics.is_none() && !args.once;
     if !on_screen {
         check_settings(&args)?;
@@ -249,7 +252,10 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let counting = if args.no_count { Counting::Off } else { Counting::By(args.count_by.map(Way::from)) };
     let mut machine = Machine::new(counting)?;
     if let Some(address) = args.listen {
-        listen::serve(address, &mut machine, &|| !interrupt.keep_on())?;
+        let scrapes = Scrapes::open(address)?;
+        while interrupt.keep_on() {
+            scrapes.answer(&mut || Ok(metrics::text(&View::new(&machine.look()?, None), None)))?;
+        }
         return Ok(interrupt.exit());
     }
     live(|| machine.look(), &args, on_screen, interval, &interrupt)
@@ -329,7 +335,7 @@ fn lines(
 
 fn print(view: &View, args: &Args) -> Result<(), Failure> {
     if let Some(path) = &args.openmetrics {
-        let text = metrics::text(view);
+        let text = metrics::text(view, None);
         let mut out = Output::create(Path::new(path))?;
         out.write_all(text.as_bytes())?;
         return Ok(out.commit()?);

@@ -120,7 +120,7 @@ fn lost_pages_are_shown() {
     let view = View::new(&looks[0], Some(&looks[1]));
     let lost = "12,345 pages and 1.500 ms of waits since the previous look belong to no shown process";
     assert!(plain::text(&view).contains(lost) && drawn(200, 60, &view, &State::new()).contains(lost));
-    assert!(!metrics::text(&view).contains("page_fault1"));
+    assert!(!metrics::text(&view, None).contains("page_fault1"));
     let json = |view: &View| serde_json::to_value(view).unwrap()["processes_lost"].clone();
     assert_eq!(json(&view), serde_json::json!({ "pages": 12_345, "zone_lock_wait_ns": 1_500_000 }));
     looks[0].wait_times = None;

@@ -260,7 +260,7 @@ fn free_blocks_have_an_index_of_fragmentation() {
         zone.free_blocks = Some(blocks);
         assert_eq!(zone.fragmentation_index(super::view::HUGE), expected);
     }
-    let text = metrics::text(&view(1));
+    let text = metrics::text(&view(1), None);
     assert!(text.contains("pageset_zone_free_blocks{node=\"0\",zone=\"Normal\",order=\"2\"} 90\n"), "{text}");
     let line = text.lines().find(|line| line.starts_with("pageset_zone_fragmentation_ratio{"));
     assert!(line.is_some_and(|line| !line.ends_with("} -1")), "{text}");
@@ -329,7 +329,7 @@ fn no_waits_differ_from_unmeasured_waits() {
             look.wait_times = waits.map(|_| WaitTimes::default());
         }
         let view = View::new(&looks[0], Some(&looks[1]));
-        (plain::text(&view), drawn(120, 24, &view, &State::new()), metrics::text(&view))
+        (plain::text(&view), drawn(120, 24, &view, &State::new()), metrics::text(&view, None))
     };
     let (text, screen, metrics) = shown(&|traffic| traffic.waits = Some(Waits::default()));
     assert!(text.contains("\nno CPU waited for a zone lock\n"), "{text}");
@@ -415,7 +415,7 @@ fn news_lists_zones_and_cpus_that_come_and_go() {
 
 #[test]
 fn metrics_have_units_and_help() {
-    let text = metrics::text(&view(2));
+    let text = metrics::text(&view(2), None);
     assert!(text.ends_with("# EOF\n"));
     let families: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     assert_eq!(families.len(), metrics::names().count() + 1, "{text}");

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pageset_trace::verdict::machine::{Bounds, Finding, Level, Numbers, Short, Wait, judge, others};
+use pageset_trace::verdict::machine::{Bounds, Finding, Level, judge, others};
 
 use super::figures::rate;
 use super::history::{History, Measure};
-use super::view::{CpuTraffic, CpuWaits, PathWait, View};
+use super::view::{CpuTraffic, CpuWaits, View};
 
 /// From which values on something is unusual.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,37 +45,9 @@ pub(super) struct Unusual {
     pub(super) cpus: BTreeSet<(u32, Measure)>,
 }
 
-/// The numbers of a view that a verdict needs.
-pub(super) fn numbers(view: &View) -> Numbers {
-    let short = view.zones.iter().filter(|zone| zone.free < zone.low).map(|zone| {
-        let is_min = zone.free < zone.min;
-        Short { zone: zone.name(), free: zone.free, is_min, mark: if is_min { zone.min } else { zone.low } }
-    });
-    let stalls = view.vmstat.iter().find(|counter| counter.name == "allocstall");
-    let wait = |traffic: &CpuTraffic| {
-        let waits = traffic.zone_lock_waits.as_ref()?;
-        let purposes = ["to refill", "to drain", "to allocate directly", "to free directly"];
-        let pct = |path: &PathWait| path.pct.unwrap_or(0.0);
-        let most = purposes.into_iter().zip(waits.paths()).max_by(|a, b| pct(&a.1).total_cmp(&pct(&b.1)));
-        Some(Wait { cpu: traffic.cpu, percent: waits.pct()?, mostly: most.map_or("", |(purpose, _)| purpose) })
-    };
-    let traffic = || view.traffic.iter().flatten();
-    let waits: Vec<Wait> = traffic().filter_map(wait).collect();
-    let batch = view.zones.iter().map(|zone| zone.batch).max().unwrap_or(0).max(1);
-    let moves = |traffic: &CpuTraffic| Some((traffic.cpu, traffic.moved()? / batch as f64));
-    Numbers {
-        short: short.collect(),
-        stalls_per_s: stalls.and_then(|counter| counter.per_s),
-        waits: (!waits.is_empty()).then_some(waits),
-        moves: traffic().filter_map(moves).max_by(|a, b| a.1.total_cmp(&b.1)),
-        counted: view.traffic.is_some(),
-        two_looks: view.elapsed_ns.is_some(),
-    }
-}
-
 /// The verdict on a view, and what else was found.
 pub(super) fn findings(view: &View, limits: &Limits) -> Vec<Finding> {
-    judge(&numbers(view), &Bounds { wait_percent: limits.wait_percent, ..Bounds::DEFAULT })
+    judge(&view.numbers(), &Bounds { wait_percent: limits.wait_percent, ..Bounds::DEFAULT })
 }
 
 impl Unusual {

@@ -79,9 +79,9 @@ fn man_pages_and_completions_know_every_subcommand() {
 #[test]
 fn schemas_are_listed() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
-    assert_eq!(list, "status\nreplay\nidentify\nadvise\nadvise set\ntrace info\ndiff\ntop\nexplain\n");
+    assert_eq!(list, "status\nreplay\nidentify\nadvise\nadvise set\ntrace info\ndiff\ntop\nagent\nfleet\nexplain\n");
     let (_, error) = ends(2, &[&"explain", &"--schema", &"replays"]);
-    let names = "unknown result `replays`; allowed: status, replay, identify, advise, advise set, trace info, diff, top, explain";
+    let names = "unknown result `replays`; allowed: status, replay, identify, advise, advise set, trace info, diff, top, agent, fleet, explain";
     assert!(error.contains(names), "{error}");
 }
 
@@ -101,7 +101,7 @@ fn a_metric_is_declared_once() {
         }
     }
     let replay = ["pageset-trace/src/measure/", "pageset-trace/src/replay/"];
-    let top = ["pageset-cli/src/top_cmd/view/"; 2];
+    let top = ["pageset-fleet/src/view/"; 2];
     for (name, allowed) in [
         ("zone_lock_lines", replay),
         ("unseen_allocs", replay),

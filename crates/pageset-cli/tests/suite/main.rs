@@ -11,6 +11,7 @@ mod docs;
 mod exit_codes;
 mod explain;
 mod first_minute;
+mod fleet;
 mod formats;
 mod identify;
 mod imports;

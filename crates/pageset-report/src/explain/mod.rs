@@ -49,12 +49,14 @@ enum Kind {
     Metric,
     Pattern,
     Rule,
+    Verdict,
     Warning,
     Word,
 }
 
 impl Kind {
-    const ALL: [Kind; 6] = [Kind::Column, Kind::Metric, Kind::Pattern, Kind::Rule, Kind::Warning, Kind::Word];
+    const ALL: [Kind; 7] =
+        [Kind::Column, Kind::Metric, Kind::Pattern, Kind::Rule, Kind::Verdict, Kind::Warning, Kind::Word];
 
     const fn name(self) -> &'static str {
         match self {
@@ -62,6 +64,7 @@ impl Kind {
             Kind::Metric => "metric",
             Kind::Pattern => "pattern",
             Kind::Rule => "rule",
+            Kind::Verdict => "verdict",
             Kind::Warning => "warning",
             Kind::Word => "word",
         }

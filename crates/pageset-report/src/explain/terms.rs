@@ -18,6 +18,10 @@ const fn pattern(name: &'static str, what: &'static str, bad: &'static str, todo
     term(Kind::Pattern, name, what, bad, todo)
 }
 
+const fn verdict(name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
+    term(Kind::Verdict, name, what, bad, todo)
+}
+
 #[rustfmt::skip] // One entry in three lines.
 pub(super) const TERMS: &[Term] = &[
     // `pageset trace info`.
@@ -73,6 +77,21 @@ pub(super) const TERMS: &[Term] = &[
     pattern("hoarding-cpu", "One CPU holds most of the cached pages and makes little of the traffic. It once freed many pages, which other CPUs cannot use.",
         "On a machine short of memory.",
         "Wait: the pages decay by an eighth per second. Or set vm.percpu_pagelist_high_fraction to 100 or more, at the cost of more refills."),
+    // `pageset agent` and `fleet`.
+    verdict("healthy", "CPUs do not wait for zone locks, or move too few pages to wait.", "", ""),
+    verdict("tuning-off", "A CPU waits for zone locks, or moves many batches, and a vm.percpu_pagelist_high_fraction of 100 and more keeps lists smaller than auto-tuning makes them.",
+        "Always.", "Run sysctl vm.percpu_pagelist_high_fraction=0, the kernel's default."),
+    verdict("lists-too-small", "A CPU waits for zone locks, or moves many batches, and lists are fixed: by a fraction above 8, or by a kernel without auto-tuning (5.14 to 6.6). A fraction of 8 makes them as large as the kernel allows.",
+        "Always.", "Run pageset advise --live 5 for the gain, and for the price in pages held."),
+    verdict("zone-lock-waits", "A CPU waits for zone locks, and no setting is known that makes lists larger.",
+        "Above 5 % of the CPU's time.", "Run pageset advise --live 5: it looks for patterns of the load too."),
+    verdict("zone-lock-moves", "A CPU moves 1,000 batches a second and more, and waits are not measured.",
+        "Perhaps: only waits tell.", "Give the agent CAP_SYSLOG, or run pageset advise --live 5."),
+    verdict("memory-short", "A zone is below its low or min watermark.", "Below min: allocations wait.", "Free memory."),
+    verdict("direct-reclaim", "Allocations wait until they have freed memory themselves.", "Always.", "Free memory."),
+    verdict("not-counted", "Memory is not short. Refills, drains and waits are not counted, for want of a privilege or of a feature of the kernel.",
+        "", "Run the agent as root, or with the capabilities BPF, PERFMON and SYSLOG."),
+    verdict("one-look", "Memory is not short. Changes need a second look.", "", ""),
     // `pageset diff`.
     column("A spread %", "The standard deviation of the samples of A, in percent of their mean; `-` for a single sample.",
         "Above some percent: only large changes are more than noise.", "Give more samples: more seeds, rounds or files."),

@@ -1,5 +1,8 @@
 //! The verdict on a machine: numbers in, findings out, the most important first. Pure; it knows no screen and no view.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::NOTICEABLE_PER_CPU_S;
 use crate::number::grouped;
 
@@ -20,9 +23,64 @@ impl Bounds {
 /// How many times the limit is severe. A guess.
 const SEVERE: f64 = 4.0;
 
+/// What sizes the lists, as far as a verdict needs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lists {
+    /// The lists tune themselves.
+    Tuned,
+    /// The kernel tunes lists (6.7 and later), but `vm.percpu_pagelist_high_fraction` of this value fixes them.
+    Fraction(u32),
+    /// The kernel does not tune lists, and has this `vm.percpu_pagelist_high_fraction`; 0 is none.
+    Fixed(u32),
+    /// Nobody knows, or no setting changes it.
+    #[default]
+    Unknown,
+}
+
+/// The smallest fraction that the kernel accepts: it makes the largest lists. Specification: `linux-page-allocator.md` 9.
+const FRACTION_MIN: u32 = 8;
+/// From this fraction on, lists that tune themselves take zone locks less often; smaller fractions may serve a load better.
+/// Measured: docs/guide/advice.md, "What can be set".
+const FRACTION_POOR: u32 = 100;
+
+/// A setting that makes lists larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Larger {
+    /// No fraction: the lists tune themselves again. It is the kernel's default, so nothing has to be weighed.
+    Tune,
+    /// The largest lists: an eighth of the zone, which a recording has to justify.
+    Eighth,
+}
+
+impl Larger {
+    /// The setting, as `sysctl -w` takes it.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Larger::Tune => "vm.percpu_pagelist_high_fraction=0",
+            Larger::Eighth => "vm.percpu_pagelist_high_fraction=8",
+        }
+    }
+}
+
+impl Lists {
+    /// The setting that makes these lists larger, if there is one.
+    #[must_use]
+    pub const fn larger(self) -> Option<Larger> {
+        match self {
+            Lists::Fraction(fraction) if fraction >= FRACTION_POOR => Some(Larger::Tune),
+            Lists::Fixed(0) => Some(Larger::Eighth),
+            Lists::Fraction(fraction) | Lists::Fixed(fraction) if fraction > FRACTION_MIN => Some(Larger::Eighth),
+            _ => None,
+        }
+    }
+}
+
 /// What was measured between two looks; `None` is not measured.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
+    /// What sizes the lists.
+    pub lists: Lists,
     /// The zones that are short of memory.
     pub short: Vec<Short>,
     /// Direct reclaims per second.
@@ -57,12 +115,23 @@ pub struct Wait {
     pub cpu: u32,
     /// The share of its time.
     pub percent: f64,
-    /// What most of the waits were for: `to refill`.
+    /// What most of the waits were for: one of [`PURPOSES`].
     pub mostly: &'static str,
 }
 
+/// What a CPU wants a zone lock for. Larger lists make only the first two rarer.
+pub const PURPOSES: [&str; 4] = ["to refill", "to drain", "to allocate directly", "to free directly"];
+
+impl Wait {
+    /// Whether larger lists can make the waits rarer.
+    fn is_for_lists(&self) -> bool {
+        PURPOSES[..2].contains(&self.mostly)
+    }
+}
+
 /// How urgent a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// Something is wrong.
     Severe,
@@ -89,6 +158,8 @@ pub enum Finding {
         cpus: usize,
         /// How urgent it is.
         level: Level,
+        /// The setting that may help.
+        larger: Option<Larger>,
     },
     /// Waits are not measured, and a CPU moves many batches.
     Moves {
@@ -98,6 +169,8 @@ pub enum Finding {
         per_s: f64,
         /// The limit.
         limit: f64,
+        /// The setting that may help.
+        larger: Option<Larger>,
     },
     /// Nothing is counted.
     Uncounted,
@@ -114,6 +187,19 @@ pub enum Finding {
     },
 }
 
+/// All values of [`Finding::key`].
+pub const KEYS: [&str; 9] = [
+    "memory-short",
+    "direct-reclaim",
+    "zone-lock-waits",
+    "zone-lock-moves",
+    "tuning-off",
+    "lists-too-small",
+    "not-counted",
+    "one-look",
+    "healthy",
+];
+
 /// The findings, at least one.
 #[must_use]
 pub fn judge(numbers: &Numbers, bounds: &Bounds) -> Vec<Finding> {
@@ -127,9 +213,12 @@ pub fn judge(numbers: &Numbers, bounds: &Bounds) -> Vec<Finding> {
             let cpus = waits.iter().filter(|wait| wait.percent >= bounds.wait_percent).count();
             let severe = wait.percent >= SEVERE * bounds.wait_percent;
             let level = if severe { Level::Severe } else { Level::Unusual };
-            found.push(Finding::Waits { worst: wait.clone(), cpus, level });
+            let larger = numbers.lists.larger().filter(|_| wait.is_for_lists());
+            found.push(Finding::Waits { worst: wait.clone(), cpus, level, larger });
         }
-        (None, Some((cpu, per_s))) if per_s >= limit => found.push(Finding::Moves { cpu, per_s, limit }),
+        (None, Some((cpu, per_s))) if per_s >= limit => {
+            found.push(Finding::Moves { cpu, per_s, limit, larger: numbers.lists.larger() });
+        }
         _ if !found.is_empty() => {}
         (_, None) if !numbers.counted => found.push(Finding::Uncounted),
         _ if !numbers.two_looks => found.push(Finding::FirstLook),
@@ -141,6 +230,39 @@ pub fn judge(numbers: &Numbers, bounds: &Bounds) -> Vec<Finding> {
 }
 
 impl Finding {
+    /// The finding's name in outputs, which `pageset explain` knows: one of [`KEYS`].
+    #[must_use]
+    pub const fn key(&self) -> &'static str {
+        match self {
+            Finding::Short(_) => "memory-short",
+            Finding::Stalls(_) => "direct-reclaim",
+            Finding::Waits { larger: None, .. } => "zone-lock-waits",
+            Finding::Moves { larger: None, .. } => "zone-lock-moves",
+            Finding::Waits { larger: Some(Larger::Tune), .. } | Finding::Moves { larger: Some(Larger::Tune), .. } => {
+                "tuning-off"
+            }
+            Finding::Waits { .. } | Finding::Moves { .. } => "lists-too-small",
+            Finding::Uncounted => "not-counted",
+            Finding::FirstLook => "one-look",
+            Finding::Healthy { .. } => "healthy",
+        }
+    }
+
+    /// The setting that may help, if there is one.
+    #[must_use]
+    pub const fn set(&self) -> Option<Larger> {
+        match self {
+            Finding::Waits { larger, .. } | Finding::Moves { larger, .. } => *larger,
+            _ => None,
+        }
+    }
+
+    /// Whether only a recording can say what to do.
+    #[must_use]
+    pub const fn needs_recording(&self) -> bool {
+        matches!(self, Finding::Waits { .. } | Finding::Moves { .. }) && !matches!(self.set(), Some(Larger::Tune))
+    }
+
     /// How urgent the finding is.
     #[must_use]
     pub fn level(&self) -> Level {
@@ -168,14 +290,14 @@ impl Finding {
                     "; free memory".to_owned(),
                 ]
             }
-            Finding::Waits { worst: Wait { cpu, percent, mostly }, cpus, .. } => vec![
+            Finding::Waits { worst: Wait { cpu, percent, mostly }, cpus, larger, .. } => vec![
                 format!("CPU {cpu} waits {percent:.0} % of its time for zone locks"),
-                format!("; run {ADVISE}"),
+                next(*larger),
                 format!("; mostly {mostly}{}", others(*cpus)),
             ],
-            Finding::Moves { cpu, per_s, limit } => vec![
+            Finding::Moves { cpu, per_s, limit, larger } => vec![
                 format!("CPU {cpu} moves {} batches a second, limit {}", whole(*per_s), whole(*limit)),
-                format!("; run {ADVISE}"),
+                next(*larger),
                 "; waits are not measured".to_owned(),
             ],
             Finding::Uncounted => {
@@ -211,6 +333,15 @@ impl Finding {
 
 /// The next command.
 const ADVISE: &str = "`pageset advise --live 5`";
+
+/// What to do about zone locks.
+fn next(larger: Option<Larger>) -> String {
+    match larger {
+        None => format!("; run {ADVISE}"),
+        Some(Larger::Tune) => format!("; set {}: lists tune themselves again", Larger::Tune.text()),
+        Some(Larger::Eighth) => format!("; run {ADVISE}: {} may help", Larger::Eighth.text()),
+    }
+}
 
 fn whole(number: f64) -> String {
     grouped(number.round() as u64)
@@ -278,6 +409,19 @@ mod tests {
                 Level::Severe,
                 "allocations wait for direct reclaim: 12 a second; free memory",
             ),
+            // Lists that a fraction keeps small tune themselves without it; those of 6.6 and earlier have no other way.
+            (
+                Numbers { lists: Lists::Fraction(100), ..with(&[wait(0, 12.0)]) },
+                Level::Unusual,
+                "CPU 0 waits 12 % of its time for zone locks; set vm.percpu_pagelist_high_fraction=0: lists tune \
+                 themselves again; mostly to drain",
+            ),
+            (
+                Numbers { lists: Lists::Fixed(0), moves: Some((2, 1000.0)), ..calm.clone() },
+                Level::Unusual,
+                "CPU 2 moves 1,000 batches a second, limit 1,000; run `pageset advise --live 5`: \
+                 vm.percpu_pagelist_high_fraction=8 may help; waits are not measured",
+            ),
             // What is not measured is no number.
             (
                 Numbers { two_looks: true, ..Numbers::default() },
@@ -293,5 +437,32 @@ mod tests {
             let found = judge(&numbers, &Bounds::DEFAULT);
             assert_eq!((found[0].level(), found[0].sentence().as_str()), (level, sentence), "{numbers:?}");
         }
+    }
+
+    #[test]
+    fn the_key_and_the_setting_follow_from_what_sizes_the_lists() {
+        let key = |lists, wait: Wait| {
+            let found = judge(&Numbers { lists, waits: Some(vec![wait]), ..Numbers::default() }, &Bounds::DEFAULT);
+            assert!(KEYS.contains(&found[0].key()), "{found:?}");
+            (found[0].key(), found[0].set().map(Larger::text), found[0].needs_recording())
+        };
+        let (tune, eighth) = (Larger::Tune.text(), Larger::Eighth.text());
+        for (lists, expected) in [
+            (Lists::Tuned, ("zone-lock-waits", None, true)),
+            (Lists::Unknown, ("zone-lock-waits", None, true)),
+            (Lists::Fraction(100), ("tuning-off", Some(tune), false)),
+            // A smaller fraction may be better than none.
+            (Lists::Fraction(99), ("lists-too-small", Some(eighth), true)),
+            // Nothing makes larger lists than a fraction of 8.
+            (Lists::Fraction(8), ("zone-lock-waits", None, true)),
+            (Lists::Fixed(8), ("zone-lock-waits", None, true)),
+            (Lists::Fixed(9), ("lists-too-small", Some(eighth), true)),
+            (Lists::Fixed(0), ("lists-too-small", Some(eighth), true)),
+        ] {
+            assert_eq!(key(lists, wait(0, 9.0)), expected, "{lists:?}");
+        }
+        let direct = Wait { mostly: PURPOSES[2], ..wait(0, 9.0) };
+        assert_eq!(key(Lists::Fraction(100), direct), ("zone-lock-waits", None, true), "lists are not in the way");
+        assert_eq!(key(Lists::Fraction(100), wait(0, 1.0)), ("healthy", None, false));
     }
 }

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use pageset_columns::{Column, columns};
+use pageset_trace::verdict::machine::{Finding, Larger};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use super::view::{CpuTraffic, HUGE, PATHS, Pageset, PathWait, View, Zone};
+use crate::view::{CpuTraffic, HUGE, PATHS, Pageset, PathWait, View, Zone};
 
 /// The labels of a sample, and the object with its value, or the value.
 type Sample = (String, Value);
@@ -55,14 +56,13 @@ fn escaped(text: &str) -> String {
 }
 
 /// The names of all metrics with their units, for `pageset explain`.
-#[cfg(test)]
-pub(super) fn names() -> impl Iterator<Item = String> {
+pub fn names() -> impl Iterator<Item = String> {
     let of = metrics::<Zone>().chain(metrics::<Pageset>()).chain(metrics::<CpuTraffic>()).chain(metrics::<PathWait>());
     of.map(|column| column.metric).chain([FRAGMENTATION[0].to_owned()])
 }
 
-/// The text, with the end mark that OpenMetrics requires.
-pub(super) fn text(view: &View) -> String {
+/// The text, with the end mark that OpenMetrics requires. The verdict is that of an agent's last interval.
+pub fn text(view: &View, verdict: Option<&Finding>) -> String {
     let (mut text, traffic) = (String::new(), || view.traffic.iter().flatten());
     let of_zone = |zone: &Zone| format!("node=\"{}\",zone=\"{}\"", zone.node, escaped(&zone.zone));
     let zones: Vec<Sample> = view.zones.iter().map(|zone| (of_zone(zone), json!(zone))).collect();
@@ -86,13 +86,24 @@ pub(super) fn text(view: &View) -> String {
         text,
         "# HELP pageset_kernel The kernel, its rules for pagesets, and whether they size themselves.\n\
          # TYPE pageset_kernel info\n\
-         pageset_kernel_info{{release=\"{}\",rules=\"{}\",auto_tuning=\"{}\",high_fraction=\"{}\"}} 1\n# EOF\n",
+         pageset_kernel_info{{release=\"{}\",rules=\"{}\",auto_tuning=\"{}\",high_fraction=\"{}\"}} 1\n",
         escaped(kernel.release.as_deref().unwrap_or_default()),
         escaped(&kernel.rules),
         kernel.auto_tuning.name(),
         kernel.high_fraction.map(|fraction| fraction.to_string()).unwrap_or_default(),
     );
-    text
+    if let Some(finding) = verdict {
+        let _ = write!(
+            text,
+            "# HELP pageset_verdict The verdict of the last interval, and the setting that may help.\n\
+             # TYPE pageset_verdict info\n\
+             pageset_verdict_info{{verdict=\"{}\",set=\"{}\",needs_recording=\"{}\"}} 1\n",
+            finding.key(),
+            finding.set().map(Larger::text).unwrap_or_default(),
+            finding.needs_recording(),
+        );
+    }
+    text + "# EOF\n"
 }
 
 #[cfg(test)]

@@ -3,11 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::columns::grouped;
+use pageset_trace::number::grouped;
 
 /// Moves pages and waits for zone locks.
-pub(in crate::top_cmd) trait Mover {
+pub trait Mover {
+    /// Pages that came from zones.
     fn pages_in(&self) -> u64;
+    /// Pages that went back to zones.
     fn pages_out(&self) -> u64;
     /// `None` if waits are not measured.
     fn wait_ns(&self) -> Option<u64>;
@@ -18,25 +20,25 @@ pub(in crate::top_cmd) trait Mover {
 }
 
 /// The sum of two numbers, if both are measured.
-pub(super) fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+pub(crate) fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     Some(a?.saturating_add(b?))
 }
 
 /// What belongs to no listed process, or to no listed call site: the kernel keeps a limited number of them between two
 /// looks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(in crate::top_cmd) struct Lost {
+pub struct Lost {
     /// Of `processes_lost` and `call_sites_lost`: the pages that refills and drains moved.
     #[schemars(extend("bad" = "0.", "todo" = "As processes_lost."))]
-    pub(in crate::top_cmd) pages: u64,
+    pub pages: u64,
     /// The time of the waits that belong to none. Unit: nanoseconds; null if waits are not measured.
     #[schemars(extend("as" = "wait %"))]
-    pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
+    pub zone_lock_wait_ns: Option<u64>,
 }
 
 impl Lost {
     /// Says in `missing` what is lost, if anything is.
-    pub(super) fn note(pages: u64, wait_ns: u64, kind: &str, most: &str, missing: &mut Vec<String>) {
+    pub(crate) fn note(pages: u64, wait_ns: u64, kind: &str, most: &str, missing: &mut Vec<String>) {
         if pages > 0 || wait_ns > 0 {
             missing.push(format!(
                 "{} pages and {:.3} ms of waits since the previous look belong to no shown {kind}: more than {most} moved \
@@ -47,20 +49,22 @@ impl Lost {
         }
     }
 
-    pub(super) fn new(pages: u64, wait_ns: u64, waits_measured: bool) -> Self {
+    pub(crate) fn new(pages: u64, wait_ns: u64, waits_measured: bool) -> Self {
         Lost { pages, zone_lock_wait_ns: waits_measured.then_some(wait_ns) }
     }
 }
 
 /// The sort key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::top_cmd) enum By {
+pub enum By {
+    /// Pages in and out.
     Pages,
+    /// Time of waits.
     Waits,
 }
 
 /// Sorts by a key, the largest first; movers with equal keys by the other key, then by name.
-pub(in crate::top_cmd) fn sort<T: Mover>(all: &mut [&T], by: By) {
+pub fn sort<T: Mover>(all: &mut [&T], by: By) {
     all.sort_by(|a, b| {
         let key = |of: &T| {
             let (pages, waits) = (of.pages_in().saturating_add(of.pages_out()), of.wait_ns().unwrap_or(0));
@@ -71,7 +75,7 @@ pub(in crate::top_cmd) fn sort<T: Mover>(all: &mut [&T], by: By) {
 }
 
 /// The movers, the most pages first.
-pub(super) fn sorted<T: Mover + Clone>(all: &[T]) -> Vec<T> {
+pub(crate) fn sorted<T: Mover + Clone>(all: &[T]) -> Vec<T> {
     let mut order: Vec<&T> = all.iter().collect();
     sort(&mut order, By::Pages);
     order.into_iter().cloned().collect()

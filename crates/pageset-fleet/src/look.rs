@@ -8,44 +8,45 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use pageset_record::live::{Counters, Processes, Sites, Traffic, WaitTimes, Way, cpu_nodes};
 use pageset_trace::procfs::{BuddyInfo, ZoneSection, Zoneinfo};
 
-use crate::error::{Exit, Failure};
+use pageset_report::error::{Exit, Failure};
 
 /// The values at one moment.
-pub(super) struct Look {
+pub struct Look {
     /// `live`, or the file's name.
-    pub(super) source: String,
+    pub source: String,
     /// The time of the look, if known.
-    pub(super) when: Option<When>,
-    pub(super) zoneinfo: Zoneinfo,
+    pub when: Option<When>,
+    /// `/proc/zoneinfo`.
+    pub zoneinfo: Zoneinfo,
     /// Free blocks by order, if they are known.
-    pub(super) buddyinfo: Option<BuddyInfo>,
+    pub buddyinfo: Option<BuddyInfo>,
     /// The counters of `/proc/vmstat` by name; empty if it is not readable.
-    pub(super) vmstat: BTreeMap<String, u64>,
+    pub vmstat: BTreeMap<String, u64>,
     /// `uname -r`.
-    pub(super) release: Option<String>,
+    pub release: Option<String>,
     /// `uname -v`.
-    pub(super) version: Option<String>,
+    pub version: Option<String>,
     /// `vm.percpu_pagelist_high_fraction`.
-    pub(super) high_fraction: Option<u32>,
+    pub high_fraction: Option<u32>,
     /// How refills and drains are counted, if they are counted.
-    pub(super) counted_by: Option<Way>,
+    pub counted_by: Option<Way>,
     /// What each CPU has moved since counting began, if it is counted.
-    pub(super) traffic: Option<Vec<Traffic>>,
+    pub traffic: Option<Vec<Traffic>>,
     /// The durations of waits for zone locks, if they are measured.
-    pub(super) wait_times: Option<WaitTimes>,
+    pub wait_times: Option<WaitTimes>,
     /// What processes moved since the previous look, if it is counted.
-    pub(super) processes: Option<Processes>,
+    pub processes: Option<Processes>,
     /// What call sites moved since the previous look, if it is counted.
-    pub(super) sites: Option<Sites>,
+    pub sites: Option<Sites>,
     /// The memory node of each CPU, by CPU number; empty if unknown.
-    pub(super) cpu_nodes: Vec<u32>,
+    pub cpu_nodes: Vec<u32>,
     /// The unavailable values, each with the reason.
-    pub(super) missing: Vec<String>,
+    pub missing: Vec<String>,
 }
 
 impl Look {
     /// The free blocks of a zone by order, if they are known.
-    pub(super) fn free_blocks(&self, of: &ZoneSection) -> Option<Vec<u64>> {
+    pub fn free_blocks(&self, of: &ZoneSection) -> Option<Vec<u64>> {
         let zones = &self.buddyinfo.as_ref()?.zones;
         let zone = zones.iter().find(|zone| (zone.node, &zone.zone) == (of.node, &of.name))?;
         Some(zone.free_blocks.clone())
@@ -54,11 +55,11 @@ impl Look {
 
 /// A moment by both clocks: the wall clock for output, the monotonic clock for rates.
 #[derive(Clone, Copy)]
-pub(super) struct When {
+pub struct When {
     /// Since 1970, if known.
-    pub(super) unix_ns: Option<u64>,
+    pub unix_ns: Option<u64>,
     /// Since any fixed moment.
-    pub(super) since: Duration,
+    pub since: Duration,
 }
 
 /// Paths of the kernel's texts.
@@ -71,14 +72,15 @@ const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 
 /// Whether refills and drains are counted.
 #[derive(Clone, Copy)]
-pub(super) enum Counting {
+pub enum Counting {
+    /// They are not.
     Off,
     /// In this way, or in the cheapest way that the kernel allows.
     By(Option<Way>),
 }
 
 /// Looks at this machine repeatedly.
-pub(super) struct Machine {
+pub struct Machine {
     counters: Option<Counters>,
     /// Why refills and drains are not counted.
     not_counted: Option<String>,
@@ -92,7 +94,7 @@ impl Machine {
     ///
     /// # Errors
     /// The kernel does not allow the requested way.
-    pub(super) fn new(counting: Counting) -> Result<Self, Failure> {
+    pub fn new(counting: Counting) -> Result<Self, Failure> {
         let machine =
             |counters, not_counted| Machine { counters, not_counted, begin: Instant::now(), cpu_nodes: cpu_nodes() };
         let Counting::By(way) = counting else {
@@ -118,7 +120,7 @@ impl Machine {
     ///
     /// # Errors
     /// `/proc/zoneinfo` is not readable or not parsable.
-    pub(super) fn look(&mut self) -> Result<Look, Failure> {
+    pub fn look(&mut self) -> Result<Look, Failure> {
         let text = fs::read_to_string(ZONEINFO).map_err(|error| {
             Failure::new(Exit::Missing, format!("cannot read {ZONEINFO}: {error}"))
                 .help("mount /proc; in a container, use a /proc that shows zoneinfo")
@@ -173,7 +175,7 @@ impl Machine {
 ///
 /// # Errors
 /// The file is not readable, or is not a copy of `/proc/zoneinfo`.
-pub(super) fn saved(path: &Path) -> Result<Look, Failure> {
+pub fn saved(path: &Path) -> Result<Look, Failure> {
     let name = path.display();
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}")))?;

@@ -19,162 +19,163 @@ use std::collections::BTreeMap;
 
 use pageset_record::live::Way;
 use pageset_trace::procfs::{PagesetSection, ZoneSection, buddyinfo};
+use pageset_trace::verdict::machine::{Numbers, PURPOSES, Short, Wait};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::kernel::{AutoTuning, Kernel};
-pub(super) use self::movers::{By, Lost, Mover, sort};
-pub(super) use self::processes::ProcessTraffic;
-pub(super) use self::sites::SiteTraffic;
-pub(super) use self::traffic::{CpuTraffic, CpuWaits, PATHS, PathTimes, PathWait, percentiles};
+pub use self::kernel::{AutoTuning, Kernel};
+pub use self::movers::{By, Lost, Mover, sort};
+pub use self::processes::ProcessTraffic;
+pub use self::sites::SiteTraffic;
+pub use self::traffic::{CpuTraffic, CpuWaits, PATHS, PathTimes, PathWait, percentiles};
 use self::traffic::{per_s, traffic, wait_times};
-use super::look::Look;
+use crate::look::Look;
 
 /// The name and version of the JSON of a look.
-pub(super) const SCHEMA: &str = "pageset.top/1";
+pub const SCHEMA: &str = "pageset.top/1";
 
 /// All that is shown, in JSON of the schema `pageset.top/1`: pages, nanoseconds, counts.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(super) struct View {
+pub struct View {
     /// The form of the JSON, with its version. Within a version the meaning of a member never changes.
-    pub(super) schema: String,
+    pub schema: String,
     /// The source of the figures: `live`, or the name of a saved file.
-    pub(super) source: String,
+    pub source: String,
     /// The time of the look. Unit: nanoseconds since 1970; null for a saved file.
-    pub(super) time_ns: Option<u64>,
+    pub time_ns: Option<u64>,
     /// The time since the previous look, to which all changes are relative; null for the first look and for saved files.
     /// Unit: nanoseconds.
-    pub(super) elapsed_ns: Option<u64>,
+    pub elapsed_ns: Option<u64>,
     /// The running kernel and its rules.
-    pub(super) kernel: Kernel,
+    pub kernel: Kernel,
     /// A member for each zone that has pages, with its pages, watermarks and pagesets.
-    pub(super) zones: Vec<Zone>,
+    pub zones: Vec<Zone>,
     /// How refills and drains are counted: `bpf` or `perf`; null if they are not counted.
-    pub(super) counted_by: Option<String>,
+    pub counted_by: Option<String>,
     /// The pages that each CPU moved between zones and pagesets; null if refills and drains are not counted.
-    pub(super) traffic: Option<Vec<CpuTraffic>>,
+    pub traffic: Option<Vec<CpuTraffic>>,
     /// How long waits for zone locks took: a member for each path, with the waits of all CPUs in classes of duration.
     /// Null if waits are not measured.
     #[schemars(extend("as" = "wait %"))]
     #[serde(default)]
-    pub(super) zone_lock_wait_times: Option<Vec<PathTimes>>,
+    pub zone_lock_wait_times: Option<Vec<PathTimes>>,
     /// What processes moved since the previous look, the most pages first. Null if it is not counted: only programs in
     /// the kernel (bpf) count it.
     #[serde(default)]
-    pub(super) processes: Option<Vec<ProcessTraffic>>,
+    pub processes: Option<Vec<ProcessTraffic>>,
     /// Pages and waits of processes beyond the 8,192 that the kernel counts between two looks. Null if processes are
     /// not counted.
     #[schemars(extend("bad" = "Above 0 pages.", "todo" = "Look more often."))]
     #[serde(default)]
-    pub(super) processes_lost: Option<Lost>,
+    pub processes_lost: Option<Lost>,
     /// What call sites in the kernel moved since the previous look, the most pages first; pages are estimated from
     /// samples. Null if it is not counted: only programs in the kernel (bpf) count it.
     #[serde(default)]
-    pub(super) call_sites: Option<Vec<SiteTraffic>>,
+    pub call_sites: Option<Vec<SiteTraffic>>,
     /// Pages and waits of call chains beyond the 4,096 that the kernel counts between two looks. Null if call sites are
     /// not counted.
     #[schemars(extend("bad" = "Above 0 pages.", "todo" = "Look more often."))]
     #[serde(default)]
-    pub(super) call_sites_lost: Option<Lost>,
+    pub call_sites_lost: Option<Lost>,
     /// The memory node of each CPU, by CPU number; empty if unknown.
     #[serde(default)]
-    pub(super) cpu_nodes: Vec<u32>,
+    pub cpu_nodes: Vec<u32>,
     /// The counters of [`SHOWN`] that the kernel has.
-    pub(super) vmstat: Vec<Counter>,
+    pub vmstat: Vec<Counter>,
     /// Changes since the previous look other than numbers, such as a zone that disappeared.
-    pub(super) news: Vec<String>,
+    pub news: Vec<String>,
     /// The values that this kernel or this user's rights do not provide, each with the reason.
     #[schemars(extend("todo" = "Each entry says how to get the value."))]
-    pub(super) missing: Vec<String>,
+    pub missing: Vec<String>,
 }
 
 /// A zone that has pages. Amounts in pages; changes since the previous look.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(super) struct Zone {
+pub struct Zone {
     /// The zone's memory node (NUMA).
-    pub(super) node: u32,
+    pub node: u32,
     /// A part of a node's memory with the same use: DMA, DMA32, Normal or Movable. Each zone has its own lock and
     /// pagesets.
-    pub(super) zone: String,
+    pub zone: String,
     /// Pages of the zone that belong to the allocator.
     #[schemars(extend("metric" = "pageset_zone_managed_pages", "tables" = "zones"))]
-    pub(super) managed: u64,
+    pub managed: u64,
     /// Pages on the zone's free lists, without the pages in pagesets.
     #[schemars(extend("metric" = "pageset_zone_free_pages", "tables" = "zones",
         "bad" = "Below `high` kswapd reclaims memory and pagesets shrink at every free; below `min` allocations wait.",
         "todo" = "Free memory, or give the machine more memory."))]
-    pub(super) free: u64,
+    pub free: u64,
     /// Change of the zone's free pages since the previous look.
     #[schemars(extend("heading" = "free +-", "tables" = "zones"))]
-    pub(super) free_change: Option<i64>,
+    pub free_change: Option<i64>,
     /// The min watermark. Below it only urgent allocations succeed. Unit: pages.
     #[schemars(extend("metric" = "pageset_zone_min_pages", "tables" = "zones", "bad" = "free is below it.",
         "todo" = "Free memory."))]
-    pub(super) min: u64,
+    pub min: u64,
     /// The low watermark. Below it kswapd wakes up. From 5.14 on it also sets `high_min`: its pages divided by the
     /// node's CPUs. Unit: pages.
     #[schemars(extend("metric" = "pageset_zone_low_pages", "tables" = "zones", "bad" = "free is below it.",
         "todo" = "Free memory."))]
-    pub(super) low: u64,
+    pub low: u64,
     /// The high watermark, at which kswapd stops. Unit: pages.
     #[schemars(extend("metric" = "pageset_zone_high_pages", "tables" = "zones"))]
-    pub(super) high: u64,
+    pub high: u64,
     /// Pages of the zone that are kept from requests that may use the zone Normal: lowmem_reserve, `protection` in
     /// zoneinfo.
     #[schemars(extend("todo" = "See `pageset explain lowmem_reserve`."))]
     #[serde(default)]
-    pub(super) reserve: u64,
+    pub reserve: u64,
     /// Pages in pagesets: free, but only for the CPU that holds them.
     #[schemars(extend("metric" = "pageset_zone_held_pages", "tables" = "zones",
         "bad" = "Several percent of the zone on a machine short of memory, or nearly all on one CPU.",
         "todo" = "See the pattern hoarding-cpu."))]
-    pub(super) held: u64,
+    pub held: u64,
     /// Change of the pages in all pagesets of the zone since the previous look.
     #[schemars(extend("heading" = "held +-", "tables" = "zones", "bad" = "Thousands up and down in step with the load: bursts.",
         "todo" = "See the pattern exit-bursts."))]
-    pub(super) held_change: Option<i64>,
+    pub held_change: Option<i64>,
     /// The share of the zone's pages that pagesets hold.
     #[schemars(extend("heading" = "held %", "digits" = 2, "tables" = "zones", "bad" = "Several percent, on a machine short of memory.",
         "todo" = "Set vm.percpu_pagelist_high_fraction to 100 or more, which limits it. See `pageset explain \
         high_fraction`."))]
-    pub(super) held_pct: f64,
+    pub held_pct: f64,
     /// Pages that an unscaled refill or drain moves: 63 for zones of 256 MiB and more (31 up to 4.18).
     #[schemars(extend("metric" = "pageset_zone_batch_pages"))]
-    pub(super) batch: u64,
+    pub batch: u64,
     /// The lower bound of a pageset's high; printed from 6.13 on. If it equals high_max, auto-tuning is off. Unit:
     /// pages.
     #[schemars(extend("heading" = "high_min", "metric" = "pageset_zone_high_min_pages", "tables" = "zones"))]
-    pub(super) high_min: Option<u64>,
+    pub high_min: Option<u64>,
     /// The upper bound of a pageset's high: an eighth of the zone divided by its CPUs; printed from 6.13 on. Unit:
     /// pages.
     #[schemars(extend("heading" = "high_max", "metric" = "pageset_zone_high_max_pages", "tables" = "zones"))]
-    pub(super) high_max: Option<u64>,
+    pub high_max: Option<u64>,
     /// A member for each CPU's pageset of the zone.
-    pub(super) pagesets: Vec<Pageset>,
+    pub pagesets: Vec<Pageset>,
     /// The free blocks of order 0, 1, 2 and so on of a zone; a block of order 9 is a huge page.
     #[schemars(extend("metric" = "pageset_zone_free_blocks",
         "bad" = "None of order 9 and above: a huge page needs compaction.", "todo" = "See fragmentation index."))]
     #[serde(default)]
-    pub(super) free_blocks: Option<Vec<u64>>,
+    pub free_blocks: Option<Vec<u64>>,
 }
 
 /// The order of a huge page.
-pub(super) const HUGE: usize = 9;
+pub const HUGE: usize = 9;
 
 impl Zone {
     /// Why a block of this order cannot be had: near 0 for lack of memory, near 1 because free memory is in small
     /// blocks. `None` if there is such a block, or if free blocks are not known.
-    pub(super) fn fragmentation_index(&self, order: usize) -> Option<f64> {
+    pub fn fragmentation_index(&self, order: usize) -> Option<f64> {
         buddyinfo::fragmentation_index(self.free_blocks.as_ref()?, order)
     }
 
     /// Whether no CPU holds pages of the zone.
-    pub(super) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.held == 0 && self.held_change.unwrap_or(0) == 0
     }
 
     /// The lowest watermark that the free pages are below, or that the reserve closes the zone to ordinary requests.
-    pub(super) fn mark(&self) -> &'static str {
+    pub fn mark(&self) -> &'static str {
         match self.free {
             free if free < self.min => "< min",
             free if free < self.low => "< low",
@@ -185,57 +186,57 @@ impl Zone {
     }
 
     /// A CPU's pageset. Most zones have every CPU, in order.
-    pub(super) fn pageset_of(&self, cpu: u32) -> Option<&Pageset> {
+    pub fn pageset_of(&self, cpu: u32) -> Option<&Pageset> {
         let guess = usize::try_from(cpu).ok().and_then(|place| self.pagesets.get(place));
         guess.filter(|set| set.cpu == cpu).or_else(|| self.pagesets.iter().find(|set| set.cpu == cpu))
     }
 
     /// `0 Normal`.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         format!("{} {}", self.node, self.zone)
     }
 }
 
 /// One CPU's pageset of a zone; amounts in pages.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
-pub(super) struct Pageset {
+pub struct Pageset {
     /// The CPU's number.
-    pub(super) cpu: u32,
+    pub cpu: u32,
     /// Pages of the zone that the CPU holds.
     #[schemars(extend("metric" = "pageset_count_pages", "tables" = "pagesets", "bad" = "Near high_max on one CPU and near 0 on the others: \
         the CPU hoards pages. Far below high_min under load: pages travel between CPUs.",
         "todo" = "See the patterns hoarding-cpu and travelling-pages."))]
-    pub(super) count: u64,
+    pub count: u64,
     /// Additional pages since the previous look.
     #[schemars(extend("heading" = "count +-", "tables" = "pagesets"))]
-    pub(super) change: Option<i64>,
+    pub change: Option<i64>,
     /// The pages that the pageset may hold before it drains. Unit: pages.
     #[schemars(extend("metric" = "pageset_high_pages", "tables" = "pagesets",
         "bad" = "Always at high_min under load while its zone has enough free pages.",
         "todo" = "See the table in docs/guide/advice.md of loads that auto-tuning does not suit."))]
-    pub(super) high: u64,
+    pub high: u64,
     /// The lower bound of the pageset's high. Unit: pages.
-    pub(super) high_min: Option<u64>,
+    pub high_min: Option<u64>,
     /// The upper bound of the pageset's high. Unit: pages.
-    pub(super) high_max: Option<u64>,
+    pub high_max: Option<u64>,
     /// Pages that an unscaled refill or drain of the pageset moves.
     #[schemars(extend("tables" = "pagesets"))]
-    pub(super) batch: u64,
+    pub batch: u64,
 }
 
 /// A counter of the whole machine.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(super) struct Counter {
+pub struct Counter {
     /// The counter's name.
-    pub(super) name: String,
+    pub name: String,
     /// The counter's value since boot.
-    pub(super) value: u64,
+    pub value: u64,
     /// The counter's growth per second since the previous look.
-    pub(super) per_s: Option<f64>,
+    pub per_s: Option<f64>,
 }
 
 /// The shown counters of `/proc/vmstat`. A name that ends in `_` is the sum of all counters with this prefix.
-pub(super) const SHOWN: [&str; 8] = [
+pub const SHOWN: [&str; 8] = [
     "pgalloc_",
     "pgfree",
     "pgfault",
@@ -248,7 +249,7 @@ pub(super) const SHOWN: [&str; 8] = [
 
 impl View {
     /// The view of a look, with changes since `before`.
-    pub(super) fn new(look: &Look, before: Option<&Look>) -> View {
+    pub fn new(look: &Look, before: Option<&Look>) -> View {
         let instants = look.when.zip(before.and_then(|before| before.when));
         let elapsed = instants.map(|(now, then)| now.since.saturating_sub(then.since));
         let seconds = elapsed.map(|elapsed| elapsed.as_secs_f64()).filter(|seconds| *seconds > 0.0);
@@ -287,24 +288,53 @@ impl View {
         }
     }
 
+    /// The numbers of a view that a verdict needs.
+    #[must_use]
+    pub fn numbers(&self) -> Numbers {
+        let short = self.zones.iter().filter(|zone| zone.free < zone.low).map(|zone| {
+            let is_min = zone.free < zone.min;
+            Short { zone: zone.name(), free: zone.free, is_min, mark: if is_min { zone.min } else { zone.low } }
+        });
+        let stalls = self.vmstat.iter().find(|counter| counter.name == "allocstall");
+        let wait = |traffic: &CpuTraffic| {
+            let waits = traffic.zone_lock_waits.as_ref()?;
+            let pct = |path: &PathWait| path.pct.unwrap_or(0.0);
+            let most = PURPOSES.into_iter().zip(waits.paths()).max_by(|a, b| pct(&a.1).total_cmp(&pct(&b.1)));
+            Some(Wait { cpu: traffic.cpu, percent: waits.pct()?, mostly: most.map_or("", |(purpose, _)| purpose) })
+        };
+        let traffic = || self.traffic.iter().flatten();
+        let waits: Vec<Wait> = traffic().filter_map(wait).collect();
+        let batch = self.zones.iter().map(|zone| zone.batch).max().unwrap_or(0).max(1);
+        let moves = |traffic: &CpuTraffic| Some((traffic.cpu, traffic.moved()? / batch as f64));
+        Numbers {
+            lists: self.kernel.lists(),
+            short: short.collect(),
+            stalls_per_s: stalls.and_then(|counter| counter.per_s),
+            waits: (!waits.is_empty()).then_some(waits),
+            moves: traffic().filter_map(moves).max_by(|a, b| a.1.total_cmp(&b.1)),
+            counted: self.traffic.is_some(),
+            two_looks: self.elapsed_ns.is_some(),
+        }
+    }
+
     /// The time since the previous look, if there was one.
-    pub(super) fn seconds(&self) -> Option<f64> {
+    pub fn seconds(&self) -> Option<f64> {
         self.elapsed_ns.filter(|elapsed| *elapsed > 0).map(|elapsed| elapsed as f64 / 1e9)
     }
 
     /// What a CPU has moved, if it is counted.
-    pub(super) fn traffic_of(&self, cpu: u32) -> Option<&CpuTraffic> {
+    pub fn traffic_of(&self, cpu: u32) -> Option<&CpuTraffic> {
         let all = self.traffic.as_ref()?;
         all.binary_search_by_key(&cpu, |traffic| traffic.cpu).ok().map(|place| &all[place])
     }
 
     /// The memory node of a CPU, if it is known.
-    pub(super) fn node_of(&self, cpu: u32) -> Option<u32> {
+    pub fn node_of(&self, cpu: u32) -> Option<u32> {
         self.cpu_nodes.get(usize::try_from(cpu).ok()?).copied()
     }
 
     /// How long a CPU has waited for zone locks, if it is measured.
-    pub(super) fn waits_of(&self, cpu: u32) -> Option<&CpuWaits> {
+    pub fn waits_of(&self, cpu: u32) -> Option<&CpuWaits> {
         self.traffic_of(cpu)?.zone_lock_waits.as_ref()
     }
 }

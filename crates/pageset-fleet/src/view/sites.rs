@@ -6,35 +6,35 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::movers::{Lost, Mover, sorted, sum};
-use crate::columns::grouped;
+use pageset_trace::number::grouped;
 
 /// What a call site moved since the previous look. Pages are estimated from samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(in crate::top_cmd) struct SiteTraffic {
+pub struct SiteTraffic {
     /// The first function in the kernel's call chain outside the page allocator, slabs and references to pages: what
     /// wants or returns the pages. Programs in the kernel read the call chain of a sample (as root).
     #[schemars(extend("heading" = "call site", "tables" = "movers"))]
-    pub(in crate::top_cmd) function: String,
+    pub function: String,
     /// The function that called the call site.
     #[schemars(extend("heading" = "called by", "tables" = "movers"))]
-    pub(in crate::top_cmd) caller: String,
+    pub caller: String,
     /// Pages that refills took from the zones at the call site since the previous look, estimated from samples.
     #[schemars(extend("heading" = "pages in/s", "tables" = "movers", "as" = "pages in/s"))]
-    pub(in crate::top_cmd) pages_in: u64,
+    pub pages_in: u64,
     /// Pages that drains returned to the zones at the call site since the previous look, estimated from samples.
     #[schemars(extend("heading" = "pages out/s", "tables" = "movers", "as" = "pages out/s"))]
-    pub(in crate::top_cmd) pages_out: u64,
+    pub pages_out: u64,
     /// The number of call chains from which a call site's pages are estimated: about one in 4,096 pages of a CPU. With
     /// a hundred samples, a share is uncertain by a tenth of itself, with few by half of itself or more.
     #[schemars(extend("tables" = "movers", "bad" = "Few: the estimate is rough.", "todo" = "Look less often (--interval)."))]
-    pub(in crate::top_cmd) page_samples: u64,
+    pub page_samples: u64,
     /// The time for which all CPUs waited for zone locks at the call site since the previous look; null if waits are
     /// not measured. Unit: nanoseconds.
     #[schemars(extend("heading" = "zone-lock wait ms/s", "tables" = "movers", "as" = "zone-lock wait ms/s"))]
-    pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
+    pub zone_lock_wait_ns: Option<u64>,
     /// The number of waits for zone locks of a call site since the previous look. Each wait is a sample; null if waits
     /// are not measured.
-    pub(in crate::top_cmd) zone_lock_wait_samples: Option<u64>,
+    pub zone_lock_wait_samples: Option<u64>,
 }
 
 impl Mover for SiteTraffic {
@@ -64,7 +64,7 @@ impl Mover for SiteTraffic {
 }
 
 /// The call sites, the most pages first. Adds to `missing` what belongs to none of them.
-pub(super) fn sites(now: &Sites, missing: &mut Vec<String>) -> Vec<SiteTraffic> {
+pub(crate) fn sites(now: &Sites, missing: &mut Vec<String>) -> Vec<SiteTraffic> {
     let most = format!("{} call chains", grouped(SITES_MAX.into()));
     Lost::note(now.lost_pages, now.lost_wait_ns, "call site", &most, missing);
     let site = |site: &pageset_record::live::Site| SiteTraffic {

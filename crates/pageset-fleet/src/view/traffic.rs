@@ -7,76 +7,76 @@ use pageset_record::live::{Wait, WaitTimes, Waits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::top_cmd::look::Look;
+use crate::look::Look;
 
 /// What a CPU has moved since counting began, and per second since the previous look.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
-pub(in crate::top_cmd) struct CpuTraffic {
+pub struct CpuTraffic {
     /// The CPU's number.
-    pub(in crate::top_cmd) cpu: u32,
+    pub cpu: u32,
     /// Pages that the CPU took from zones under the zone lock since counting began.
     #[schemars(extend("as" = "refill/s", "metric" = "pageset_refill_pages"))]
-    pub(in crate::top_cmd) refill_pages: u64,
+    pub refill_pages: u64,
     /// Pages that the CPU returned from pagesets to zones since counting began.
     #[schemars(extend("as" = "drain/s", "metric" = "pageset_drain_pages"))]
-    pub(in crate::top_cmd) drain_pages: u64,
+    pub drain_pages: u64,
     /// Blocks of orders 1 to 3 that the CPU returned to zones since counting began.
     #[schemars(extend("as" = "high-order drains/s", "metric" = "pageset_high_order_drain_blocks"))]
-    pub(in crate::top_cmd) high_order_drains: u64,
+    pub high_order_drains: u64,
     /// Blocks that the CPU took from another migratetype's pageblocks since counting began.
     #[schemars(extend("as" = "fallbacks/s", "metric" = "pageset_fallback_blocks"))]
-    pub(in crate::top_cmd) fallbacks: u64,
+    pub fallbacks: u64,
     /// Pages per second that the CPU took from all zones under the zone lock. The kernel counts them; reading the
     /// counts requires root.
     #[schemars(extend("heading" = "refill/s", "digits" = 0, "tables" = "traffic", "bad" = "As many as the CPU allocates.", "todo" = "As refill pages."))]
-    pub(in crate::top_cmd) refill_pages_per_s: Option<f64>,
+    pub refill_pages_per_s: Option<f64>,
     /// Pages per second that the CPU returned to all zones.
     #[schemars(extend("heading" = "drain/s", "digits" = 0, "tables" = "traffic", "bad" = "As many as the CPU frees.", "todo" = "As drain pages."))]
-    pub(in crate::top_cmd) drain_pages_per_s: Option<f64>,
+    pub drain_pages_per_s: Option<f64>,
     /// Blocks of orders 1 to 3 per second that the CPU returned to all zones.
     #[schemars(extend("heading" = "high-order drains/s", "digits" = 0, "tables" = "traffic",
         "bad" = "Thousands, on 5.18 to 6.15: each run of such frees empties the pageset.",
         "todo" = "Use a newer kernel. See `pageset explain high_threshold_616`."))]
-    pub(in crate::top_cmd) high_order_drains_per_s: Option<f64>,
+    pub high_order_drains_per_s: Option<f64>,
     /// Blocks per second taken from another migratetype's pageblocks.
     #[schemars(extend("heading" = "fallbacks/s", "digits" = 0, "tables" = "traffic", "as" = "extfrag"))]
-    pub(in crate::top_cmd) fallbacks_per_s: Option<f64>,
+    pub fallbacks_per_s: Option<f64>,
     /// Waits for zone locks, by path: refill, drain, direct_alloc, direct_free.
     #[schemars(extend("as" = "wait %"))]
-    pub(in crate::top_cmd) zone_lock_waits: Option<CpuWaits>,
+    pub zone_lock_waits: Option<CpuWaits>,
 }
 
 impl CpuTraffic {
     /// The pages per second of refills and of drains.
-    pub(in crate::top_cmd) const fn rates(&self) -> [Option<f64>; 2] {
+    pub const fn rates(&self) -> [Option<f64>; 2] {
         [self.refill_pages_per_s, self.drain_pages_per_s]
     }
 
     /// The pages per second of refills and drains together.
-    pub(in crate::top_cmd) fn moved(&self) -> Option<f64> {
+    pub fn moved(&self) -> Option<f64> {
         self.rates().into_iter().sum()
     }
 }
 
 /// How long a CPU has waited for zone locks since counting began, by path.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
-pub(in crate::top_cmd) struct CpuWaits {
+pub struct CpuWaits {
     /// The percentage of its time that the CPU spun for a zone lock to refill a pageset. Programs at the kernel's
     /// events of contended locks measure it (5.19 and later, as root). Locks that are not paravirtual have no event for
     /// the first waiter behind a holder. Therefore the value is a lower bound on bare metal.
     #[schemars(extend("heading" = "refill wait %", "tables" = "waits", "as" = "wait %"))]
-    pub(in crate::top_cmd) refill: PathWait,
+    pub refill: PathWait,
     /// The same percentage as refill wait %, for drains.
     #[schemars(extend("heading" = "drain wait %", "tables" = "waits", "as" = "refill wait %"))]
-    pub(in crate::top_cmd) drain: PathWait,
+    pub drain: PathWait,
     /// The same percentage as refill wait %, for blocks allocated directly from a zone: orders that pagesets do not
     /// cache, and reserves.
     #[schemars(extend("heading" = "direct alloc wait %", "tables" = "waits", "bad" = "As refill wait %.",
         "todo" = "Allocate fewer large blocks: use huge pages of a fixed pool, or smaller buffers."))]
-    pub(in crate::top_cmd) direct_alloc: PathWait,
+    pub direct_alloc: PathWait,
     /// The same percentage as refill wait %, for blocks freed directly to a zone.
     #[schemars(extend("heading" = "direct free wait %", "tables" = "waits", "as" = "direct alloc wait %"))]
-    pub(in crate::top_cmd) direct_free: PathWait,
+    pub direct_free: PathWait,
 }
 
 impl CpuWaits {
@@ -99,58 +99,58 @@ impl CpuWaits {
     }
 
     /// All paths, in the order of their columns.
-    pub(in crate::top_cmd) fn paths(&self) -> [PathWait; 4] {
+    pub fn paths(&self) -> [PathWait; 4] {
         [self.refill, self.drain, self.direct_alloc, self.direct_free]
     }
 
     /// Percent of the time since the previous look.
-    pub(in crate::top_cmd) fn pct(&self) -> Option<f64> {
+    pub fn pct(&self) -> Option<f64> {
         self.paths().iter().map(|path| path.pct).sum()
     }
 }
 
 /// Waits for zone locks on one path.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
-pub(in crate::top_cmd) struct PathWait {
+pub struct PathWait {
     /// How often a CPU waited for a zone lock, by path, since counting began.
     #[schemars(extend("as" = "wait %", "metric" = "pageset_zone_lock_waits"))]
-    pub(in crate::top_cmd) times: u64,
+    pub times: u64,
     /// Time that a CPU waited for zone locks, by path, since counting began. JSON has nanoseconds.
     #[schemars(extend("as" = "wait %", "metric" = "pageset_zone_lock_wait_seconds"))]
-    pub(in crate::top_cmd) ns: u64,
+    pub ns: u64,
     /// Waits for zone locks per second since the previous look.
     #[schemars(extend("heading" = "waits/s", "tables" = "paths", "as" = "wait %"))]
-    pub(in crate::top_cmd) per_s: Option<f64>,
+    pub per_s: Option<f64>,
     /// The share of one CPU's time spent waiting since the previous look. Unit: percent.
     #[schemars(extend("as" = "wait %"))]
-    pub(in crate::top_cmd) pct: Option<f64>,
+    pub pct: Option<f64>,
 }
 
 /// The paths to a zone lock, as in JSON and metrics.
-pub(in crate::top_cmd) const PATHS: [&str; 4] = ["refill", "drain", "direct_alloc", "direct_free"];
+pub const PATHS: [&str; 4] = ["refill", "drain", "direct_alloc", "direct_free"];
 
 /// How many waits of all CPUs on one path took how long, since counting began.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(in crate::top_cmd) struct PathTimes {
+pub struct PathTimes {
     /// What a CPU wanted a zone lock for: refill, drain, direct_alloc or direct_free.
-    pub(in crate::top_cmd) path: String,
+    pub path: String,
     /// The classes of duration that have waits: two for each power of two of nanoseconds.
-    pub(in crate::top_cmd) classes: Vec<TimeClass>,
+    pub classes: Vec<TimeClass>,
 }
 
 /// The waits of a class of duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(in crate::top_cmd) struct TimeClass {
+pub struct TimeClass {
     /// The shortest duration of a class. Unit: nanoseconds.
-    pub(in crate::top_cmd) from_ns: u64,
+    pub from_ns: u64,
     /// The duration below which a class ends. Unit: nanoseconds.
-    pub(in crate::top_cmd) below_ns: u64,
+    pub below_ns: u64,
     /// The number of waits in a class of duration since counting began.
-    pub(in crate::top_cmd) waits: u64,
+    pub waits: u64,
 }
 
 /// The waits by path and duration.
-pub(in crate::top_cmd) fn wait_times(times: &WaitTimes) -> Vec<PathTimes> {
+pub(super) fn wait_times(times: &WaitTimes) -> Vec<PathTimes> {
     let path = |(path, buckets): (&str, &[u64; 64])| {
         let classes = buckets.iter().enumerate().filter(|(_, waits)| **waits > 0).map(|(bucket, waits)| {
             let Range { start, end } = durations(bucket);
@@ -163,7 +163,7 @@ pub(in crate::top_cmd) fn wait_times(times: &WaitTimes) -> Vec<PathTimes> {
 
 /// The percentiles of a path's waits between two looks; without `then`, of all waits since counting began. `None`
 /// without waits. Unit: nanoseconds.
-pub(in crate::top_cmd) fn percentiles(now: &[PathTimes], then: Option<&[PathTimes]>, path: &str) -> Option<[f64; 3]> {
+pub fn percentiles(now: &[PathTimes], then: Option<&[PathTimes]>, path: &str) -> Option<[f64; 3]> {
     let of = |all: &[PathTimes]| all.iter().find(|times| times.path == path).map(|times| times.classes.clone());
     let then = then.and_then(of).unwrap_or_default();
     let waits: Vec<(Range<u64>, u64)> = of(now)?
@@ -178,12 +178,12 @@ pub(in crate::top_cmd) fn percentiles(now: &[PathTimes], then: Option<&[PathTime
     Some([p50?, p90?, p99?])
 }
 
-pub(super) fn per_s(now: u64, then: Option<u64>, seconds: Option<f64>) -> Option<f64> {
+pub(crate) fn per_s(now: u64, then: Option<u64>, seconds: Option<f64>) -> Option<f64> {
     // The counters of a CPU that was offline restart at 0. A counter that decreased has no rate.
     Some(now.checked_sub(then?)? as f64 / seconds?)
 }
 
-pub(super) fn traffic(look: &Look, before: Option<&Look>, seconds: Option<f64>) -> Option<Vec<CpuTraffic>> {
+pub(crate) fn traffic(look: &Look, before: Option<&Look>, seconds: Option<f64>) -> Option<Vec<CpuTraffic>> {
     let all = look.traffic.as_ref()?.iter().map(|now| {
         let then = before.and_then(|before| before.traffic.as_ref()?.iter().find(|then| then.cpu == now.cpu));
         CpuTraffic {

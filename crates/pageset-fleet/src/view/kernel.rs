@@ -1,37 +1,39 @@
 //! The rules in force.
 
 use pageset_trace::replay::setting::kernel_of;
+use pageset_trace::verdict::machine::Lists;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Zone;
-use crate::top_cmd::look::Look;
+use crate::look::Look;
 
 /// The rules in force.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(in crate::top_cmd) struct Kernel {
+pub struct Kernel {
     /// The running kernel, as in `uname -r`; null if unknown.
     #[schemars(extend("as" = "kernel_release"))]
-    pub(in crate::top_cmd) release: Option<String>,
+    pub release: Option<String>,
     /// The preset's name.
-    pub(in crate::top_cmd) rules: String,
+    pub rules: String,
     /// Whether the release is known. If not, the rules are guessed from the form of zoneinfo.
     #[schemars(extend("bad" = "false: the rules are a guess.", "todo" = "As the warning kernel-unknown."))]
-    pub(in crate::top_cmd) known: bool,
+    pub known: bool,
     /// Whether the kernel tunes high although its release does not. Backported memory management does that.
     #[schemars(extend("bad" = "true: the kernel's memory management is newer than its release.",
         "todo" = "Record the machine and run `pageset replay FILE --identify`."))]
-    pub(in crate::top_cmd) is_another: bool,
+    pub is_another: bool,
     /// Whether pagesets size themselves.
-    pub(in crate::top_cmd) auto_tuning: AutoTuning,
+    pub auto_tuning: AutoTuning,
     /// `vm.percpu_pagelist_high_fraction`, 0 for none; null if unknown.
-    pub(in crate::top_cmd) high_fraction: Option<u32>,
+    pub high_fraction: Option<u32>,
 }
 
 /// Whether pagesets size themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(in crate::top_cmd) enum AutoTuning {
+pub enum AutoTuning {
+    /// They do.
     On,
     /// An administrator's fraction fixes high.
     OffByFraction,
@@ -45,7 +47,7 @@ pub(in crate::top_cmd) enum AutoTuning {
 
 impl AutoTuning {
     /// For a line of text.
-    pub(in crate::top_cmd) const fn text(self) -> &'static str {
+    pub const fn text(self) -> &'static str {
         match self {
             AutoTuning::On => "lists tune themselves",
             AutoTuning::OffByFraction => "lists are FIXED by vm.percpu_pagelist_high_fraction",
@@ -56,7 +58,7 @@ impl AutoTuning {
     }
 
     /// As in JSON.
-    pub(in crate::top_cmd) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             AutoTuning::On => "on",
             AutoTuning::OffByFraction => "off-by-fraction",
@@ -68,7 +70,7 @@ impl AutoTuning {
 }
 
 impl Kernel {
-    pub(super) fn new(look: &Look, zones: &[Zone]) -> Kernel {
+    pub(crate) fn new(look: &Look, zones: &[Zone]) -> Kernel {
         let (preset, known) = kernel_of(look.release.as_deref(), look.version.as_deref(), &look.zoneinfo);
         let mut bounds = zones.iter().filter_map(|zone| zone.high_min.zip(zone.high_max)).peekable();
         let shows_bounds = bounds.peek().is_some();
@@ -88,5 +90,15 @@ impl Kernel {
         let (release, high_fraction) = (look.release.clone(), look.high_fraction);
         let is_another = known && tunes && !preset.tuning.auto_high;
         Kernel { release, rules: preset.name.to_owned(), known, is_another, auto_tuning, high_fraction }
+    }
+
+    /// What sizes the lists, for the verdict.
+    pub fn lists(&self) -> Lists {
+        match (self.auto_tuning, self.high_fraction) {
+            (AutoTuning::On, _) => Lists::Tuned,
+            (AutoTuning::OffByFraction, Some(fraction)) => Lists::Fraction(fraction),
+            (AutoTuning::NotInKernel, Some(fraction)) => Lists::Fixed(fraction),
+            _ => Lists::Unknown,
+        }
     }
 }

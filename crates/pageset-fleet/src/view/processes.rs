@@ -6,29 +6,29 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::movers::{Lost, Mover, sorted, sum};
-use crate::columns::grouped;
+use pageset_trace::number::grouped;
 
 /// What the threads of one name moved in one process since the previous look.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(in crate::top_cmd) struct ProcessTraffic {
+pub struct ProcessTraffic {
     /// The name of the threads that moved pages, as the kernel keeps it: the program's, unless threads have names of
     /// their own. Work of an interrupt belongs to the process that it interrupts.
     #[schemars(extend("heading" = "process", "tables" = "movers"))]
-    pub(in crate::top_cmd) name: String,
+    pub name: String,
     /// The number of a process; 0 for work of interrupts on an idle CPU.
     #[schemars(extend("tables" = "movers"))]
-    pub(in crate::top_cmd) pid: u32,
+    pub pid: u32,
     /// Pages that refills took from the zones for the process since the previous look; in tables per second. Programs
     /// in the kernel count them (as root).
     #[schemars(extend("heading" = "pages in/s", "tables" = "movers", "as" = "refill pages"))]
-    pub(in crate::top_cmd) pages_in: u64,
+    pub pages_in: u64,
     /// Pages that drains returned to the zones while the process ran, since the previous look; in tables per second.
     #[schemars(extend("heading" = "pages out/s", "tables" = "movers", "as" = "drain pages"))]
-    pub(in crate::top_cmd) pages_out: u64,
+    pub pages_out: u64,
     /// The time for which the threads of the process waited for zone locks since the previous look; null if waits are
     /// not measured. Tables show milliseconds per second: 1,000 are one CPU's whole time. Unit: nanoseconds.
     #[schemars(extend("heading" = "zone-lock wait ms/s", "tables" = "movers", "as" = "wait %"))]
-    pub(in crate::top_cmd) zone_lock_wait_ns: Option<u64>,
+    pub zone_lock_wait_ns: Option<u64>,
 }
 
 impl Mover for ProcessTraffic {
@@ -56,7 +56,7 @@ impl Mover for ProcessTraffic {
 }
 
 /// The processes, the most pages first. Adds to `missing` what belongs to none of them.
-pub(super) fn processes(now: &Processes, missing: &mut Vec<String>) -> Vec<ProcessTraffic> {
+pub(crate) fn processes(now: &Processes, missing: &mut Vec<String>) -> Vec<ProcessTraffic> {
     let most = format!("{} processes", grouped(PROCESSES_MAX.into()));
     Lost::note(now.lost_pages, now.lost_wait_ns, "process", &most, missing);
     let all: Vec<ProcessTraffic> = now

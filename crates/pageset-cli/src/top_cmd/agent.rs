@@ -1,0 +1,105 @@
+//! `pageset agent`: a look a minute as one line of JSON. It is `top` without a screen, with memory for one look.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use pageset_fleet::agent::{Lines, of_view};
+
+use super::listen::{Scrapes, loopback};
+use super::look::{Counting, Machine};
+use super::unusual::{Limits, findings};
+use super::view::View;
+use super::{Reader, STOPS, interval, metrics, wait};
+use crate::error::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::is_standard;
+
+/// Say once a minute whether this machine waits for zone locks, and what to set, without a recording
+///
+/// Writes one line of JSON per interval, of the schema pageset.agent/1: the verdict that `pageset top` shows, and what it rests
+/// on. `pageset fleet` merges the lines of many machines. Needs root, or the capabilities BPF, PERFMON and, for waits, SYSLOG;
+/// without them it says what it cannot tell, and goes on. The command does not change the machine.
+///
+/// A line that cannot be written, such as on a full disk, is dropped with one message.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Seconds between lines [default: 60]
+    #[arg(short, long, value_name = "SECONDS", value_parser = interval)]
+    interval: Option<Duration>,
+
+    /// Write the lines to the end of FILE, which another program may rename; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+
+    /// Serve the verdict and the metrics of `top` as OpenMetrics text over HTTP, on a loopback address only
+    #[arg(long, value_name = "127.0.0.1:PORT", value_parser = loopback)]
+    listen: Option<SocketAddr>,
+
+    /// Print one result and exit, after one interval
+    #[arg(long)]
+    once: bool,
+}
+
+/// The time between lines if nothing else is given.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Runs `pageset agent`.
+pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::on(&STOPS, false)?;
+    let mut lines = Lines::new(&args.output);
+    // A file that cannot be written at all is an error at once.
+    lines.write(b"")?;
+    let scrapes = args.listen.map(Scrapes::open).transpose()?;
+    let out = is_standard(&args.output).then(Reader::new);
+    let every = args.interval.unwrap_or(INTERVAL);
+    let mut machine = Machine::new(Counting::By(None))?;
+    let mut before = machine.look()?;
+    say(&before.missing);
+    let (mut found, mut until) = (None, Instant::now() + every);
+    loop {
+        match &scrapes {
+            Some(scrapes) if Instant::now() < until && interrupt.keep_on() => {
+                scrapes.answer(&mut || Ok(metrics::text(&View::new(&machine.look()?, None), found.as_ref())))?;
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(exit) = wait(until, &interrupt, out.as_ref()) {
+            return Ok(exit);
+        }
+        // An agent that was stopped does not catch up: short intervals say nothing.
+        until = (until + every).max(Instant::now() + every / 2);
+        let look = machine.look()?;
+        if look.traffic.is_none() && before.traffic.is_some() {
+            // Counting has ended, such as by an offline CPU that the kernel removed: it begins anew.
+            say(&look.missing);
+            machine = Machine::new(Counting::By(None))?;
+            before = machine.look()?;
+            continue;
+        }
+        let view = View::new(&look, Some(&before));
+        let mut all = findings(&view, &Limits::DEFAULT);
+        let finding = all.swap_remove(0);
+        let mut text = serde_json::to_vec(&of_view(&view, &finding)).map_err(io::Error::from)?;
+        text.push(b'\n');
+        match (lines.write(&text), &out) {
+            (Err(_), Some(out)) if out.is_gone() => return Ok(out.end),
+            (Err(error), _) if args.once => return Err(error.into()),
+            (written, _) => lines.report(written.err()),
+        }
+        if args.once {
+            return Ok(Exit::Done);
+        }
+        (before, found) = (look, Some(finding));
+    }
+}
+
+/// Says in one line what cannot be told.
+fn say(missing: &[String]) {
+    if !missing.is_empty() {
+        // Standard error may be closed.
+        let _ = writeln!(io::stderr(), "warning: {}", missing.join("; "));
+    }
+}

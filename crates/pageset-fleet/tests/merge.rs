@@ -1,0 +1,122 @@
+//! Lines of made-up machines, merged.
+
+use std::time::{Duration, Instant};
+
+use pageset_fleet::{Fleet, Line, Merge};
+
+const AGENTS: &str = include_str!("inputs/agents.ndjson");
+
+fn lines() -> Vec<Line> {
+    AGENTS.lines().map(|text| Line::parse(text.as_bytes()).unwrap()).collect()
+}
+
+fn merged(text: &[u8]) -> Fleet {
+    let mut merge = Merge::default();
+    merge.read("agents", text).unwrap();
+    merge.finish()
+}
+
+fn of(lines: impl IntoIterator<Item = Line>) -> Fleet {
+    let mut merge = Merge::default();
+    lines.into_iter().for_each(|line| merge.add(line));
+    merge.finish()
+}
+
+#[test]
+fn machines_are_ranked_by_the_time_to_be_won() {
+    let fleet = merged(AGENTS.as_bytes());
+    assert_eq!((fleet.machines, fleet.lines, fleet.wrong_lines), (14, 15, 0));
+    let row = |place: usize| {
+        let group = &fleet.groups[place];
+        (group.verdict.as_str(), group.machines, group.set.as_deref(), group.hosts[0].as_str())
+    };
+    assert_eq!(row(0), ("tuning-off", 4, Some("vm.percpu_pagelist_high_fraction=0"), "web-3"));
+    assert_eq!(row(1), ("lists-too-small", 2, Some("vm.percpu_pagelist_high_fraction=8"), "build-1"));
+    assert_eq!(row(2), ("zone-lock-waits", 1, None, "queue-1"));
+    let waits = fleet.groups[0].waiting_cpus.unwrap();
+    assert!((waits - 3.74).abs() < 1e-9, "{waits}");
+    assert!((fleet.groups[0].wait_pct.unwrap() - 100.0 * 3.74 / 64.0).abs() < 1e-9);
+    // What was not measured is no zero.
+    let unknown = fleet.groups.iter().find(|group| group.verdict == "not-counted").unwrap();
+    assert_eq!((unknown.waiting_cpus, unknown.wait_pct), (None, None));
+    assert_eq!(
+        fleet.sentence,
+        "7 of 14 machines wait for zone locks; set vm.percpu_pagelist_high_fraction=0 on 4 of them (web-3, web-1, web-2, …); run \
+         `pageset advise --live 5` on build-1; 1 short of memory; 1 cannot tell: run the agent there as \
+         root"
+    );
+}
+
+/// The latest line of a machine counts, in whatever order lines arrive.
+#[test]
+fn a_machine_that_appears_twice_counts_once() {
+    let healthy = lines().into_iter().next().unwrap();
+    let waits = lines().into_iter().find(|line| line.host == "web-1" && line.verdict.key != "healthy").unwrap();
+    for order in [[healthy.clone(), waits.clone()], [waits.clone(), healthy.clone()]] {
+        let fleet = of(order);
+        assert_eq!((fleet.machines, fleet.lines, fleet.groups[0].verdict.as_str()), (1, 2, "tuning-off"));
+    }
+    // Equally late: the last one.
+    let same = Line { time_ns: waits.time_ns, ..healthy };
+    assert_eq!(of([waits, same]).groups[0].verdict, "healthy");
+}
+
+#[test]
+fn wrong_lines_are_counted_and_named() {
+    let good = AGENTS.lines().next().unwrap();
+    let other = good.replace("pageset.agent/1", "pageset.agent/2");
+    let cut = &good[..good.len() / 2];
+    let nameless = good.replace("\"web-1\"", "\"\"");
+    let idle = good.replace("\"cpus\":16", "\"cpus\":0");
+    let long = "x".repeat(3 << 20);
+    let text = format!("{good}\n\n{cut}\n{{}}\n{other}\n{nameless}\n{idle}\n{long}\n\u{1b}[31m\n{good}");
+    let fleet = merged(&[text.as_bytes(), b"\n\xff\xfe\n"].concat());
+    assert_eq!((fleet.machines, fleet.lines, fleet.wrong_lines), (1, 2, 8), "{fleet:#?}");
+    let wrong: Vec<(u64, &str)> = fleet.first_wrong_lines.iter().map(|of| (of.line, of.reason.as_str())).collect();
+    let at = |place: usize, line: u64, reason: &str| {
+        assert!(wrong[place].0 == line && wrong[place].1.contains(reason), "{place}: {wrong:?}");
+    };
+    at(0, 3, "EOF while parsing");
+    at(1, 4, "missing field `schema`");
+    at(2, 5, "the schema is pageset.agent/2; allowed: pageset.agent/1");
+    at(3, 6, "host is empty");
+    at(4, 7, "cpus is 0");
+    assert_eq!(wrong.len(), 5);
+    // A line that is too long does not end the reading: two good lines were read.
+    let json = |line: &Line| serde_json::to_string(line).unwrap();
+    let line = lines().remove(0);
+    for wrong in [json(&line).replace("100000.0", "-1.0"), json(&line).replace("100000.0", "1e999")] {
+        assert_ne!(wrong, json(&line));
+        assert!(Line::parse(wrong.as_bytes()).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn no_lines_are_no_machines() {
+    for text in ["", "\n\n \n"] {
+        let fleet = merged(text.as_bytes());
+        assert_eq!((fleet.machines, fleet.lines, fleet.wrong_lines, fleet.groups.len()), (0, 0, 0, 0));
+    }
+}
+
+/// The lines of 10,000 machines, of which each 20th waits, in less than a second.
+#[test]
+fn ten_thousand_machines_take_less_than_a_second() {
+    let (healthy, waits) = (lines().remove(13), lines().remove(1));
+    assert_eq!((healthy.verdict.key.as_str(), waits.verdict.key.as_str()), ("memory-short", "tuning-off"));
+    let machine = |number: u64| {
+        let of = if number.is_multiple_of(20) { &waits } else { &healthy };
+        let kernel = Some(format!("6.{}.0", number % 7));
+        let line = Line { host: format!("host-{number:05}"), kernel, ..of.clone() };
+        serde_json::to_string(&line).unwrap() + "\n"
+    };
+    let text: String = (0..10_000).map(machine).collect();
+    let begin = Instant::now();
+    let fleet = merged(text.as_bytes());
+    let time = begin.elapsed();
+    assert_eq!((fleet.machines, fleet.lines, fleet.wrong_lines), (10_000, 10_000, 0));
+    assert_eq!((fleet.groups[0].machines, fleet.groups[0].kernels.len(), fleet.groups[0].hosts.len()), (500, 7, 10));
+    assert!(fleet.sentence.starts_with("500 of 10,000 machines wait for zone locks; set "), "{}", fleet.sentence);
+    println!("10,000 machines, {} bytes, in {time:?}", text.len());
+    assert!(time < Duration::from_secs(1), "{time:?}");
+}
