@@ -8,6 +8,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(super) struct Lab {
     pub(super) suites: Vec<String>,
+    pub(super) root: Option<Root>,
     #[serde(rename = "kernel")]
     pub(super) kernels: Vec<Kernel>,
     #[serde(rename = "machine")]
@@ -16,6 +17,14 @@ pub(super) struct Lab {
     boots: Vec<Pairs>,
     #[serde(rename = "workload")]
     pub(super) workloads: Vec<Workload>,
+}
+
+/// The root file system of the workloads that run programs of the distribution, on amd64.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Root {
+    pub(super) suites: Vec<String>,
+    pub(super) packages: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -44,6 +53,9 @@ pub(super) struct Machine {
     pub(super) append: String,
     #[serde(default = "empty_lists")]
     pub(super) record: Vec<String>,
+    /// Whether programs of the root file system run here, and nothing else.
+    #[serde(default)]
+    programs: bool,
 }
 
 #[derive(Deserialize)]
@@ -59,9 +71,7 @@ pub(super) struct Workload {
     pub(super) name: String,
     pub(super) what: String,
     pub(super) command: String,
-    /// The time limit of the workload in seconds.
-    #[serde(default = "forty")]
-    pub(super) seconds: u32,
+    seconds: Option<u32>,
     #[serde(default = "all")]
     kernels: Vec<String>,
     #[serde(default = "all")]
@@ -87,9 +97,6 @@ pub(super) struct Boot<'l> {
 
 fn one() -> u32 {
     1
-}
-fn forty() -> u32 {
-    40
 }
 fn all() -> Vec<String> {
     vec!["*".into()]
@@ -157,8 +164,21 @@ impl Lab {
                 && boot.machine.nodes >= workload.nodes
                 && matches_any(&workload.kernels, &boot.kernel.name)
                 && matches_any(&workload.machines, &boot.machine.name)
+                && boot.machine.programs == workload.needs_root()
         };
         self.workloads.iter().filter(runs).collect()
+    }
+}
+
+impl Workload {
+    /// The time limit of the workload in seconds. A loaded host takes ten times as long as an idle one.
+    pub(super) fn seconds(&self) -> u32 {
+        self.seconds.unwrap_or(if self.needs_root() { 120 } else { 40 })
+    }
+
+    /// Whether the workload is a program of the root file system.
+    pub(super) fn needs_root(&self) -> bool {
+        self.command.starts_with("chroot ")
     }
 }
 
@@ -207,6 +227,26 @@ mod tests {
         assert_eq!((boot.kernel.arch(), boot.record()), ("amd64", &["--empty-lists".to_owned()][..]));
         let old = boots.iter().find(|boot| boot.name() == "5.10-amd64.4cpu").unwrap();
         assert!(old.record().is_empty());
+    }
+
+    #[test]
+    fn programs_of_the_root_file_system() {
+        let lab = Lab::parse(include_str!("../../../../lab/lab.toml")).unwrap();
+        let script = include_str!("../../../../lab/workloads/program.sh");
+        for boot in lab.boots() {
+            let workloads = lab.workloads(boot);
+            assert!(workloads.len() >= 10 && workloads.iter().all(|w| w.needs_root() == boot.machine.programs));
+        }
+        for workload in lab.workloads.iter().filter(|workload| workload.needs_root()) {
+            let called = [&workload.command, &workload.before].into_iter().filter_map(|line| {
+                let name = line.strip_prefix("chroot /root program ")?.split(' ').next()?;
+                Some(format!("\n{name}() "))
+            });
+            for function in called {
+                assert!(script.contains(&function), "program.sh has no function{function}");
+            }
+        }
+        assert_eq!(lab.root.unwrap().suites[0], "bookworm");
     }
 
     #[test]

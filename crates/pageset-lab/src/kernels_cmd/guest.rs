@@ -27,9 +27,17 @@ pub(super) struct Ended {
 
 /// QEMU's program and arguments for a boot.
 ///
-/// The workloads use the disk /dev/vda, and the recordings go to /dev/vdb. A guest whose kernel has no disk driver sends
+/// The workloads use the disk /dev/vda, and the recordings go to /dev/vdb. /dev/vdc is the root file system of programs, and what
+/// the guest writes to it is forgotten. A guest whose kernel has no disk driver sends
 /// the recordings over its second serial port.
-pub(super) fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 2], serial: &Path) -> Command {
+pub(super) fn qemu(
+    boot: Boot<'_>,
+    kernel: &Path,
+    initrd: &Path,
+    disks: [&Path; 2],
+    root: Option<&Path>,
+    serial: &Path,
+) -> Command {
     let machine = boot.machine;
     let (program, board, console) = match boot.kernel.arch() {
         "arm64" => ("qemu-system-aarch64", ["-machine", "virt", "-cpu", "neoverse-n1"], "ttyAMA0"),
@@ -52,11 +60,16 @@ pub(super) fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 
     ]);
     command.args(&machine.qemu).arg("-kernel").arg(kernel).arg("-initrd").arg(initrd);
     // PCI devices on every board: the guest names them in the order of their slots.
-    for (index, disk) in disks.iter().enumerate() {
-        command.arg("-drive").arg(format!("if=none,id=d{index},format=raw,cache=unsafe,file={}", disk.display()));
+    let snapshot = |disk: &Path| if root == Some(disk) { "on" } else { "off" };
+    for (index, disk) in disks.into_iter().chain(root).enumerate() {
+        let (snapshot, disk) = (snapshot(disk), disk.display());
+        command.arg("-drive");
+        command.arg(format!("if=none,id=d{index},format=raw,cache=unsafe,snapshot={snapshot},file={disk}"));
         command.args(["-device", &format!("virtio-blk-pci,drive=d{index}")]);
     }
-    let append = format!("console={console} panic=-1 quiet mitigations=off tsc=reliable {}", machine.append);
+    // A loaded host may not run the guest within the ticks in which the kernel expects its timer.
+    let append =
+        format!("console={console} panic=-1 quiet mitigations=off tsc=reliable no_timer_check {}", machine.append);
     command.args(["-append", append.trim_end()]);
     command
 }
@@ -143,16 +156,17 @@ pub(super) fn read_console(text: &str, failed: Option<String>) -> Ended {
     ended
 }
 
-/// Boots a guest in `folder` and puts its recordings into `recordings`.
+/// Boots a guest and puts its recordings below `dir`.
 pub(super) fn boot(
     boot: Boot<'_>,
     kernel: &Unpacked,
     initrd: &[u8],
-    folder: &Path,
-    recordings: &Path,
+    root: Option<&Path>,
+    dir: &Path,
     limit: Duration,
     watch: &mut dyn FnMut(&str),
 ) -> Result<Ended, String> {
+    let (folder, recordings) = (&*dir.join("boots").join(boot.name()), &*dir.join("recordings"));
     let _ = fs::remove_dir_all(folder);
     at(folder, fs::create_dir_all(folder))?;
     at(recordings, fs::create_dir_all(recordings))?;
@@ -164,7 +178,7 @@ pub(super) fn boot(
     }
     output(Command::new("mke2fs").args(["-q", "-F", "-t", "ext4"]).arg(&disk))?;
     let begin = Instant::now();
-    let ran = run_guest(qemu(boot, &kernel.image, &archive, [&disk, &out], &serial), &log, limit, watch);
+    let ran = run_guest(qemu(boot, &kernel.image, &archive, [&disk, &out], root, &serial), &log, limit, watch);
     let mut ended = read_console(&console_text(&log), ran.err());
     ended.seconds = begin.elapsed().as_secs();
     for tar in [&out, &serial] {
@@ -278,8 +292,23 @@ mod tests {
         for path in [&kernel, &disk, &other] {
             fs::write(path, if path == &kernel { bytes } else { &[0; 512] }).unwrap();
         }
-        let command = qemu(lab.boots()[0], &kernel, &disk, [&disk, &other], &dir.path().join("serial"));
+        let command = qemu(lab.boots()[0], &kernel, &disk, [&disk, &other], None, &dir.path().join("serial"));
         (dir, command)
+    }
+
+    /// Boots share the root file system, so a guest must not change it.
+    #[test]
+    fn what_a_guest_writes_to_its_root_is_forgotten() {
+        let lab = "suites=[]\nworkload=[]\nkernel=[{name='k',image='i'}]\nboot=[{kernels=['k'],machines=['m']}]\n\
+                   machine=[{name='m',what='',cpus=1,memory='64M'}]";
+        let lab = Lab::parse(lab).unwrap();
+        let [a, b, root] = ["a", "b", "root"].map(Path::new);
+        let command = qemu(lab.boots()[0], a, a, [a, b], Some(root), a);
+        let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        let drives: Vec<_> = arguments.iter().filter(|argument| argument.starts_with("if=none")).collect();
+        assert_eq!(drives.len(), 3);
+        assert!(drives[2].contains("id=d2,") && drives[2].ends_with("snapshot=on,file=root"));
+        assert!(drives[..2].iter().all(|drive| drive.contains("snapshot=off")));
     }
 
     #[test]

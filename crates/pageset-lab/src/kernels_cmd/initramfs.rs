@@ -53,6 +53,7 @@ impl Programs {
             ("bin/busybox".to_owned(), busybox.clone()),
             ("bin/compile".to_owned(), sources.join("compile.sh")),
             ("bin/jobs".to_owned(), sources.join("jobs.sh")),
+            ("bin/program".to_owned(), sources.join("program.sh")),
         ];
         let tcc = dir.join("tcc/usr/bin/tcc");
         if arch == "amd64" && tcc.exists() {
@@ -156,7 +157,7 @@ const ALWAYS: [&str; 7] = ["virtio_pci", "virtio_mmio", "virtio_blk", "crc32c_ge
 /// The initramfs of a boot.
 pub(super) fn archive(lab: &Lab, boot: Boot<'_>, programs: &Programs, kernel: &Unpacked) -> Result<Vec<u8>, String> {
     let mut cpio = Cpio::default();
-    for folder in ["bin", "dev", "proc", "sys", "tmp", "disk", "modules", "lib", "lib64", "etc"] {
+    for folder in ["bin", "dev", "proc", "sys", "tmp", "disk", "root", "modules", "lib", "lib64", "etc"] {
         cpio.folder(folder);
     }
     let workloads = lab.workloads(boot);
@@ -189,6 +190,11 @@ echo "LAB kernel $(uname -r)"
 for module in {modules}; do insmod /modules/$module.ko || echo "module $module does not load"; done
 for try in 1 2 3; do [ -b /dev/vdb ] && break; sleep 1; done
 mount -t ext4 /dev/vda /disk || rmdir /disk
+if [ -b /dev/vdc ]; then
+    mkdir /dev/shm; mount -t tmpfs none /dev/shm
+    mount -t ext4 /dev/vdc /root && cp /bin/program /root/bin
+    for folder in dev proc sys; do mount --rbind /$folder /root/$folder; done
+fi
 if [ -b /dev/vdb ]; then out=/dev/vdb; elif [ -c /dev/ttyS1 ]; then out=/dev/ttyS1; stty -F $out raw; fi
 [ "$out" ] || {{ echo "LAB failed the guest has neither a disk nor a second serial port"; poweroff -f; }}
 exec 3>$out
@@ -205,11 +211,11 @@ record() {{ # NAME SECONDS OPTIONS... COMMAND...
         modules = modules.join(" "),
     );
     for workload in lab.workloads(boot) {
-        if modules.is_empty() && !workload.modules.is_empty() {
+        if modules.is_empty() && (workload.needs_root() || !workload.modules.is_empty()) {
             script += &format!("echo \"LAB end {} -1 the packages of this kernel hold no modules\"\n", workload.name);
             continue;
         }
-        let (name, seconds, options) = (&workload.name, workload.seconds, boot.record().join(" "));
+        let (name, seconds, options) = (&workload.name, workload.seconds(), boot.record().join(" "));
         let command = format!("record {name} {seconds} {options} -- {}", workload.command);
         for line in [&workload.before, &command, &workload.after].into_iter().filter(|line| !line.is_empty()) {
             script += &format!("{line}\n");
@@ -306,6 +312,10 @@ mod tests {
             init(&lab, boot, &[]).contains("\necho \"LAB end sctp -1 the packages of this kernel hold no modules\"\n")
         );
         assert!(script.ends_with("echo \"LAB done\"\npoweroff -f\n"));
+        let boot = *boots.iter().find(|boot| boot.name() == "6.12-amd64.2czram").unwrap();
+        let script = init(&lab, boot, &["virtio_blk", "ext4"]);
+        assert!(script.contains("\nrecord p-redis 120 --empty-lists -- chroot /root program redis\n"));
+        assert!(script.contains("mount -t ext4 /dev/vdc /root && cp /bin/program /root/bin\n"));
     }
 
     #[test]

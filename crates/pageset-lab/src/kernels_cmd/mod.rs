@@ -198,14 +198,20 @@ impl<'l> Runner<'l> {
         let kernel = packages::unpacked(&self.dir, &boot.kernel.name)?;
         let initrd = initramfs::archive(self.lab, boot, programs, &kernel)?;
         let workloads = self.lab.workloads(boot);
-        // An emulated CPU takes up to 40 s to the first workload, and about 4 s more for each.
-        let limit = Duration::from_secs(120 + 15 * workloads.len() as u64);
-        let folder = self.dir.join("boots").join(boot.name());
+        // An emulated CPU takes up to 40 s to the first workload. Most workloads end long before their limit.
+        let seconds: u64 = workloads.iter().map(|workload| u64::from(workload.seconds())).sum();
+        let limit = Duration::from_secs(120 + seconds);
+        let root = match &self.lab.root {
+            Some(root) if workloads.iter().any(|workload| workload.needs_root()) => {
+                Some(packages::root_image(root, &self.dir)?)
+            }
+            _ => None,
+        };
         let mut watch = |console: &str| {
             let now = console.lines().rfind(|line| line.contains("LAB start")).and_then(|line| line.rsplit(' ').next());
             progress.show(&boot.name(), now.unwrap_or("boots"));
         };
-        guest::boot(boot, &kernel, &initrd, &folder, &self.dir.join("recordings"), limit, &mut watch)
+        guest::boot(boot, &kernel, &initrd, root.as_deref(), &self.dir, limit, &mut watch)
     }
 
     /// Prints a line for each gap. Returns whether the boot failed.

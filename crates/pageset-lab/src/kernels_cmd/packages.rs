@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::definition::{Kernel, Lab, matches};
+use super::definition::{Kernel, Lab, Root, matches};
 use super::tool::{at, output, run, write_whole};
 
-const TOOLS: [&str; 4] = ["qemu-system-x86", "busybox-static", "e2fsprogs", "xz-utils"];
+const TOOLS: [&str; 5] = ["qemu-system-x86", "busybox-static", "e2fsprogs", "xz-utils", "mmdebstrap"];
 /// The additional tools for arm64 kernels.
 const ARM_TOOLS: [&str; 3] = ["qemu-system-arm", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
 
@@ -44,8 +44,7 @@ impl Apt {
         for folder in ["lists/partial", "debs"] {
             at(root, fs::create_dir_all(root.join(folder)))?;
         }
-        let targets = run("apt-get", ["indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"])?;
-        write_whole(&root.join("sources.list"), sources(&targets, suites)?)?;
+        write_whole(&root.join("sources.list"), sources(&machine_sources()?, suites)?)?;
         let here = |name: &str| root.join(name).display().to_string();
         let conf = format!(
             "Dir::Etc::sourcelist \"{}\";\nDir::Etc::sourceparts \"-\";\nDir::State::lists \"{}\";\n\
@@ -93,6 +92,32 @@ impl Apt {
         }
         Ok(release.to_owned())
     }
+}
+
+/// Lines `URI SUITE`: the package sources of this machine.
+fn machine_sources() -> Result<String, String> {
+    run("apt-get", ["indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"])
+}
+
+/// The image of the root file system, which is built if it is missing. A changed list of packages takes a removed image.
+pub(super) fn root_image(root: &Root, dir: &Path) -> Result<PathBuf, String> {
+    let image = dir.join("root.ext4");
+    if image.exists() {
+        return Ok(image);
+    }
+    let [list, tree, part] = ["root.list", "root", "root.part"].map(|name| dir.join(name));
+    write_whole(&list, sources(&machine_sources()?, &root.suites)?)?;
+    let _ = fs::remove_dir_all(&tree);
+    let include = format!("--include={}", root.packages.join(","));
+    let suite = root.suites.first().map_or("", String::as_str);
+    output(
+        Command::new("mmdebstrap").args(["--mode=root", "--variant=minbase", &include, suite]).args([&tree, &list]),
+    )?;
+    let _ = fs::remove_file(&part);
+    output(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).args([&tree, &part]).arg("6G"))?;
+    at(&tree, fs::remove_dir_all(&tree))?;
+    at(&image, fs::rename(&part, &image))?;
+    Ok(image)
 }
 
 /// `sources.list` for the suites, from the lines `URI SUITE` that the machine's apt prints.

@@ -1,0 +1,103 @@
+#!/bin/sh
+# `program NAME` runs a program of the root file system; every function is one. Servers run until their clients are done.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LC_ALL=C
+work=/var/tmp/work
+
+# Starts a server and waits until it listens on a port.
+serve() {
+    port=$1
+    shift
+    command "$@" >/dev/null 2>&1 &
+    server=$!
+    for try in $(seq 100); do
+        grep -q "$(printf ':%04X .* 0A ' "$port")" /proc/net/tcp && return
+        sleep 0.2
+    done
+    exit 1
+}
+
+# Servers that a recording needs already: they start before it.
+postgres_start() {
+    pg_ctlcluster 15 main start
+    su postgres -c 'createdb -T template0 bench; pgbench -i -s 1 -q bench'
+}
+
+# stress-ng: one function for each kind of load.
+vm() { stress-ng --vm 2 --vm-bytes 96M --vm-ops 20000 -t "$1"; }
+fork() { stress-ng --fork 2 --vfork 1 --exec 1 -t "$1"; }
+ipc() { stress-ng --splice 1 --pipe 1 --mq 1 --shm 1 --sock 1 --tee 1 -t "$1"; }
+files() { stress-ng --hdd 1 --hdd-bytes 16M --dentry 1 --rename 1 --fallocate 1 --fallocate-bytes 16M --temp-path . -t "$1"; }
+map() { stress-ng --mmap 1 --mmap-bytes 32M --mremap 1 --mremap-bytes 16M --madvise 1 --brk 1 -t "$1"; }
+thread() { stress-ng --pthread 1 --clone 1 --stack 1 --stack-fill --sigsegv 1 -t "$1"; }
+huge() {
+    stress-ng --vm 1 --vm-bytes 64M --vm-madvise hugepage -t "$1" &
+    for state in never always madvise always; do
+        echo $state >/sys/kernel/mm/transparent_hugepage/enabled
+        sleep 1
+    done
+    wait $!
+}
+hugetlb() { echo 24 >/proc/sys/vm/nr_hugepages; stress-ng --mmaphuge 1 -t "$1"; echo 0 >/proc/sys/vm/nr_hugepages; }
+ksm() { echo 1 >/sys/kernel/mm/ksm/run; stress-ng --vm 1 --vm-bytes 32M --ksm -t "$1"; echo 2 >/sys/kernel/mm/ksm/run; }
+swap() { stress-ng --vm 2 --vm-bytes 120% --vm-keep -t "$1"; }
+cgroup() { (echo 0 >/sys/fs/cgroup/lab/cgroup.procs; stress-ng --vm 2 --vm-bytes 80M --hdd 1 --hdd-bytes 32M --temp-path . -t "$1"); }
+idle() { for i in $(seq "$1"); do sleep 1; ls -l /etc | wc -l; done; }
+
+fio() { command fio --name=f --directory=. --size=8M --rw=randrw --bs=8k --ioengine=psync --numjobs=2 --clocksource=clock_gettime --time_based --runtime="$1"; }
+uring() { command fio --name=u --directory=. --size=8M --rw=randrw --bs=4k --ioengine=io_uring --iodepth=16 --direct=1 --clocksource=clock_gettime --time_based --runtime="$1"; }
+dd() { for i in 1 2; do command dd if=/dev/zero of=d bs=1M count=16 conv=fsync; command dd if=d of=/dev/null bs=64k; done; }
+
+iperf() { serve 5201 iperf3 -s && iperf3 -c 127.0.0.1 -t "$1" -P 2; }
+redis() {
+    serve 6379 redis-server --save '' --appendonly no
+    redis-benchmark -q -n 3000 -c 20 -d 3000 -r 2000 -t set,get,lpush && redis-cli bgsave && sleep 2
+}
+memcached() { serve 11211 memcached -u root -m 64 -t 4 && memcslap --servers=127.0.0.1 --concurrency=8 --execute-number=300 --initial-load=500; }
+nginx() { serve 80 nginx -g 'daemon off;' && ab -q -n 800 -c 16 http://127.0.0.1/index.nginx-debian.html; }
+postgres() { su postgres -c "pgbench -c 4 -j 2 -T $1 bench"; }
+
+sqlite() {
+    sqlite3 s.db 'create table t(a integer primary key, b text, c blob);
+        with recursive n(i) as (select 1 union all select i + 1 from n where i < 8000)
+            insert into t select i, hex(randomblob(20)), randomblob(200) from n;
+        create index x on t(b); select count(*) from t where b like "%AB%"; delete from t where a % 3 = 0; vacuum;'
+}
+git() {
+    command git init -q repository && cd repository || exit 1
+    cp -r /usr/share/perl/5.36.0/[A-C]* . && command git add . &&
+        command git -c user.name=l -c user.email=l@l commit -qm one && command git clone -q --no-local . ../other && command git gc -q
+}
+gcc() {
+    for i in $(seq 8); do
+        { echo '#include <stdio.h>'; echo '#include <math.h>'; for f in $(seq 20); do echo "double f$f(double x) { return sin(x * $f) + f$f(x - 1); }"; done; } >f"$i".c
+    done
+    printf '%%.o: %%.c\n\tgcc -O1 -c -o $@ $<\n' >Makefile
+    make -j4 $(seq -f 'f%.0f.o' 8)
+}
+python() {
+    python3 -c 'import json, multiprocessing
+def work(n):
+    d = {i: "x" * (i % 50) for i in range(8000 + n)}
+    return len(json.dumps(d))
+with multiprocessing.Pool(4) as pool: print(sum(pool.map(work, range(12))))'
+}
+tar() { command tar c -C /usr/lib/python3.11 asyncio email json | zstd -q -3 >t.zst && mkdir out && zstd -dcq t.zst | command tar x -C out; }
+java() { command java -Xmx96m -version && keytool -genkeypair -alias a -keyalg RSA -keysize 2048 -dname CN=a -storepass secret -keystore k; }
+convert() { for i in 1 2; do command convert -size 320x240 plasma:red-blue -blur 0x4 -resize 300% p$i.jpg; done; }
+ffmpeg() { command ffmpeg -loglevel error -f lavfi -i testsrc=duration=2:size=320x240:rate=10 -c:v mpeg4 f.avi; }
+rsync() { command rsync -a /usr/share/perl/5.36.0/unicore/ one && command rsync -a --checksum one/ two; }
+overlay() {
+    mount -t tmpfs none . && cd . && mkdir "$PWD"/up "$PWD"/w "$PWD"/m
+    mount -t overlay none -o lowerdir=/usr/share,upperdir="$PWD"/up,workdir="$PWD"/w "$PWD"/m && cd "$PWD"/m || exit 1
+    find perl perl5 -type f -exec touch {} + ; rm -r perl
+}
+checksums() { find /usr/bin /usr/lib/git-core -type f | head -n 60 | xargs -P 3 -n 10 sha256sum; }
+xz() { command tar c -C /usr/lib/git-core . | head -c 1000000 | command xz -T2 -1 >x.xz; }
+
+rm -rf "$work"
+mkdir -p "$work"
+cd "$work" || exit 1
+program=$1
+shift
+"$program" "$@" || exit 1
+[ -z "$server" ] || kill "$server"
