@@ -278,7 +278,7 @@ impl Tuning {
         };
         // The rule, then the state of the same name.
         let in_a_row = !self.prev_high_order || s.prev_high_order();
-        let room = self.cache_slice && s.large_cache() && s.count() < self.costly_room(s.batch());
+        let room = self.cache_slice && s.large_cache() && s.count() < self.costly_room(s.batch(), s.high_min());
         s.set_prev_high_order(true);
         recent && in_a_row && !room
     }
@@ -295,9 +295,15 @@ impl Tuning {
         batch << if self.cache_slice_batches == 0 && scale < KERNEL_SCALE { KERNEL_SCALE } else { scale }
     }
 
-    /// The count below which blocks of orders 1 to 3 drain nothing with a large cache: [`Self::cache_slice`].
-    pub(crate) const fn costly_room(&self, batch: u32) -> u32 {
-        if self.cache_slice_batches == 0 { batch << self.block_scale() } else { batch }
+    /// The count below which blocks of orders 1 to 3 drain nothing with a large cache: [`Self::cache_slice`]. With
+    /// [`Tuning::cache_slice_batches`] = 0 at least the lower bound of high: a pageset may keep as many pages of any other order, also
+    /// where memory is short, so a drain below that helps nobody.
+    pub(crate) const fn costly_room(&self, batch: u32, high_min: u32) -> u32 {
+        if self.cache_slice_batches > 0 {
+            return batch;
+        }
+        let largest = batch << self.block_scale();
+        if largest > high_min { largest } else { high_min }
     }
 
     /// A free drains if the count is at least this; 0 means always. The result follows from `high` as it was; under auto-tuning
