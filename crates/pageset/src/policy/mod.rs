@@ -228,7 +228,8 @@ pub struct Tuning {
     pub cache_slice: bool,
     /// A CPU's share of the cache is large if it holds more batches than this: 3, or 4 as first posted. 0, which no
     /// kernel has: it always is, and up to `batch << block_scale_max` pages or the lower bound of high stay, whichever is more; also,
-    /// pages freed in a row are counted up to 32 batches, as by the kernels, whatever [`Self::batch_scale_max`]. Specification 4.3.
+    /// pages freed in a row are counted up to 32 batches, as by the kernels, whatever [`Self::batch_scale_max`], but raise high to a batch
+    /// above the largest drain at most. Specification 4.3.
     pub cache_slice_batches: u8,
     /// Patch 4: drains and refills grow to at most `batch << batch_scale_max`.
     pub scale_cap: bool,

@@ -249,7 +249,7 @@ impl Tuning {
     /// Pages to drain at a free that is not the common case. Moves `high` under auto-tuning.
     #[cold]
     fn beyond_common_case(&self, s: &mut impl State, order: Order, high_order: bool, pressure: Pressure) -> u32 {
-        let limit = self.limit(s, high_order, pressure);
+        let limit = self.limit(s, order, high_order, pressure);
         let due = if s.count() < limit { 0 } else { self.drain_amount(s, order, high_order, limit) };
         // This block at least. What was too much before, because the bounds have fallen, goes in drains of the largest size.
         let at_once = (order.pages() as u32).max(s.batch() << self.batch_scale_max);
@@ -308,7 +308,7 @@ impl Tuning {
 
     /// A free drains if the count is at least this; 0 means always. The result follows from `high` as it was; under auto-tuning
     /// the call also moves `high`.
-    fn limit(&self, s: &mut impl State, high_order: bool, pressure: Pressure) -> u32 {
+    fn limit(&self, s: &mut impl State, order: Order, high_order: bool, pressure: Pressure) -> u32 {
         let reclaim = self.reclaim_limit && pressure.reclaim_active;
         if !self.auto_high {
             let high = s.high();
@@ -345,12 +345,21 @@ impl Tuning {
             return s.count().max(s.high_min());
         }
         if s.count() >= high {
-            let need = if self.free_count { s.free_count() } else { s.batch() << s.free_factor() } + s.batch();
+            let row = if self.free_count { self.row(s, order) } else { s.batch() << s.free_factor() };
+            let need = row + s.batch();
             if high < need {
                 s.set_high(clamp(need, s.high_min(), s.high_max()));
             }
         }
         high
+    }
+
+    /// Pages freed in a row, as far as a drain takes them: with [`Tuning::cache_slice_batches`] = 0 as many blocks as the largest drain has
+    /// pages, since a block is as much work as a page. `high` makes room for no more: a CPU that only frees passes its pages on after so
+    /// many others, and a longer way means more memory in use.
+    fn row(&self, s: &impl State, order: Order) -> u32 {
+        let most = s.batch() << self.batch_scale_max;
+        if self.cache_slice_batches == 0 { s.free_count().min(most << order.get()) } else { s.free_count() }
     }
 
     /// Pages that a free drains from `limit` on.
@@ -367,10 +376,7 @@ impl Tuning {
         }
         let rest = limit - s.batch();
         if self.free_count {
-            // `most` blocks, since a block is as much work as a page.
-            let counted =
-                if self.cache_slice_batches == 0 { s.free_count().min(most << order.get()) } else { s.free_count() };
-            return clamp(counted, s.batch().max(self.batch_of(order, limit)), rest);
+            return clamp(self.row(s, order), s.batch().max(self.batch_of(order, limit)), rest);
         }
         let scaled = s.batch() << s.free_factor();
         let grows = if self.auto_high { scaled <= rest } else { scaled < rest };

@@ -334,6 +334,16 @@ fn without_a_bound_of_the_cache_frees_of_order_3_drain_by_the_largest_batch() {
     assert_eq!(first_drain_of(7, 391, LINUX_6_18), Some((27, 216)), "by half of it, freed in a row");
 }
 
+/// Where no drain is larger than 504 pages, frees in a row make no more room.
+#[test]
+fn frees_in_a_row_raise_high_by_the_largest_drain() {
+    for (tuning, order_of_frees, high) in [(LINUX_6_18, 0, 2079), (PAGESET, 0, 567), (PAGESET, 4, 2079)] {
+        let mut s = PcpState { free_count: 2016, ..tuned(499, 500, 252, 50_000) };
+        let drained = tuning.commit(&mut s, order(order_of_frees), CALM);
+        assert_eq!((drained, s.high), (437, high), "order {order_of_frees}");
+    }
+}
+
 /// Pages freed in a row count up to 2016, as in the kernels, although no drain is larger than 504: so the threshold of 6.16 is within
 /// reach for the same bounds.
 #[test]
