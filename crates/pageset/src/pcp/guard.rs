@@ -117,7 +117,8 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         }
         self.free_count_cap.set(tuning.free_count_cap(bounds.batch));
         self.costly_frees.set(tuning.costly_frees(bounds.batch, bounds.high_min));
-        self.costly_room.set(if tuning.cache_slice && large_cache { tuning.costly_room(bounds.batch) } else { 0 });
+        let room = tuning.costly_room(bounds.batch, bounds.high_min);
+        self.costly_room.set(if tuning.cache_slice && large_cache { room } else { 0 });
         self.update_threshold();
     }
 

@@ -250,7 +250,7 @@ impl Tuning {
     /// Pages to drain at a free that is not the common case. Moves `high` under auto-tuning.
     #[cold]
     fn beyond_common_case(&self, s: &mut impl State, order: Order, high_order: bool, pressure: Pressure) -> u32 {
-        let limit = self.limit(s, high_order, pressure);
+        let limit = self.limit(s, order, high_order, pressure);
         let due = if s.count() < limit { 0 } else { self.drain_amount(s, order, high_order, limit) };
         // This block at least. What was too much before, because the bounds have fallen, goes in drains of the largest size.
         let at_once = (order.pages() as u32).max(s.batch() << self.batch_scale_max);
@@ -279,7 +279,7 @@ impl Tuning {
         };
         // The rule, then the state of the same name.
         let in_a_row = !self.prev_high_order || s.prev_high_order();
-        let room = self.cache_slice && s.large_cache() && s.count() < self.costly_room(s.batch());
+        let room = self.cache_slice && s.large_cache() && s.count() < self.costly_room(s.batch(), s.high_min());
         s.set_prev_high_order(true);
         recent && in_a_row && !room
     }
@@ -296,14 +296,20 @@ impl Tuning {
         batch << if self.cache_slice_batches == 0 && scale < KERNEL_SCALE { KERNEL_SCALE } else { scale }
     }
 
-    /// The count below which blocks of orders 1 to 3 drain nothing with a large cache: [`Self::cache_slice`].
-    pub(crate) const fn costly_room(&self, batch: u32) -> u32 {
-        if self.cache_slice_batches == 0 { batch << self.block_scale() } else { batch }
+    /// The count below which blocks of orders 1 to 3 drain nothing with a large cache: [`Self::cache_slice`]. With
+    /// [`Tuning::cache_slice_batches`] = 0 at least the lower bound of high: a pageset may keep as many pages of any other order, also
+    /// where memory is short, so a drain below that helps nobody.
+    pub(crate) const fn costly_room(&self, batch: u32, high_min: u32) -> u32 {
+        if self.cache_slice_batches > 0 {
+            return batch;
+        }
+        let largest = batch << self.block_scale();
+        if largest > high_min { largest } else { high_min }
     }
 
     /// A free drains if the count is at least this; 0 means always. The result follows from `high` as it was; under auto-tuning
     /// the call also moves `high`.
-    fn limit(&self, s: &mut impl State, high_order: bool, pressure: Pressure) -> u32 {
+    fn limit(&self, s: &mut impl State, order: Order, high_order: bool, pressure: Pressure) -> u32 {
         let reclaim = self.reclaim_limit && pressure.reclaim_active;
         if !self.auto_high {
             let high = s.high();
@@ -340,12 +346,21 @@ impl Tuning {
             return s.count().max(s.high_min());
         }
         if s.count() >= high {
-            let need = if self.free_count { s.free_count() } else { s.batch() << s.free_factor() } + s.batch();
+            let row = if self.free_count { self.row(s, order) } else { s.batch() << s.free_factor() };
+            let need = row + s.batch();
             if high < need {
                 s.set_high(clamp(need, s.high_min(), s.high_max()));
             }
         }
         high
+    }
+
+    /// Pages freed in a row, as far as a drain takes them: with [`Tuning::cache_slice_batches`] = 0 as many blocks as the largest drain has
+    /// pages, since a block is as much work as a page. `high` makes room for no more: a CPU that only frees passes its pages on after so
+    /// many others, and a longer way means more memory in use.
+    fn row(&self, s: &impl State, order: Order) -> u32 {
+        let most = s.batch() << self.batch_scale_max;
+        if self.cache_slice_batches == 0 { s.free_count().min(most << order.get()) } else { s.free_count() }
     }
 
     /// Pages that a free drains from `limit` on.
@@ -362,10 +377,7 @@ impl Tuning {
         }
         let rest = limit - s.batch();
         if self.free_count {
-            // `most` blocks, since a block is as much work as a page.
-            let counted =
-                if self.cache_slice_batches == 0 { s.free_count().min(most << order.get()) } else { s.free_count() };
-            return clamp(counted, s.batch().max(self.batch_of(order, limit)), rest);
+            return clamp(self.row(s, order), s.batch().max(self.batch_of(order, limit)), rest);
         }
         let scaled = s.batch() << s.free_factor();
         let grows = if self.auto_high { scaled <= rest } else { scaled < rest };

@@ -315,18 +315,33 @@ fn frees_of_6_18_by_the_rows_of_their_table() {
     assert_eq!((LINUX_6_18.commit(&mut s, order(0), BELOW), s.high), (937, 1000));
 }
 
-/// A share of the cache of 0 batches is always large, and up to the largest batch of blocks stays.
+/// A share of the cache of 0 batches is always large, and up to the largest batch of blocks stays, or what the lower bound of high allows.
 #[test]
 fn without_a_bound_of_the_cache_frees_of_order_3_drain_by_the_largest_batch() {
-    let first_drain = |tuning: Tuning| {
-        let mut s = PcpState { batch: 63, large_cache: tuning.large_cache(190, 63), ..tuned(0, 5000, 0, 5000) };
+    let first_drain_of = |batch, high_min, tuning: Tuning| {
+        let large_cache = tuning.large_cache(190, batch);
+        let mut s = PcpState { batch, large_cache, ..tuned(0, 5000, high_min, 5000) };
         (1..1000).find_map(|frees| Some((frees, tuning.commit(&mut s, order(3), CALM))).filter(|drained| drained.1 > 0))
     };
+    let first_drain = |tuning| first_drain_of(63, 0, tuning);
     assert_eq!(first_drain(LINUX_6_18), Some((9, 72)), "a batch was freed before this block");
     assert_eq!(first_drain(Tuning { cache_slice_batches: 0, ..LINUX_6_18 }), Some((252, 2016)));
     assert_eq!(first_drain(PAGESET), Some((32, 256)), "by the largest batch of blocks");
     let half = Tuning { cache_slice_batches: 0, block_scale_max: 4, ..LINUX_6_18 };
     assert_eq!(first_drain(half), Some((126, 1008)));
+    // A zone of 96 MiB and one CPU: 391 pages stay, and the next block drains with seven others.
+    assert_eq!(first_drain_of(7, 391, PAGESET), Some((49, 56)), "by the lower bound of high");
+    assert_eq!(first_drain_of(7, 391, LINUX_6_18), Some((27, 216)), "by half of it, freed in a row");
+}
+
+/// Where no drain is larger than 504 pages, frees in a row make no more room.
+#[test]
+fn frees_in_a_row_raise_high_by_the_largest_drain() {
+    for (tuning, order_of_frees, high) in [(LINUX_6_18, 0, 2079), (PAGESET, 0, 567), (PAGESET, 4, 2079)] {
+        let mut s = PcpState { free_count: 2016, ..tuned(499, 500, 252, 50_000) };
+        let drained = tuning.commit(&mut s, order(order_of_frees), CALM);
+        assert_eq!((drained, s.high), (437, high), "order {order_of_frees}");
+    }
 }
 
 /// Pages freed in a row count up to 2016, as in the kernels, although no drain is larger than 504: so the threshold of 6.16 is within

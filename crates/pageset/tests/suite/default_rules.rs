@@ -1,6 +1,8 @@
 //! The default rules compared with those of Linux 6.18, on which they are based: four defects of 6.18, and their
 //! absence.
 
+use std::collections::{HashSet, VecDeque};
+
 use crate::support::{World, build, movable, one_zone};
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
 use pageset::policy::sizes::ZoneSize;
@@ -201,4 +203,34 @@ fn a_list_without_a_chunk_gets_that_of_another() {
         let count = world.pageset_state(0, CpuId(0)).count;
         assert_eq!((stats.drains, u64::from(count)), (1, 189 - stats.drain_pages));
     });
+}
+
+/// One CPU allocates pages, and another one frees them after 512 others, in runs of 1 to 512 pages. Pages are used again soon: the memory
+/// that was ever touched stays small. The freeing CPU passes a page on after as many others as it keeps.
+#[test]
+fn pages_that_pass_from_cpu_to_cpu_touch_little_memory() {
+    let touched = BOTH.map(|tuning| {
+        one_zone(tuning, 1 << 18, 2, |world| {
+            let (mut ring, mut touched, mut state) = (VecDeque::new(), HashSet::new(), 1_u64);
+            let mut run = || {
+                // A linear congruence. Constants: Knuth's.
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                1 + (state >> 33) as usize % 512
+            };
+            for _ in 0..1000 {
+                world.machine().run_on(0);
+                for _ in 0..run().min(512 - ring.len()) {
+                    ring.push_back(world.alloc(&movable(0)).expect("memory"));
+                }
+                touched.extend(ring.iter().copied());
+                world.machine().run_on(1);
+                for pfn in ring.drain(..run().min(ring.len())) {
+                    world.free(pfn, Order::ZERO).expect("in use");
+                }
+            }
+            touched.len()
+        })
+    });
+    // 8 MiB. Four times the pages of the ring.
+    assert!(touched[1] <= 2048, "{touched:?} pages");
 }
