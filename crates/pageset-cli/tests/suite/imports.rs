@@ -256,7 +256,7 @@ fn methods_are_in_the_layer_of_their_type() {
         let code = syn::parse_file(&fs::read_to_string(file).expect("a source")).expect("Rust");
         let (mut types, own) = (Types::default(), layer(module).expect("a layer"));
         types.visit_file(&code);
-        types.defined.into_iter().for_each(|name| drop(defined.insert((name, own), ())));
+        defined.extend(types.defined.into_iter().map(|name| ((name, own), ())));
         methods.extend(types.with_methods.into_iter().map(|name| (name, own)));
     }
     let layer_of = |name: &str| (0..LAYERS.len()).find(|&layer| defined.contains_key(&(name.to_owned(), layer)));
