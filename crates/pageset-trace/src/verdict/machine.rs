@@ -442,7 +442,9 @@ mod tests {
     #[test]
     fn the_key_and_the_setting_follow_from_what_sizes_the_lists() {
         let key = |lists, wait: Wait| {
-            let found = judge(&Numbers { lists, waits: Some(vec![wait]), ..Numbers::default() }, &Bounds::DEFAULT);
+            let waits = Some(vec![wait]);
+            let numbers = Numbers { lists, waits, counted: true, two_looks: true, ..Numbers::default() };
+            let found = judge(&numbers, &Bounds::DEFAULT);
             assert!(KEYS.contains(&found[0].key()), "{found:?}");
             (found[0].key(), found[0].set().map(Larger::text), found[0].needs_recording())
         };
