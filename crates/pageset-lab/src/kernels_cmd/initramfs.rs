@@ -203,7 +203,7 @@ record() {{ # NAME SECONDS OPTIONS... COMMAND...
     name=$1; seconds=$2; shift 2
     sync; echo 3 > /proc/sys/vm/drop_caches
     echo "LAB start $name"
-    timeout -s INT -k 10 $seconds pageset record --buffer {BUFFER} -o $name.pstrace "$@" > $name.log 2>&1
+    timeout -s INT -k 60 $seconds pageset record --buffer {BUFFER} -o $name.pstrace "$@" > $name.log 2>&1
     echo "LAB end $name $? $(tail -n 1 $name.log)"
     tar c $name.* >&3; rm -f /tmp/out/*; sync
 }}
