@@ -13,7 +13,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent / "crates/pageset/src"
 # A layout: its own files, and the names of fields, methods and modules that ask for it.
 LAYOUTS = {
-    "bitmaps": (["buddy/bitmaps", "buddy/parts"], r"\w*bitmap\w*|free_whole|wait_for_moves|tick_bitmaps|found_in"),
+    "bitmaps": (["buddy/bitmaps", "buddy/parts"], r"\w*bitmap\w*|free_whole|found_in|is_part|part_pages|has_parts|moves_parts|Parts|Moves"),
     "owners and claims": (
         ["buddy/owners", "pcp/claims"],
         r"owners|owner_pages|waiting|remote|absorb|absorb_all|keeper|free_to_owner|claim_blocks|merge_blocks|merge_in|"
@@ -21,7 +21,7 @@ LAYOUTS = {
     ),
     "regions": (
         ["buddy/region", "pcp/regions"],
-        r"regions|region_of|region_order|region_starts|region_end|regions_from|prefer_region|drain_to_regions|"
+        r"regions|region_of|region_order|region_starts|region_end|regions_from|prefer_region|"
         r"take_from_regions?|lock_region|try_lock_region|free_some_to_regions|free_to_regions|free_own",
     ),
     "history": (
@@ -29,7 +29,7 @@ LAYOUTS = {
         r"clusters|in_flight|skips_merge|skips_merged|merge_skip|merge_skipped|wait_for_refills|put_in_cluster|"
         r"remove_from_cluster|refill_from_clusters|drain_by_old_rules|steal_before_615|count_skips",
     ),
-    "depot": (["buddy/depot"], r"\w*depots?|depot_\w+"),
+    "depot": (["buddy/depot"], r"\w*depots?|depot_\w+|has_batches|Batches"),
 }
 
 

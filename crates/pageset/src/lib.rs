@@ -68,7 +68,7 @@
 //! | --- | --- |
 //! | `alloc` | metadata from a heap: the module `alloc::owned` |
 //! | `bytes` | all metadata in one piece of memory: `Allocator::from_bytes` |
-//! | `rules` (on by default) | rules other than [`Tuning::default`]. Without it the default rules are constants, all other code disappears, and a pageset has room for about 200 blocks in 2 KiB: for a kernel that is to be small |
+//! | `rules` (on by default) | rules other than [`Tuning::default`]. Without it the default rules are constants, all other code disappears, and a pageset has room for at most 322 blocks in 2 KiB: for a kernel that is to be small |
 //! | `history` | the layer `history`: needed for the rules of kernels before 6.15, except 6.12.29 and its later updates. Without it [`Tuning::check`] refuses these rules, and [`Tuning::history_rule`] names the rule |
 //!
 //! Without `alloc` the caller fills a [`Metadata`] from static memory; `ci/no-std-check/src/main.rs` in the repository is a complete

@@ -68,7 +68,7 @@ fn check_drains() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         let [drains, pages] = drains(cpus, Order::ZERO, 512)?;
-        if pages < 63 * drains {
+        if drains == 0 || pages < 63 * drains {
             return Err(format!(
                 "with {cpus} CPUs, {drains} drains move {pages} single pages; allowed: 63 and more each"
             )

@@ -208,16 +208,18 @@ pub fn judge(numbers: &Numbers, bounds: &Bounds) -> Vec<Finding> {
     let waits = numbers.waits.as_deref().unwrap_or_default();
     let worst = waits.iter().max_by(|a, b| a.percent.total_cmp(&b.percent)).cloned();
     let limit = bounds.moves;
+    // Where memory is short, larger lists take more of it.
+    let larger = numbers.lists.larger().filter(|_| numbers.short.is_empty());
     match (&worst, numbers.moves) {
         (Some(wait), _) if wait.percent >= bounds.wait_percent => {
             let cpus = waits.iter().filter(|wait| wait.percent >= bounds.wait_percent).count();
             let severe = wait.percent >= SEVERE * bounds.wait_percent;
             let level = if severe { Level::Severe } else { Level::Unusual };
-            let larger = numbers.lists.larger().filter(|_| wait.is_for_lists());
+            let larger = larger.filter(|_| wait.is_for_lists());
             found.push(Finding::Waits { worst: wait.clone(), cpus, level, larger });
         }
         (None, Some((cpu, per_s))) if per_s >= limit => {
-            found.push(Finding::Moves { cpu, per_s, limit, larger: numbers.lists.larger() });
+            found.push(Finding::Moves { cpu, per_s, limit, larger });
         }
         _ if !found.is_empty() => {}
         (_, None) if !numbers.counted => found.push(Finding::Uncounted),
@@ -257,10 +259,14 @@ impl Finding {
         }
     }
 
-    /// Whether only a recording can say what to do.
+    /// Whether only a recording can say what to do. Moves alone do not show that a CPU waits.
     #[must_use]
     pub const fn needs_recording(&self) -> bool {
-        matches!(self, Finding::Waits { .. } | Finding::Moves { .. }) && !matches!(self.set(), Some(Larger::Tune))
+        match self {
+            Finding::Waits { larger, .. } => !matches!(larger, Some(Larger::Tune)),
+            Finding::Moves { .. } => true,
+            _ => false,
+        }
     }
 
     /// How urgent the finding is.
@@ -292,12 +298,12 @@ impl Finding {
             }
             Finding::Waits { worst: Wait { cpu, percent, mostly }, cpus, larger, .. } => vec![
                 format!("CPU {cpu} waits {percent:.0} % of its time for zone locks"),
-                next(*larger),
+                next(*larger, true),
                 format!("; mostly {mostly}{}", others(*cpus)),
             ],
             Finding::Moves { cpu, per_s, limit, larger } => vec![
                 format!("CPU {cpu} moves {} batches a second, limit {}", whole(*per_s), whole(*limit)),
-                next(*larger),
+                next(*larger, false),
                 "; waits are not measured".to_owned(),
             ],
             Finding::Uncounted => {
@@ -334,12 +340,12 @@ impl Finding {
 /// The next command.
 const ADVISE: &str = "`pageset advise --live 5`";
 
-/// What to do about zone locks.
-fn next(larger: Option<Larger>) -> String {
+/// What to do about zone locks, whose waits are measured or not.
+fn next(larger: Option<Larger>, is_measured: bool) -> String {
     match larger {
         None => format!("; run {ADVISE}"),
-        Some(Larger::Tune) => format!("; set {}: lists tune themselves again", Larger::Tune.text()),
-        Some(Larger::Eighth) => format!("; run {ADVISE}: {} may help", Larger::Eighth.text()),
+        Some(Larger::Tune) if is_measured => format!("; set {}: lists tune themselves again", Larger::Tune.text()),
+        Some(larger) => format!("; run {ADVISE}: {} may help", larger.text()),
     }
 }
 
@@ -421,6 +427,18 @@ mod tests {
                 Level::Unusual,
                 "CPU 2 moves 1,000 batches a second, limit 1,000; run `pageset advise --live 5`: \
                  vm.percpu_pagelist_high_fraction=8 may help; waits are not measured",
+            ),
+            // Moves alone do not show that a CPU waits, and larger lists would take from a zone that is short.
+            (
+                Numbers { lists: Lists::Fraction(100), moves: Some((2, 1000.0)), ..calm.clone() },
+                Level::Unusual,
+                "CPU 2 moves 1,000 batches a second, limit 1,000; run `pageset advise --live 5`: \
+                 vm.percpu_pagelist_high_fraction=0 may help; waits are not measured",
+            ),
+            (
+                Numbers { lists: Lists::Fraction(100), short: vec![short(false)], ..with(&[wait(0, 20.0)]) },
+                Level::Severe,
+                "CPU 0 waits 20 % of its time for zone locks; run `pageset advise --live 5`; mostly to drain",
             ),
             // What is not measured is no number.
             (

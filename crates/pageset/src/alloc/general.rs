@@ -305,7 +305,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return None;
         }
         let env = self.env();
-        if list.zones().any(|zone| zone.hides(Scope::Batches)) {
+        if list.zones().any(|zone| zone.has_batches()) {
             list.zones().for_each(|zone| zone.settle_all(env, Scope::Batches));
             let taken = self.first_attempt(list, take);
             if taken.is_some() {
@@ -315,7 +315,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if list.request.order == Order::ZERO {
             return None;
         }
-        list.zones().filter(|zone| zone.hides(Scope::Parts(0))).find_map(|zone| {
+        list.zones().filter(|zone| zone.has_parts()).find_map(|zone| {
             let mut left = Some(Scope::Parts(0));
             while let Some(scope) = left {
                 left = zone.settle(env, scope);

@@ -1,5 +1,5 @@
 //! The allocator, as a kernel, a program or a simulator calls it. Uses `frame`, `machine`, `policy`, `buddy`, `zone`,
-//! `pcp`.
+//! `store`, `pcp`.
 //!
 //! A request passes through the fast path, then the general path, then the slow path. Each path does all that the previous
 //! one does, and more.

@@ -264,7 +264,9 @@ impl<M: Machine> CachedZone<'_, M> {
                 } else {
                     self.drain(env, pcp, due, list, None);
                 }
-            } else {
+            }
+            // Of another list, or what a drain smaller than the chunk has left of it.
+            if !pcp.can_grow() {
                 let pages = (pcp.oldest(other).len() as u32) << order_of(other).get();
                 self.drain(env, pcp, pages, other, None);
             }

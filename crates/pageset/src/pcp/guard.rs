@@ -3,7 +3,7 @@
 use core::ops::Deref;
 use core::sync::atomic::AtomicU32;
 
-use super::{Pageset, Place, within_build};
+use super::{Pageset, Place};
 use crate::machine::{Guard, HintGuard};
 use crate::policy::expiry::Expiry;
 use crate::policy::state::{State, words};
@@ -38,7 +38,7 @@ impl<L, G> Deref for PcpGuard<'_, L, G> {
 impl<'p, L, G> PcpGuard<'p, L, G> {
     /// The number of single pages for which there is certainly room: each page needs at most one entry.
     pub(crate) fn room(&self) -> u32 {
-        within_build(self.capacity.get()).saturating_sub(self.count.get())
+        self.capacity.get().saturating_sub(self.count.get())
     }
 
     /// Whether any list certainly has room for a block.

@@ -283,7 +283,7 @@ impl<L> Pageset<L> {
     #[inline(always)]
     pub(crate) fn list(&self, list: usize) -> &Stack {
         debug_assert!(list < LISTS, "list {list}");
-        // No panic: it would happen with the lock held, and the fast path would need a frame for it.
+        // No panic in a release build: it would happen with the lock held, and the fast path would need a frame for it.
         self.lists.get(list).unwrap_or(&self.lists[0])
     }
 

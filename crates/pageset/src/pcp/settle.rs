@@ -18,7 +18,7 @@ pub(crate) enum Scope {
     Parts(u32),
     /// Of the bitmap of the pageblock that begins at this page, if it may have free parts.
     Pageblock(u32),
-    /// Of moves between pagesets and bitmaps that have begun: such a page is nowhere for a moment.
+    /// Of moves between pagesets and bitmaps that have begun: such a page is nowhere for a moment. The call waits for their end.
     Moves,
 }
 
@@ -34,7 +34,11 @@ impl<M: Machine> CachedZone<'_, M> {
                 self.settle_all(env, Scope::Batches);
                 self.settle_all(env, Scope::Parts(0));
             }
-            Scope::Batches => return Batches.settle(&self.shared, env, 0).map(|_| scope),
+            Scope::Batches => {
+                // All of them in one step.
+                let left = Batches.settle(&self.shared, env, 0);
+                debug_assert_eq!(left, None, "depots are settled at once");
+            }
             Scope::Parts(from) => return Parts.settle(&self.shared, env, from).map(Scope::Parts),
             Scope::Pageblock(page) => {
                 if self.shared.buddy.has_parts(page) {
@@ -54,12 +58,14 @@ impl<M: Machine> CachedZone<'_, M> {
         }
     }
 
-    /// Whether a scope has pages, at a recent moment: of depots or bitmaps.
-    pub(crate) fn hides(&self, scope: Scope) -> bool {
-        match scope {
-            Scope::Batches => Batches.pages(&self.shared) > 0,
-            _ => Parts.pages(&self.shared) > 0,
-        }
+    /// Whether the depots have pages, at a recent moment.
+    pub(crate) fn has_batches(&self) -> bool {
+        Batches.pages(&self.shared) > 0
+    }
+
+    /// Whether the bitmaps have pages, at a recent moment.
+    pub(crate) fn has_parts(&self) -> bool {
+        Parts.pages(&self.shared) > 0
     }
 
     /// Whether pages move between pagesets and bitmaps: a free page may be on no list, and in no block.

@@ -230,7 +230,7 @@ pub struct Tuning {
     ///
     /// No kernel has 0. It means four things: the share is always large; up to `batch << block_scale_max` pages stay, or the lower bound of
     /// high if that is more, not a batch; [`PcpState::free_count`] grows to 32 batches, as in the kernels, even if [`Self::batch_scale_max`]
-    /// is smaller; and frees in a row raise high to at most a batch above the largest drain.
+    /// is smaller; and frees in a row raise high to at most as many blocks as the largest drain has pages, and a batch.
     pub cache_slice_batches: u8,
     /// Patch 4: drains and refills grow to at most `batch << batch_scale_max`.
     pub scale_cap: bool,
@@ -522,7 +522,7 @@ const fn out_of_range(field: &'static str, value: u64, allowed: &'static str) ->
 }
 
 impl Default for Tuning {
-    /// [`presets::PAGESET`]: the best set of rules that we know. How many pages move follows Linux 6.18, without those of its defects
+    /// [`presets::PAGESET`]: the best set of rules that we know. How many pages move starts from Linux 6.18, without those of its defects
     /// that cost nothing to avoid. Where pages lie does not: a zone has a region with a lock of its own for each CPU
     /// ([`Tuning::regions`]), a depot in each region ([`Tuning::depot`]), and bitmaps of free parts of pageblocks
     /// ([`Tuning::bitmaps`]). Pagesets have lists for all orders, and keep at most a quarter of a zone.

@@ -359,8 +359,8 @@ impl Tuning {
     /// pages, since a block is as much work as a page. `high` makes room for no more: a CPU that only frees passes its pages on after so
     /// many others, and a longer way means more memory in use.
     fn row(&self, s: &impl State, order: Order) -> u32 {
-        let most = s.batch() << self.batch_scale_max;
-        if self.cache_slice_batches == 0 { s.free_count().min(most << order.get()) } else { s.free_count() }
+        let most = u64::from(s.batch() << self.batch_scale_max) << order.get();
+        if self.cache_slice_batches == 0 && most < u64::from(s.free_count()) { most as u32 } else { s.free_count() }
     }
 
     /// Pages that a free drains from `limit` on.

@@ -334,7 +334,7 @@ fn without_a_bound_of_the_cache_frees_of_order_3_drain_by_the_largest_batch() {
     assert_eq!(first_drain_of(7, 391, LINUX_6_18), Some((27, 216)), "by half of it, freed in a row");
 }
 
-/// Where no drain is larger than 504 pages, frees in a row make no more room.
+/// Where no drain is larger than 504 pages or blocks, frees in a row make no more room.
 #[test]
 fn frees_in_a_row_raise_high_by_the_largest_drain() {
     for (tuning, order_of_frees, high) in [(LINUX_6_18, 0, 2079), (PAGESET, 0, 567), (PAGESET, 4, 2079)] {

@@ -28,6 +28,11 @@ impl Store for Lists {
         }
     }
 
+    /// The pages are there already.
+    fn settle<M: Machine>(&self, _zone: &Zone<'_, M>, _env: Env<'_, M>, _from: u32) -> Option<u32> {
+        None
+    }
+
     #[inline(always)]
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
         // Lock order: pageset, then region.

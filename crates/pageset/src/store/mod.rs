@@ -55,10 +55,7 @@ pub(crate) trait Store {
 
     /// Moves pages to the free lists: a bounded number of steps, from a number on that is 0 at first. Returns where to go on. Pages that other
     /// CPUs leave here meanwhile may stay.
-    #[inline(always)]
-    fn settle<M: Machine>(&self, _zone: &Zone<'_, M>, _env: Env<'_, M>, _from: u32) -> Option<u32> {
-        None
-    }
+    fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, from: u32) -> Option<u32>;
 
     /// Moves those pages of a region to the free lists that no refill needed since the last call.
     #[inline(always)]
@@ -97,9 +94,13 @@ impl<A: Store, B: Store> Store for (A, B) {
         self.0.find(zone, env, wanted, region).or_else(|| self.1.find(zone, env, wanted, region))
     }
 
+    /// Each store has numbers of its own, so it is asked alone.
+    fn settle<M: Machine>(&self, _zone: &Zone<'_, M>, _env: Env<'_, M>, _from: u32) -> Option<u32> {
+        unreachable!("a pair of stores has no number to go on from")
+    }
+
     #[inline(always)]
     fn tick<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, region: usize) {
-        // The last one first: what it frees is no longer there when the first one looks.
         self.1.tick(zone, env, region);
         self.0.tick(zone, env, region);
     }
@@ -117,7 +118,7 @@ impl<A: Store, B: Store> Store for (A, B) {
 
 /// A pageset whose lock is held, as the stores see it.
 pub(crate) trait Cache {
-    /// Fills an empty list with up to `blocks` blocks, the first of which is the newest. Returns their number.
+    /// Inserts up to `blocks` blocks at the bottom of a list, the first of which is the newest of them. Returns their number.
     fn fill(&self, list: usize, blocks: u32, next: impl FnMut() -> Option<u32>) -> u32;
     /// The oldest blocks of a list, as many as lie together.
     fn oldest(&self, list: usize) -> &[AtomicU32];
