@@ -90,6 +90,7 @@ overlay() {
     mount -t tmpfs none . && cd . && mkdir "$PWD"/up "$PWD"/w "$PWD"/m
     mount -t overlay none -o lowerdir=/usr/share,upperdir="$PWD"/up,workdir="$PWD"/w "$PWD"/m && cd "$PWD"/m || exit 1
     find perl perl5 -type f -exec touch {} + ; rm -r perl
+    cd / && umount "$work/m" "$work"
 }
 checksums() { find /usr/bin /usr/lib/git-core -type f | head -n 60 | xargs -P 3 -n 10 sha256sum; }
 xz() { command tar c -C /usr/lib/git-core . | head -c 1000000 | command xz -T2 -1 >x.xz; }

@@ -1,5 +1,5 @@
 //! The texts in `inputs`, each with its sentence. They are shortened from public issue threads and mailing lists, without names of
-//! hosts, users and programs; `sources.txt` has their addresses. Some are made from the described form of a kernel or a tool.
+//! hosts and users; `sources.txt` has their addresses. Some are made from the described form of a kernel or a tool.
 
 use pageset_explain::explain;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "earlyoom.txt",
-        "No request failed: earlyoom, a program, watches available memory and ends processes by its own thresholds.",
+        "The text shows no failed request: earlyoom, a program, watches available memory and ends processes by its own thresholds.",
     ),
     (
         "extfrag.txt",
@@ -41,7 +41,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "lmkd.txt",
-        "No request failed: Android's low memory killer ended a process to keep memory available, by its own thresholds.",
+        "The text shows no failed request: Android's low memory killer ended a process to keep memory available, by its own thresholds.",
     ),
     (
         "log-2.4-order-first.txt",
@@ -201,7 +201,7 @@ const SENTENCES: &[(&str, &str)] = &[
         "log-zfs-deadlock.txt",
         "ZFS repeats a request for 44,037 bytes (order 4, 64 kB) that does not succeed; the text has no zones, so it does not show whether the order or the memory is missing.",
     ),
-    ("log-zfs-large.txt", "No request failed: ZFS warns that it asks for a large piece at once."),
+    ("log-zfs-large.txt", "The text shows no failed request: ZFS warns that it asks for a large piece at once."),
     (
         "memcg-event.txt",
         "A memory cgroup, not a zone, is short: the cgroup of this process is at its limit, and the kernel killed node in it.",
@@ -264,7 +264,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "rcu-stall.txt",
         "A CPU kept RCU waiting; the text has no stack that waits for a lock, so it does not show what it waits for.",
     ),
-    ("slabtop.txt", "The text is slabtop: it shows slab caches, but no zone, mark, free block or per-CPU list."),
+    (
+        "slabtop.txt",
+        "The text is the output of slabtop: it shows slab caches, but no zone, mark, free block or per-CPU list.",
+    ),
     (
         "soft-lockup-4.3-queued.txt",
         "CPU 4 did not schedule for 22 s (process java); it waits for a spin lock, but the text ends before the call trace, so it does not show which.",

@@ -1,6 +1,7 @@
 //! What an agent says of its machine, in one line of JSON.
 
-use pageset_trace::verdict::machine::{Finding, Larger, Level};
+use pageset_trace::printable::printable;
+use pageset_trace::verdict::machine::{Finding, KEYS, Larger, Level};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +33,7 @@ pub struct Line {
     pub rules: String,
     /// Whether the version is known. If not, the rules are guessed from the form of zoneinfo.
     pub known: bool,
-    /// Whether the kernel tunes lists although its version does not: the traffic contradicts the rules.
+    /// Whether the kernel tunes lists although its version does not: the sizes of its lists contradict the rules.
     pub is_another: bool,
     /// Pages per second that all CPUs took from zones under zone locks; null if they are not counted.
     pub refill_pages_per_s: Option<f64>,
@@ -101,14 +102,26 @@ impl Line {
     /// # Errors
     /// What is wrong with the line, without its place.
     pub fn parse(text: &[u8]) -> Result<Line, String> {
-        let line: Line = serde_json::from_slice(text).map_err(|error| wrong(text, &error))?;
+        let line: Line = serde_json::from_slice(text).map_err(|error| printable(&wrong(text, &error)).into_owned())?;
         let is_amount = |value: Option<f64>| value.is_none_or(|value| value >= 0.0);
+        // Names reach a terminal, and settings a person who follows them.
+        let is_name = |text: &str| printable(text) == text;
+        let settings = [Larger::Tune, Larger::Eighth].map(Larger::text);
         match &line {
-            line if line.schema != Line::SCHEMA => Err(other_schema(&line.schema)),
+            line if line.schema != Line::SCHEMA => Err(printable(&other_schema(&line.schema)).into_owned()),
             line if line.host.is_empty() => Err("the member host is empty; allowed: a machine's name".to_owned()),
             line if line.cpus == 0 => Err("the member cpus is 0; allowed: 1 and more".to_owned()),
             line if !is_amount(line.zone_lock_wait_ns_per_s) => {
                 Err("a negative time of waits; allowed: 0 and more".to_owned())
+            }
+            line if !is_name(&line.host) || !line.kernel.as_deref().is_none_or(is_name) => {
+                Err("host or kernel has control characters; allowed: one line of text".to_owned())
+            }
+            line if !KEYS.contains(&line.verdict.key.as_str()) => {
+                Err(format!("the verdict {} is unknown; allowed: {}", printable(&line.verdict.key), KEYS.join(", ")))
+            }
+            line if !line.verdict.set.as_deref().is_none_or(|set| settings.contains(&set)) => {
+                Err(format!("an unknown setting; allowed: {}", settings.join(", ")))
             }
             _ => Ok(line),
         }

@@ -89,21 +89,24 @@ impl Fleet {
     pub const SCHEMA: &'static str = "pageset.fleet/1";
 }
 
-/// Merges lines. It keeps one line of each machine.
+/// Merges lines. It keeps one line of each machine, and the number of its source.
 #[derive(Debug, Default)]
 pub struct Merge {
-    latest: HashMap<String, Line>,
+    latest: HashMap<String, (u32, Line)>,
+    source: u32,
     lines: u64,
     wrong_lines: u64,
     wrong: Vec<Wrong>,
 }
 
 impl Merge {
-    /// Reads all lines of a file. Empty lines do not count.
+    /// Reads all lines of a file. Empty lines do not count. Of a machine's lines in one file the last one counts, whatever their times: a
+    /// clock may jump. Of several files the latest line counts.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn read(&mut self, file: &str, mut from: impl BufRead) -> io::Result<()> {
+        self.source += 1;
         let mut text = Vec::new();
         for number in 1.. {
             text.clear();
@@ -131,6 +134,7 @@ impl Merge {
     /// # Errors
     /// Why the server does not answer, in one line.
     pub fn query(&mut self, url: &str) -> Result<(), String> {
+        self.source += 1;
         prometheus::lines(url)?.into_iter().for_each(|line| self.add(line));
         Ok(())
     }
@@ -142,14 +146,14 @@ impl Merge {
         }
     }
 
-    /// Adds the line of a machine. The latest line of a machine counts; of two that are equally late, the one added last.
-    pub fn add(&mut self, mut line: Line) {
+    /// Adds the line of a machine.
+    fn add(&mut self, mut line: Line) {
         self.lines += 1;
         (line.zones, line.missing) = (Vec::new(), Vec::new());
         match self.latest.get_mut(&line.host) {
-            Some(kept) if kept.time_ns > line.time_ns => {}
-            Some(kept) => *kept = line,
-            None => drop(self.latest.insert(line.host.clone(), line)),
+            Some((source, kept)) if *source != self.source && kept.time_ns > line.time_ns => {}
+            Some(kept) => *kept = (self.source, line),
+            None => drop(self.latest.insert(line.host.clone(), (self.source, line))),
         }
     }
 
@@ -157,7 +161,7 @@ impl Merge {
     #[must_use]
     pub fn finish(self) -> Fleet {
         let mut by_verdict: HashMap<(&str, Option<&str>), Vec<&Line>> = HashMap::new();
-        for line in self.latest.values() {
+        for (_, line) in self.latest.values() {
             by_verdict.entry((&line.verdict.key, line.verdict.set.as_deref())).or_default().push(line);
         }
         let mut groups: Vec<Group> = by_verdict.into_values().map(group).collect();
@@ -171,7 +175,7 @@ impl Merge {
         });
         Fleet {
             schema: Fleet::SCHEMA.to_owned(),
-            sentence: sentence(self.latest.len() as u64, self.latest.values(), &groups),
+            sentence: sentence(self.latest.len() as u64, self.latest.values().map(|(_, line)| line), &groups),
             machines: self.latest.len() as u64,
             lines: self.lines,
             wrong_lines: self.wrong_lines,
@@ -242,6 +246,6 @@ fn sentence<'l>(machines: u64, lines: impl Iterator<Item = &'l Line>, groups: &[
     let open = groups.iter().find(|group| group.needs_recording);
     parts.extend(open.map(|group| format!("run `pageset advise --live 5` on {}", group.hosts[0])));
     parts.extend(more(severe, "short of memory"));
-    parts.extend(more(unknown, "cannot tell: run the agent there as root"));
+    parts.extend(more(unknown, "cannot tell: the agent there lacks privileges"));
     parts.join("; ")
 }

@@ -1,10 +1,12 @@
-//! A Prometheus server as the source: the metrics of `pageset agent --listen` and `pageset top --listen`, judged as an agent does.
+//! A Prometheus server as the source: the metrics of `pageset agent --listen` and `pageset top --listen`, judged as an agent does. No
+//! metric shows waits for direct reclaim, so that verdict is the agent's only.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
+use pageset_trace::printable::printable;
 use pageset_trace::verdict::machine::{Bounds, Lists, Numbers, PURPOSES, Short, Wait, judge};
 use serde::Deserialize;
 
@@ -46,9 +48,9 @@ impl Sample {
         self.label("cpu").parse().unwrap_or(0)
     }
 
-    /// The value; what is no number is 0.
-    fn number(&self) -> f64 {
-        self.value.1.parse().ok().filter(|value: &f64| value.is_finite()).unwrap_or(0.0)
+    /// The value, if it is a number: a rate without two samples is none.
+    fn number(&self) -> Option<f64> {
+        self.value.1.parse().ok().filter(|value: &f64| value.is_finite())
     }
 }
 
@@ -69,41 +71,48 @@ pub(crate) fn lines(url: &str) -> Result<Vec<Line>, String> {
     let server = Server::of(url)?;
     let mut machines: HashMap<String, Machine> = HashMap::new();
     let kernels = server.query("pageset_kernel_info")?;
-    let mut each = |query: &str, add: &dyn Fn(&mut Machine, &Sample)| -> Result<(), String> {
+    let mut each = |query: &str, add: &dyn Fn(&mut Machine, &Sample, f64)| -> Result<(), String> {
         for sample in server.query(query)? {
-            add(machines.entry(sample.label("instance").to_owned()).or_default(), &sample);
+            if let Some(number) = sample.number() {
+                add(machines.entry(sample.label("instance").to_owned()).or_default(), &sample, number);
+            }
         }
         Ok(())
     };
-    each("count by (instance) (count by (instance, cpu) (pageset_high_pages))", &|machine, sample| {
-        machine.cpus = sample.number() as u32;
+    each("count by (instance) (count by (instance, cpu) (pageset_high_pages))", &|machine, _, number| {
+        machine.cpus = number as u32;
     })?;
-    each("sum by (instance, cpu, path) (rate(pageset_zone_lock_wait_seconds_total[5m]))", &|machine, sample| {
-        if let Some(path) = PATHS.iter().position(|path| *path == sample.label("path")) {
-            machine.waits.entry(sample.cpu()).or_default()[path] = 100.0 * sample.number();
-        }
-    })?;
+    each(
+        "sum by (instance, cpu, path) (rate(pageset_zone_lock_wait_seconds_total[5m]))",
+        &|machine, sample, number| {
+            if let Some(path) = PATHS.iter().position(|path| *path == sample.label("path")) {
+                machine.waits.entry(sample.cpu()).or_default()[path] = 100.0 * number;
+            }
+        },
+    )?;
     let moves = "sum by (instance, cpu) (rate(pageset_refill_pages_total[5m]) + rate(pageset_drain_pages_total[5m])) \
                  / on (instance) group_left max by (instance) (pageset_zone_batch_pages)";
-    each(moves, &|machine, sample| {
-        let most = machine.numbers.moves.filter(|(_, most)| *most >= sample.number());
-        machine.numbers.moves = most.or(Some((sample.cpu(), sample.number())));
+    each(moves, &|machine, sample, number| {
+        let most = machine.numbers.moves.filter(|(_, most)| *most >= number);
+        machine.numbers.moves = most.or(Some((sample.cpu(), number)));
     })?;
     for (mark, is_min) in [("low", false), ("min", true)] {
-        each(&format!("pageset_zone_{mark}_pages > pageset_zone_free_pages"), &|machine, sample| {
+        each(&format!("pageset_zone_{mark}_pages > pageset_zone_free_pages"), &|machine, sample, number| {
             let zone = format!("{} {}", sample.label("node"), sample.label("zone"));
             machine.numbers.short.retain(|short| short.zone != zone);
-            let mark = sample.number() as u64;
+            let mark = number as u64;
             machine.numbers.short.push(Short { zone, free: 0, is_min, mark });
         })?;
     }
-    each("pageset_zone_free_pages < pageset_zone_low_pages", &|machine, sample| {
+    each("pageset_zone_free_pages < pageset_zone_low_pages", &|machine, sample, number| {
         let zone = format!("{} {}", sample.label("node"), sample.label("zone"));
         let short = machine.numbers.short.iter_mut().filter(|short| short.zone == zone);
-        short.for_each(|short| short.free = sample.number() as u64);
+        short.for_each(|short| short.free = number as u64);
     })?;
-    let line = |kernel: &Sample| line(kernel, machines.remove(kernel.label("instance")).unwrap_or_default());
-    Ok(kernels.iter().map(line).collect())
+    // Series of one machine may differ in other labels: the first one counts.
+    let mut seen = HashSet::new();
+    let kernels = kernels.iter().filter(|kernel| seen.insert(kernel.label("instance")));
+    Ok(kernels.map(|kernel| line(kernel, machines.remove(kernel.label("instance")).unwrap_or_default())).collect())
 }
 
 /// The line of a machine, of its kernel's labels and its numbers.
@@ -129,8 +138,8 @@ fn line(kernel: &Sample, machine: Machine) -> Line {
         ..machine.numbers
     };
     Line {
-        host: kernel.label("instance").to_owned(),
-        kernel: Some(kernel.label("release").to_owned()).filter(|release| !release.is_empty()),
+        host: printable(kernel.label("instance")).into_owned(),
+        kernel: Some(printable(kernel.label("release")).into_owned()).filter(|release| !release.is_empty()),
         cpus: machine.cpus.max(1),
         time_ns: Some((kernel.value.0 * 1e9) as u64),
         high_fraction: fraction,
@@ -154,6 +163,9 @@ impl<'u> Server<'u> {
         let rest =
             url.strip_prefix("http://").ok_or("only http:// is possible; try a tunnel or a proxy for https://")?;
         let (host, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if host.contains('@') {
+            return Err("a name or a password in the address; allowed: http://HOST:PORT without them".to_owned());
+        }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let address = if has_port { host.to_owned() } else { format!("{host}:9090") };
         Ok(Server { url, address, prefix: prefix.trim_end_matches('/') })
@@ -173,8 +185,14 @@ impl<'u> Server<'u> {
     fn get(&self, query: &str) -> std::io::Result<Vec<u8>> {
         let other = |text: &str| std::io::Error::other(text.to_owned());
         let begin = Instant::now();
-        let address = self.address.to_socket_addrs()?.next().ok_or_else(|| other("the name has no address"))?;
-        let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
+        let mut opened = Err(other("the name has no address"));
+        for address in self.address.to_socket_addrs()? {
+            opened = TcpStream::connect_timeout(&address, SILENCE);
+            if opened.is_ok() {
+                break;
+            }
+        }
+        let mut stream = opened?;
         stream.set_read_timeout(Some(SILENCE))?;
         stream.set_write_timeout(Some(SILENCE))?;
         let (prefix, address, query) = (self.prefix, &self.address, encoded(query));

@@ -16,9 +16,14 @@ fn merged(text: &[u8]) -> Fleet {
     merge.finish()
 }
 
-fn of(lines: impl IntoIterator<Item = Line>) -> Fleet {
+fn json(line: &Line) -> String {
+    serde_json::to_string(line).unwrap() + "\n"
+}
+
+/// Each part is a file.
+fn of<const N: usize>(files: [String; N]) -> Fleet {
     let mut merge = Merge::default();
-    lines.into_iter().for_each(|line| merge.add(line));
+    files.iter().for_each(|file| merge.read("agents", file.as_bytes()).unwrap());
     merge.finish()
 }
 
@@ -42,23 +47,25 @@ fn machines_are_ranked_by_the_time_to_be_won() {
     assert_eq!(
         fleet.sentence,
         "7 of 14 machines wait for zone locks; set vm.percpu_pagelist_high_fraction=0 on 4 of them (web-3, web-1, web-2, …); run \
-         `pageset advise --live 5` on build-1; 1 short of memory; 1 cannot tell: run the agent there as \
-         root"
+         `pageset advise --live 5` on build-1; 1 short of memory; 1 cannot tell: the agent there lacks \
+         privileges"
     );
 }
 
-/// The latest line of a machine counts, in whatever order lines arrive.
+/// Of several files the latest line of a machine counts, in whatever order they are read. Of one file the last line counts: a clock that
+/// has jumped back does not hold a verdict.
 #[test]
 fn a_machine_that_appears_twice_counts_once() {
     let healthy = lines().into_iter().next().unwrap();
     let waits = lines().into_iter().find(|line| line.host == "web-1" && line.verdict.key != "healthy").unwrap();
-    for order in [[healthy.clone(), waits.clone()], [waits.clone(), healthy.clone()]] {
+    for order in [[json(&healthy), json(&waits)], [json(&waits), json(&healthy)]] {
         let fleet = of(order);
         assert_eq!((fleet.machines, fleet.lines, fleet.groups[0].verdict.as_str()), (1, 2, "tuning-off"));
     }
+    assert_eq!(of([json(&waits) + &json(&healthy)]).groups[0].verdict, "healthy");
     // Equally late: the last one.
     let same = Line { time_ns: waits.time_ns, ..healthy };
-    assert_eq!(of([waits, same]).groups[0].verdict, "healthy");
+    assert_eq!(of([json(&waits), json(&same)]).groups[0].verdict, "healthy");
 }
 
 #[test]
@@ -83,9 +90,15 @@ fn wrong_lines_are_counted_and_named() {
     at(4, 7, "cpus is 0");
     assert_eq!(wrong.len(), 5);
     // A line that is too long does not end the reading: two good lines were read.
-    let json = |line: &Line| serde_json::to_string(line).unwrap();
     let line = lines().remove(0);
-    for wrong in [json(&line).replace("100000.0", "-1.0"), json(&line).replace("100000.0", "1e999")] {
+    // Names reach a terminal, and settings a person who follows them.
+    let (host, kernel) = (Line { host: "a\nb".to_owned(), ..line.clone() }, Some("6.12\u{1b}[31m".to_owned()));
+    let (mut key, mut set) = (line.clone(), line.clone());
+    key.verdict.key = "on-fire".to_owned();
+    set.verdict.set = Some("kernel.panic=1".to_owned());
+    let forged = [host, Line { kernel, ..line.clone() }, key, set].map(|line| json(&line));
+    let numbers = ["-1.0", "1e999"].map(|number| json(&line).replace("100000.0", number));
+    for wrong in forged.into_iter().chain(numbers) {
         assert_ne!(wrong, json(&line));
         assert!(Line::parse(wrong.as_bytes()).is_err(), "{wrong}");
     }

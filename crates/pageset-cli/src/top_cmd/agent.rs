@@ -45,6 +45,9 @@ pub(crate) struct Args {
 /// The time between lines if nothing else is given.
 const INTERVAL: Duration = Duration::from_secs(60);
 
+/// After so many intervals without counts the agent tries to count again. A guess: ten minutes.
+const TRY_AGAIN: u32 = 10;
+
 /// Runs `pageset agent`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::on(&STOPS, false)?;
@@ -58,10 +61,14 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let mut before = machine.look()?;
     say(&before.missing);
     let (mut found, mut until) = (None, Instant::now() + every);
+    let (mut said, mut uncounted) = (before.missing.clone(), 0_u32);
     loop {
         match &scrapes {
             Some(scrapes) if Instant::now() < until && interrupt.keep_on() => {
-                scrapes.answer(&mut || Ok(metrics::text(&View::new(&machine.look()?, None), found.as_ref())))?;
+                let mut text = || Ok(metrics::text(&View::new(&machine.look()?, None), found.as_ref()));
+                if let Err(error) = scrapes.answer(&mut text) {
+                    lines.report(Some(io::Error::other(error.to_string())));
+                }
                 continue;
             }
             _ => {}
@@ -71,13 +78,26 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         }
         // An agent that was stopped does not catch up: short intervals say nothing.
         until = (until + every).max(Instant::now() + every / 2);
-        let look = machine.look()?;
-        if look.traffic.is_none() && before.traffic.is_some() {
-            // Counting has ended, such as by an offline CPU that the kernel removed: it begins anew.
-            say(&look.missing);
-            machine = Machine::new(Counting::By(None))?;
-            before = machine.look()?;
-            continue;
+        let look = match machine.look() {
+            Err(error) if !args.once => {
+                lines.report(Some(io::Error::other(error.to_string())));
+                continue;
+            }
+            look => look?,
+        };
+        uncounted = if look.traffic.is_none() { uncounted + 1 } else { 0 };
+        if before.traffic.is_some() && uncounted > 0 || uncounted >= TRY_AGAIN {
+            // Counting has ended, such as by an offline CPU that the kernel removed, or could not begin: it begins anew.
+            if let Ok(mut anew) = Machine::new(Counting::By(None))
+                && let Ok(first) = anew.look()
+            {
+                if first.missing != said {
+                    say(&first.missing);
+                    said.clone_from(&first.missing);
+                }
+                (machine, before, uncounted) = (anew, first, 0);
+                continue;
+            }
         }
         let view = View::new(&look, Some(&before));
         let mut all = findings(&view, &Limits::DEFAULT);

@@ -108,15 +108,19 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
             .push("a request failed, but the text has only its call trace: neither the order nor the zones".to_owned());
         part.step("post the lines before and after", "sudo dmesg | grep -B5 -A60 -E 'allocation failure|warn_alloc'");
     } else if let Some(table) = notices.table {
+        let output = if table.name.starts_with('/') { "" } else { "the output of " };
         part.clauses.push(memory(texts).map_or_else(
             || {
                 format!(
-                    "the text is {}: it shows {}, but no zone, mark, free block or per-CPU list",
+                    "the text is {output}{}: it shows {}, but no zone, mark, free block or per-CPU list",
                     table.name, table.shows
                 )
             },
             |memory| {
-                format!("{memory}; the text is {}, which shows no zone, mark, free block or per-CPU list", table.name)
+                format!(
+                    "{memory}; the text is {output}{}, which shows no zone, mark, free block or per-CPU list",
+                    table.name
+                )
             },
         ));
         part.step(ZONES.0, ZONES.1);

@@ -107,25 +107,25 @@ const MESSAGES: [Notice; 19] = [
     },
     Notice {
         words: &["lowmemorykiller"],
-        clause: "no request failed: Android's low memory killer ended a process to keep memory available, by its own thresholds",
+        clause: "the text shows no failed request: Android's low memory killer ended a process to keep memory available, by its own thresholds",
         step: (
             "see its thresholds and its reasons",
             "adb shell getprop | grep lmk; adb logcat -s lowmemorykiller lmkd",
         ),
     },
     Notice {
-        words: &["earlyoom"],
-        clause: "no request failed: earlyoom, a program, watches available memory and ends processes by its own thresholds",
+        words: &["earlyoom", "SIG"],
+        clause: "the text shows no failed request: earlyoom, a program, watches available memory and ends processes by its own thresholds",
         step: ("see its thresholds", "systemctl cat earlyoom"),
     },
     Notice {
         words: &["systemd-oomd", "Killed"],
-        clause: "no request failed: systemd-oomd, a program, ended a cgroup that waited too long for memory or used too much swap",
+        clause: "the text shows no failed request: systemd-oomd, a program, ended a cgroup that waited too long for memory or used too much swap",
         step: ("see its limits", "oomctl"),
     },
     Notice {
         words: &["Large kmem_alloc"],
-        clause: "no request failed: ZFS warns that it asks for a large piece at once",
+        clause: "the text shows no failed request: ZFS warns that it asks for a large piece at once",
         step: ("update ZFS; see whether blocks of that order are free", "cat /proc/buddyinfo"),
     },
     Notice {

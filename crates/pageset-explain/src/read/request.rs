@@ -179,6 +179,9 @@ static HEADS: Heads = {
     heads
 };
 
+/// No machine that we know has so much memory for one caller: a wrong size, such as a negative number. A guess. Unit: bytes.
+const MORE_THAN_ANY: u64 = 1 << 48;
+
 impl Request {
     /// The request in a line that begins a report, if it does.
     pub(crate) fn parse(text: &str) -> Option<Request> {
@@ -233,6 +236,7 @@ impl Request {
                 _ if is_partial => None,
                 _ if rest.contains("exceeds total pages") => Some(Lack::TooLarge),
                 Some(0) => Some(Lack::NothingAsked),
+                Some(bytes) if bytes >= MORE_THAN_ANY => Some(Lack::TooLarge),
                 _ => Some(Lack::AddressSpace),
             };
         }
@@ -379,6 +383,7 @@ mod tests {
         for (text, process, bytes, lack) in [
             ("vmap allocation for size 36864 failed: use vmalloc=<size>", None, 36_864, Some(Lack::AddressSpace)),
             ("vmalloc: allocation failure: 3760332 bytes", None, 3_760_332, Some(Lack::AddressSpace)),
+            ("vmalloc: allocation failure: 18446744073709551615 bytes", None, u64::MAX, Some(Lack::TooLarge)),
             (
                 "ins: vmalloc: allocation failure: 32768 bytes, mode:0xcc0(GFP_KERNEL)",
                 Some("ins"),
