@@ -33,6 +33,8 @@ pub struct PoolBuilder {
     memory: MemorySettings,
     nodes: Option<Vec<NodeId>>,
     pretended_nodes: Option<u8>,
+    #[cfg(test)]
+    pretended_cpus: Option<usize>,
     prefault: bool,
     tuning: Option<Tuning>,
     give_back: GiveBack,
@@ -60,6 +62,8 @@ impl PoolBuilder {
             memory: MemorySettings::default(),
             nodes: None,
             pretended_nodes: None,
+            #[cfg(test)]
+            pretended_cpus: None,
             prefault: false,
             tuning: None,
             give_back: GiveBack::default(),
@@ -120,6 +124,14 @@ impl PoolBuilder {
     #[must_use]
     pub fn pretended_nodes(mut self, count: u8) -> Self {
         self.pretended_nodes = Some(count);
+        self
+    }
+
+    /// Builds the pool for `count` CPUs, all on node 0. Threads say themselves which of them they run on: `machine::pretended_cpu`. Without
+    /// restartable sequences, which know the real CPU.
+    #[cfg(test)]
+    pub(crate) fn pretended_cpus(mut self, count: usize) -> Self {
+        (self.pretended_cpus, self.restartable_sequences) = (Some(count), false);
         self
     }
 
@@ -197,6 +209,11 @@ impl PoolBuilder {
         let topology = match self.pretended_nodes {
             Some(count) => this_machine.with_nodes(count),
             None => this_machine,
+        };
+        #[cfg(test)]
+        let topology = match self.pretended_cpus {
+            Some(count) => Topology { cpu_nodes: vec![NodeId(0); count], ..topology },
+            None => topology,
         };
         let nodes = self.checked_nodes(&topology)?;
         let sizes = NodeSizes::new(self.bytes, self.reserve_bytes, nodes.len(), self.memory.huge_pages)?;
@@ -400,3 +417,7 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "many_cpus_tests.rs"]
+mod many_cpus_tests;

@@ -88,12 +88,18 @@ impl Machine for Host {
     #[inline(always)]
     fn cpu(&self) -> CpuId {
         let cpu = self.cpu_number.get();
+        #[cfg(test)]
+        let cpu = pretended_cpu::get().unwrap_or(cpu);
         // With fewer caches than CPUs, CPUs share caches. The caches' locks make that harmless.
         CpuId(if cpu < self.cpus { cpu } else { cpu % self.cpus })
     }
 
     #[inline(always)]
     fn cpu_hint(&self) -> u32 {
+        #[cfg(test)]
+        if let Some(cpu) = pretended_cpu::get() {
+            return cpu;
+        }
         self.cpu_number.hint()
     }
 
@@ -110,5 +116,23 @@ impl Machine for Host {
             Some(rseq) => lock.lock_remote(rseq, cpu.0),
             None => lock.lock(),
         }
+    }
+}
+
+/// The CPU that a thread of a test pretends to run on: [`crate::PoolBuilder::pretended_cpus`].
+#[cfg(test)]
+pub(crate) mod pretended_cpu {
+    use std::cell::Cell;
+
+    thread_local! {
+        static CPU: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn get() -> Option<u32> {
+        CPU.get()
+    }
+
+    pub(crate) fn set(cpu: u32) {
+        CPU.set(Some(cpu));
     }
 }
