@@ -196,7 +196,9 @@ impl<'u> Server<'u> {
         stream.set_read_timeout(Some(SILENCE))?;
         stream.set_write_timeout(Some(SILENCE))?;
         let (prefix, address, query) = (self.prefix, &self.address, encoded(query));
-        write!(stream, "GET {prefix}/api/v1/query?query={query} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+        // In one piece: a server may answer, and end the connection, once it has the first line.
+        let request = format!("GET {prefix}/api/v1/query?query={query} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
         let (mut text, mut part) = (Vec::new(), vec![0; 1 << 16]);
         loop {
             let read = stream.read(&mut part).map_err(|error| match error.kind() {

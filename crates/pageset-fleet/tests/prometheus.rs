@@ -51,7 +51,10 @@ fn metrics(request: &str) -> String {
     let of = |instance: &str, more: &str, value: &str| sample(&format!("\"instance\":\"{instance}\"{more}"), value);
     let all = match request {
         _ if request.contains("pageset_kernel_info") => {
-            vec![kernel("a:9763", "off-by-fraction", 100), kernel("b:9763", "on", 0), kernel("c:9763", "on", 0)]
+            // The second series of the first machine differs in a label that does not count.
+            let [a, b, c] =
+                [kernel("a:9763", "off-by-fraction", 100), kernel("b:9763", "on", 0), kernel("c:9763", "on", 0)];
+            vec![a.clone(), a.replace("\"release\"", "\"replica\":\"2\",\"release\""), b, c]
         }
         _ if request.contains("zone_lock_wait") => vec![
             of("a:9763", ",\"cpu\":\"3\",\"path\":\"refill\"", "0.11"),

@@ -114,7 +114,7 @@ const MESSAGES: [Notice; 19] = [
         ),
     },
     Notice {
-        words: &["earlyoom", "SIG"],
+        words: &["earlyoom"],
         clause: "the text shows no failed request: earlyoom, a program, watches available memory and ends processes by its own thresholds",
         step: ("see its thresholds", "systemctl cat earlyoom"),
     },
