@@ -6,6 +6,7 @@
 A place is a line of code that reads a field or calls a method of a layout, or a rule that switches it on. Comments, imports,
 definitions and tests do not count, nor do the folders `store` and `policy`.
 """
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -48,18 +49,22 @@ def places(own, names):
                 yield name, number, line.strip()
 
 
-def main(arguments):
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--most", type=int, metavar="LINES", help="fail above so many lines")
+    parser.add_argument("--list", action="store_true", help="print each line")
+    arguments = parser.parse_args()
     everything = 0
     for layout, (own, names) in LAYOUTS.items():
         found = list(places(own, names))
         everything += len(found)
         print(f"{layout:20} {len(found):4} lines {len({name for name, _, _ in found}):4} files")
-        if "--list" in arguments:
+        if arguments.list:
             for name, number, line in found:
                 print(f"    {name}:{number}: {line}")
     print(f"{'all':20} {everything:4} lines")
-    return "--most" in arguments and everything > int(arguments[arguments.index("--most") + 1])
+    return arguments.most is not None and everything > arguments.most
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -222,7 +222,7 @@ const METHODS_ABOVE: [(&str, &str, &str); 16] = [
     ("ZoneGuard", "admin", "steps of ranges and of memory that comes and goes, with the lock of a region held"),
 ];
 
-/// Collects the types that a file defines, and those that have methods of their own in it.
+/// The types that a file defines, and the types that have methods in it.
 #[derive(Default)]
 struct Types {
     defined: BTreeSet<String>,
