@@ -1,6 +1,6 @@
 //! The manual: a page for the command and for each subcommand, from the definition of the command line. What is the same on
 //! several pages is printed once: exit codes and files on the command's page, the paragraphs of a shared option on the first
-//! page that has it.
+//! page that has it, an option for all subcommands on the page of their command.
 
 use std::collections::HashMap;
 use std::io;
@@ -47,19 +47,19 @@ fn add(
     man.render_name_section(&mut text)?;
     man.render_synopsis_section(&mut text)?;
     man.render_description_section(&mut text)?;
-    if command.get_arguments().any(|argument| !argument.is_hide_set()) {
+    let has_options = command.get_arguments().any(|argument| !argument.is_hide_set());
+    if has_options {
         man.render_options_section(&mut text)?;
-        if !elsewhere.is_empty() {
-            let mut roff = Roff::new();
+    }
+    if !elsewhere.is_empty() {
+        let mut roff = Roff::new();
+        if has_options {
             roff.control("PP", []);
-            roff.text(
-                [roman("In full, options that pages share: ")]
-                    .into_iter()
-                    .chain(listed(&elsewhere))
-                    .collect::<Vec<_>>(),
-            );
-            roff.to_writer(&mut text)?;
+        } else {
+            roff.control("SH", ["OPTIONS"]);
         }
+        roff.text([roman("Options that pages share: ")].into_iter().chain(listed(&elsewhere)).collect::<Vec<_>>());
+        roff.to_writer(&mut text)?;
     }
     if visible().next().is_some() {
         man.render_subcommands_section(&mut text)?;
@@ -94,15 +94,17 @@ fn without_repetition(mut command: Command, page: &str, described: &mut Describe
         if id == "help" {
             return argument.hide(true);
         }
-        let Some(long) = argument.get_long_help().filter(|_| argument.get_help().is_some()) else { return argument };
-        let first = described.entry((id, long.to_string())).or_insert_with(|| page.to_owned());
+        let global = argument.is_global_set();
+        let long = argument.get_long_help().filter(|_| argument.get_help().is_some());
+        let Some(repeated) = long.or(argument.get_help().filter(|_| global)) else { return argument };
+        let first = described.entry((id, repeated.to_string())).or_insert_with(|| page.to_owned());
         if first == page {
             return argument;
         }
         if !elsewhere.contains(first) {
             elsewhere.push(first.clone());
         }
-        argument.long_help(None::<&str>)
+        if global { argument.hide(true) } else { argument.long_help(None::<&str>) }
     });
     // The first paragraph is the name's.
     let more = command.get_long_about().map(ToString::to_string);
