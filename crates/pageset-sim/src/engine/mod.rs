@@ -335,7 +335,7 @@ impl Engine {
     }
 
     /// Runs all CPUs until the earliest is at `end` or all tasks have ended. Polls `keep_on`; `false` stops the run.
-    pub(crate) fn run(&self, fibers: &mut Fibers<'_>, end: Time, keep_on: impl Fn() -> bool) {
+    pub(crate) fn run(&self, fibers: &mut Fibers<'_>, end: Time, keep_on: &dyn Fn() -> bool) {
         /// Switches between two polls: some milliseconds.
         const PATIENCE: u64 = 1 << 14;
         self.order.set(END, end);

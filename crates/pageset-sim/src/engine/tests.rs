@@ -90,13 +90,17 @@ fn run(config: EngineConfig, starts: &[u64], task: impl Fn(&Engine, u32)) -> Eng
 
 /// As [`run`], with another lock.
 fn run_with(config: EngineConfig, lock: LockSpec, starts: &[u64], task: impl Fn(&Engine, u32)) -> Engine {
+    run_tasks(config, lock, starts, &task)
+}
+
+fn run_tasks(config: EngineConfig, lock: LockSpec, starts: &[u64], task: &dyn Fn(&Engine, u32)) -> Engine {
     let engine = Engine::new(config, &[lock]);
     scope(|fibers| {
         for (cpu, start) in starts.iter().enumerate() {
-            let (engine, task) = (&engine, &task);
+            let engine = &engine;
             engine.spawn(fibers, cpu as u32, ns(*start), move || task(engine, cpu as u32)).unwrap();
         }
-        engine.run(fibers, Time::NEVER, || true);
+        engine.run(fibers, Time::NEVER, &|| true);
     });
     engine
 }
@@ -458,13 +462,13 @@ fn a_run_ends_on_time_and_can_continue() {
                 })
                 .unwrap();
         }
-        engine.run(fibers, ns(50_000), || true);
+        engine.run(fibers, ns(50_000), &|| true);
         let half = rounds.get();
         // Each round takes 1000 for the hold, plus a handoff.
         assert!((40..=50).contains(&half), "{half} rounds");
-        engine.run(fibers, ns(100_000), || true);
+        engine.run(fibers, ns(100_000), &|| true);
         assert!((80..=100).contains(&rounds.get()), "{}", rounds.get());
-        engine.run(fibers, Time::NEVER, || false);
+        engine.run(fibers, Time::NEVER, &|| false);
     });
 }
 

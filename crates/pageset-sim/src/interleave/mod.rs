@@ -157,7 +157,7 @@ impl Interleaving {
                 // Each task starts after all tasks of the previous round.
                 engine.spawn(fibers, cpu, engine.latest(), task).map_err(RunError::Stack)?;
             }
-            engine.run(fibers, Time::NEVER, || engine.switches() - begun < patience && !used_blocks.violated());
+            engine.run(fibers, Time::NEVER, &|| engine.switches() - begun < patience && !used_blocks.violated());
             let broken = |what| Err(Failure::Violation(Violation { round: number, what }));
             match used_blocks.violation() {
                 Some(what) => broken(what),

@@ -143,6 +143,11 @@ impl Run<'_> {
     /// # Errors
     /// See [`RunError`].
     pub fn run(&self, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
+        self.run_polled(&keep_on)
+    }
+
+    /// As [`Self::run`]: what a run is, is compiled once for all callers.
+    fn run_polled(&self, keep_on: &dyn Fn() -> bool) -> Result<Outcome, RunError> {
         let cpus = self.machine.topology().cpus();
         if self.tasks == 0 || self.tasks > cpus {
             return Err(RunError::Tasks { tasks: self.tasks, cpus });
@@ -187,7 +192,7 @@ impl Run<'_> {
     }
 
     /// Simulates the whole machine, which may be one node of a larger one.
-    fn simulate(&self, one_of: Option<OneOf>, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
+    fn simulate(&self, one_of: Option<OneOf>, keep_on: &dyn Fn() -> bool) -> Result<Outcome, RunError> {
         let cpus = self.machine.topology().cpus();
         let needs = self.workload.needs(self.tasks);
         let map = MemoryMap::new(self.machine);
@@ -221,7 +226,7 @@ impl Run<'_> {
             let system = System::new(&allocator, self.machine, self.era, needs);
             // Only cores with work share the last-level caches and the power budget, and queue for lines of other cores.
             engine.share(self.tasks, one_of.map_or(1, |one| one.nodes));
-            self.measure(&engine, &system, &keep_on)
+            self.measure(&engine, &system, keep_on)
         })
     }
 
@@ -233,7 +238,7 @@ impl Run<'_> {
         }
     }
 
-    fn measure(&self, engine: &Engine, system: &System<'_>, keep_on: &impl Fn() -> bool) -> Result<Outcome, RunError> {
+    fn measure(&self, engine: &Engine, system: &System<'_>, keep_on: &dyn Fn() -> bool) -> Result<Outcome, RunError> {
         system.age(self.history).map_err(RunError::Alloc)?;
         let job = self.workload.set_up(system, self.tasks).map_err(RunError::Alloc)?;
         let job = &job;

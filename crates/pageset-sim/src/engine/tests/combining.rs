@@ -164,7 +164,7 @@ fn random_sections(lock: LockSpec, seed: u64) -> Vec<Held> {
             };
             engine.spawn(fibers, cpu, Time::ZERO, task).unwrap();
         }
-        engine.run(fibers, Time::NEVER, || true);
+        engine.run(fibers, Time::NEVER, &|| true);
     });
     let mut held = engine.take_held();
     held.sort_by_key(|hold| hold.had);
