@@ -10,7 +10,7 @@ use crate::alloc::request::{Block, PageHandle, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::{CachedZone, TAKEN_PER_HOLD};
-use crate::policy::{ListRule, OwnerRule};
+use crate::policy::ListRule;
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Allocates blocks of the request's order into `blocks`, as many as available. Returns their number.
@@ -188,7 +188,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(never)]
     fn commit_run<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
         let Some((zone, _)) = entries.first().and_then(|entry| self.locate(block(entry).pfn)) else { return 0 };
-        if self.tuning.owners != OwnerRule::Off {
+        if self.tuning.has_owners() {
             // Each block may have another owner, and one pageset's lock is held at a time.
             return self.free_first(entries, &block);
         }

@@ -21,7 +21,7 @@ use crate::frame::{Frames, Order, PageState, Pfn, Tag, exchange};
 use crate::machine::{CpuHint, Machine, MachineHint};
 use crate::pcp::{CachedZone, HintedGuard, Pageset, PcpGuard, Place};
 use crate::policy::state::is_costly;
-use crate::policy::{ListRule, OwnerRule, Tuning};
+use crate::policy::{ListRule, Tuning};
 use crate::sync::{self, LockedWord};
 use crate::zone::{CHECKED, MIXED, RELAXED, RELAXED_CHECKED, RELAXED_MIXED_CHECKED};
 
@@ -61,7 +61,7 @@ impl Tuning {
             && !self.count_min
             && !self.cma_skip
             && self.lists != ListRule::OrderZero
-            && self.owners == OwnerRule::Off
+            && !self.has_owners()
     }
 }
 
