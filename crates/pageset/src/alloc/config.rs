@@ -16,7 +16,7 @@ use crate::pcp::CachedZone;
 pub use crate::pcp::ZoneMetadata;
 use crate::pcp::{self, Pageset};
 use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize};
-use crate::policy::{Active, RegionRule, Tuning, TuningError};
+use crate::policy::{Active, RegionRule, SMALL, Tuning, TuningError};
 
 impl PageRange {
     /// The pages of `bytes` from a physical address on, as in a firmware memory map.
@@ -492,8 +492,9 @@ impl Config<'_> {
     }
 
     fn check(&self) -> Result<(), MapError> {
-        self.tuning.check().map_err(MapError::Tuning)?;
-        if cfg!(not(feature = "rules")) && self.tuning != Tuning::default() {
+        if !SMALL {
+            self.tuning.check().map_err(MapError::Tuning)?;
+        } else if self.tuning != Tuning::default() {
             return Err(MapError::NeedsRules);
         }
         check_fraction(self.high_fraction)?;

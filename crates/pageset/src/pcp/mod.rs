@@ -36,7 +36,7 @@ use crate::buddy::{Buddy, Env};
 use crate::frame::{CpuId, Frames, Order};
 use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine};
 use crate::policy::lists::{LISTS, order_of};
-use crate::policy::{Bounds, PcpState};
+use crate::policy::{Bounds, PcpState, SMALL};
 use crate::sync::{self, AtomicU64, LockedWord, const_new};
 use crate::zone::Zone;
 
@@ -125,7 +125,7 @@ pub(crate) const fn array_words(capacity: u32, lists: usize, shares: bool) -> u6
 /// The entries in the arrays of a pageset with some capacity. Without the feature `rules`, the arrays have 1.5 KiB: more pages fit in
 /// larger blocks only, and a list of single pages drains where the arrays are full.
 pub(crate) fn within_build(capacity: u32) -> u32 {
-    if cfg!(feature = "rules") { capacity } else { capacity.min(14 * stack::ENTRIES) }
+    if SMALL { capacity.min(14 * stack::ENTRIES) } else { capacity }
 }
 
 /// The capacity for a pageset that reaches `high` pages. Before a drain, a batch, the excess of a cluster, and a block

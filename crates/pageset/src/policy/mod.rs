@@ -16,7 +16,7 @@ use core::fmt;
 
 use crate::frame::Order;
 
-pub(crate) use active::Active;
+pub(crate) use active::{Active, SMALL};
 pub use presets::{HAS_RESEARCH, PRESETS, Preset, Release};
 pub use sizes::{Bounds, Watermarks};
 pub use state::{Decay, PcpState, Pressure, State};
