@@ -12,7 +12,7 @@ skip() {
 }
 rustup target list --installed 2>/dev/null | grep -q '^x86_64-unknown-none$' ||
     rustup target add x86_64-unknown-none >/dev/null 2>&1 || skip "the target x86_64-unknown-none cannot be installed"
-for features in '' history interleave planted-missing-mask planted-missing-lock planted-waiting-nmi; do
+for features in '' research interleave planted-missing-mask planted-missing-lock planted-waiting-nmi; do
     cargo clippy --quiet --locked --release --features "$features" -- -D warnings
 done
 cargo clippy --quiet --locked --release --no-default-features -- -D warnings

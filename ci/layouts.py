@@ -15,20 +15,19 @@ SOURCE = Path(__file__).resolve().parent.parent / "crates/pageset/src"
 # A layout: its own files, and the names of fields, methods and modules that ask for it.
 LAYOUTS = {
     "bitmaps": (["buddy/bitmaps", "buddy/parts"], r"\w*bitmap\w*|free_whole|found_in|is_part|part_pages|has_parts|moves_parts|Parts|Moves"),
-    "owners and claims": (
-        ["buddy/owners", "pcp/claims"],
-        r"owners|owner_pages|waiting|remote|absorb|absorb_all|keeper|free_to_owner|claim_blocks|merge_blocks|merge_in|"
-        r"take_fit|claimed_blocks|own_parts|left_by_others",
-    ),
     "regions": (
         ["buddy/region", "pcp/regions"],
         r"regions|region_of|region_order|region_starts|region_end|regions_from|prefer_region|"
         r"take_from_regions?|lock_region|try_lock_region|free_some_to_regions|free_to_regions|free_own",
     ),
-    "history": (
-        ["history/", "buddy/in_flight"],
+    "research": (
+        ["research/", "buddy/research", "buddy/no_research", "pcp/research", "pcp/no_research"],
+        r"owners|owner_pages|waiting|remote|absorb|absorb_all|keeper|free_to_owner|claim_blocks|merge_blocks|merge_in|"
+        r"take_fit|claimed_blocks|own_parts|left_by_others|has_waiting|end_ownership|refill_by_claims|left_above_high|"
+        r"nothing_waits|end_drain|check_owners|has_owners|merges_in_pageset|"
         r"clusters|in_flight|skips_merge|skips_merged|merge_skip|merge_skipped|wait_for_refills|put_in_cluster|"
-        r"remove_from_cluster|refill_from_clusters|drain_by_old_rules|steal_before_615|count_skips",
+        r"remove_from_cluster|refill_from_clusters|drain_by_old_rules|steal_before_615|count_skips|research|check_clusters|"
+        r"note_put|put_unmerged|without_waiters|drain_by_research|has_skipped|is_at_rest",
     ),
     "depot": (["buddy/depot"], r"\w*depots?|depot_\w+|has_batches|Batches"),
 }

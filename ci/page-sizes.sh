@@ -64,7 +64,7 @@ has_target() {
 for target in i686-unknown-linux-gnu armv7a-none-eabi riscv32imac-unknown-none-elf thumbv7m-none-eabi; do
     if has_target "$target"; then
         echo "$target"
-        cargo check --quiet --locked -p pageset --features alloc,bytes,history --target "$target"
+        cargo check --quiet --locked -p pageset --features alloc,bytes,research --target "$target"
     fi
 done
 

@@ -53,7 +53,7 @@ fi
 # The run boots a copy of its own, because another run may build the kernel anew.
 image=$(mktemp)
 trap 'rm -f "$image"' EXIT
-features=${rules:+history},${interleave:+interleave},${planted:+planted-$planted}
+features=${rules:+research},${interleave:+interleave},${planted:+planted-$planted}
 (
     cd "$here"
     # The variable would replace the flags of .cargo/config.toml.

@@ -6,17 +6,23 @@ use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use pageset::pcp::Pageset;
-use pageset::policy::presets::{LINUX_4_17, LINUX_6_12, LINUX_6_18, PAGESET};
-use pageset::policy::{Tuning, TuningError};
+use pageset::policy::presets::{LINUX_6_18, PAGESET};
+use pageset::policy::{BulkFree, FallbackRule, HAS_RESEARCH, Tuning, TuningError};
 use pageset::{
-    Allocator, CachedZone, Config, CpuId, Machine, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request,
-    Region, SpinLock, ZoneKind, ZoneMetadata, ZoneSpec,
+    Allocator, CachedZone, Config, CpuId, Machine, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Region,
+    Request, SpinLock, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
-// This program is built without the feature `history`: rules that kernels dropped are refused, the default rules are not.
-const _: () = assert!(Tuning::check(&PAGESET).is_ok() && Tuning::check(&LINUX_6_18).is_ok());
-const _: () = assert!(matches!(Tuning::check(&LINUX_4_17), Err(TuningError::NeedsHistory { .. })));
-const _: () = assert!(matches!(Tuning::check(&LINUX_6_12), Err(TuningError::NeedsHistory { .. })));
+// This program is built without the feature `research`: rules that kernels dropped or never merged are refused, the default rules are not.
+const _: () = assert!(!HAS_RESEARCH && Tuning::check(&PAGESET).is_ok() && Tuning::check(&LINUX_6_18).is_ok());
+const REFUSED: [Tuning; 3] = [
+    Tuning { bulk_free: BulkFree::TwoPass, ..LINUX_6_18 },
+    Tuning { fallback: FallbackRule::Steal, ..LINUX_6_18 },
+    Tuning { merge_blocks: true, ..PAGESET },
+];
+const _: () = assert!(matches!(REFUSED[0].check(), Err(TuningError::NeedsResearch { .. })));
+const _: () = assert!(matches!(REFUSED[1].check(), Err(TuningError::NeedsResearch { .. })));
+const _: () = assert!(matches!(REFUSED[2].check(), Err(TuningError::NeedsResearch { .. })));
 
 struct Kernel;
 

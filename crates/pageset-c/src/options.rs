@@ -257,12 +257,14 @@ fn parts(options: &pageset_options) -> Result<GiveBackParts, Failure> {
     })
 }
 
-/// The rules of a set by its name, perhaps with changes. Rules that kernels dropped are not in this library.
+/// The rules of a set by its name, perhaps with changes. Rules that kernels dropped or never merged are not in this library.
 fn rules(text: &str) -> Result<Tuning, Failure> {
     let wrong = |reason: String| Failure::Rules { text: text.to_owned(), reason };
     let set = RuleSet::parse(text).map_err(|error| wrong(error.to_string()))?;
-    if let Some(rule) = set.tuning.history_rule() {
-        return Err(wrong(format!("this library does not have the rule {rule}, which kernels dropped")));
+    if let Some(rule) = set.tuning.research_rule() {
+        return Err(wrong(format!(
+            "this library does not have the rule {rule}, which kernels dropped or never merged"
+        )));
     }
     if set.high_fraction.is_some() || set.cache_slice_pages.is_some() {
         return Err(wrong("a pool has no high_fraction and no cache_slice_pages".to_owned()));

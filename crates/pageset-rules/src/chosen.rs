@@ -1,6 +1,6 @@
 //! Several sets of rules, selected by name, with the same changes to each.
 
-use pageset::policy::{PRESETS, Preset};
+use pageset::policy::{HAS_RESEARCH, PRESETS, Preset};
 
 use crate::error::RulesError;
 use crate::file::{self, RuleFile};
@@ -156,5 +156,6 @@ fn unknown(name: &str, recorded: bool) -> RulesError {
 fn unknown_set(name: &str, others: &[&'static str]) -> RulesError {
     let presets = || PRESETS.iter().map(|preset| preset.name);
     let words = || others.iter().copied().chain(presets());
-    RulesError::Unknown { name: name.to_owned(), meant: suggestion(name, words()) }
+    let absent = if HAS_RESEARCH { "" } else { "; this build has no rules of kernels before 6.15" };
+    RulesError::Unknown { name: name.to_owned(), meant: suggestion(name, words()) + absent }
 }

@@ -118,7 +118,7 @@ impl Settings {
         let (what, culprits) = match rules.tuning.check() {
             Err(error @ TuningError::Needs { rule, needs }) => (error.to_string(), [rule, needs]),
             Err(error @ TuningError::OutOfRange { field, .. }) => (error.to_string(), [field, field]),
-            Err(error @ TuningError::NeedsHistory { rule }) => (error.to_string(), [rule, rule]),
+            Err(error @ TuningError::NeedsResearch { rule }) => (error.to_string(), [rule, rule]),
             Ok(()) if fixed_high_and_fraction(rules) => {
                 let what = "high_fraction changes nothing where high is set by hand".to_owned();
                 (what, ["high_fraction", "high"])

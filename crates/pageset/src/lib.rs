@@ -57,10 +57,10 @@
 //! | [`pcp`] | the per-CPU pagesets: allocation, free, refill, drain |
 //! | [`alloc`] | requests and zonelists; the fast, the general and the slow path |
 //! | [`admin`] | CPUs and memory that come and go, contiguous ranges, compaction, statistics, audit |
-//! | `history` | rules that kernels dropped or never merged |
+//! | `research` | rules that kernels dropped or never merged; pageblocks with owners |
 //!
 //! Below all of them, `sync` has the atomics and the words that a lock protects. The one exception to the order is the seam of
-//! `history`: the layers below call the methods that its module lists, without naming the module.
+//! `research`: the layers below call the methods that its module lists, without naming the module.
 //!
 //! # Features
 //!
@@ -68,8 +68,8 @@
 //! | --- | --- |
 //! | `alloc` | metadata from a heap: the module `alloc::owned` |
 //! | `bytes` | all metadata in one piece of memory: `Allocator::from_bytes` |
-//! | `rules` (on by default) | rules other than [`Tuning::default`]. Without it the default rules are constants, all other code disappears, and a pageset has room for at most 322 blocks in 2 KiB: for a kernel that is to be small |
-//! | `history` | the layer `history`: needed for the rules of kernels before 6.15, except 6.12.29 and its later updates. Without it [`Tuning::check`] refuses these rules, and [`Tuning::history_rule`] names the rule |
+//! | `rules` (on by default) | rules other than [`Tuning::default`]. Without it the default rules are constants, all other code disappears, a pageset has room for at most 322 blocks in 2 KiB, and calls for many blocks have no fast path of their own: for a kernel that is to be small |
+//! | `research` | the layer `research`: the rules of kernels before 6.15 (6.12.29 in its series) and of the RFCs of 2018 and 2026, and their presets. Without it [`Tuning::check`] refuses these rules, and [`Tuning::research_rule`] names the rule |
 //!
 //! Without `alloc` the caller fills a [`Metadata`] from static memory; `ci/no-std-check/src/main.rs` in the repository is a complete
 //! example.
@@ -127,19 +127,22 @@
 //! Comments such as "Specification 2.4" name a section of a description of the kernel's behaviour, `linux-page-allocator.md`. It is not
 //! part of this repository, and the documentation stands without it.
 #![no_std]
-#![cfg_attr(not(feature = "history"), allow(dead_code, reason = "the rules of `history` alone use some helpers below"))]
+#![cfg_attr(
+    not(feature = "research"),
+    allow(dead_code, reason = "the rules of `research` alone use some helpers below")
+)]
 #![forbid(unsafe_code)]
 
 pub mod admin;
 pub mod alloc;
 mod buddy;
 pub mod frame;
-mod history;
 pub mod machine;
 #[cfg(all(loom, test))]
 mod models;
 pub mod pcp;
 pub mod policy;
+mod research;
 mod store;
 mod sync;
 mod zone;

@@ -15,7 +15,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::admin::drains::Exclusive;
-use crate::buddy::in_flight::InFlight;
+use crate::buddy::research::in_flight::InFlight;
 use crate::machine::{Guard, RawLock, SpinLock};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};

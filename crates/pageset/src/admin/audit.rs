@@ -1,16 +1,16 @@
 //! The consistency check: every page is counted once, lists agree with tags, counters agree with lists.
 
 use core::fmt;
-use core::iter::successors;
 
 use crate::alloc::Allocator;
+use crate::buddy::Mismatch;
 use crate::buddy::list::List;
 use crate::buddy::region::FreePages;
 use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
 use crate::frame::{CpuId, Order, PAGEBLOCK, PageState, Pfn, Tag};
 use crate::machine::Machine;
-use crate::pcp::{CachedZone, Pageset, claims};
+use crate::pcp::{CachedZone, Pageset};
 use crate::policy::lists::{LISTS, order_of};
 use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest};
@@ -191,12 +191,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         let free = self.free_lists()?;
         let cached = self.cached()?;
         let (books, tagged) = self.blocks()?;
-        self.zone
-            .shared
-            .buddy
-            .check_clusters()
-            .or_else(|(page, what, expected, found)| self.error(page, what, expected, found))?;
-        self.equal("refills in flight", 0, self.zone.shared.buddy.in_flight.refills().into())?;
+        self.checked(self.zone.shared.buddy.check_clusters())?;
         if self.zone.shared.deferred.is_empty() {
             self.equal("pages whose free is deferred", 0, self.zone.shared.deferred_pages())?;
         }
@@ -205,7 +200,7 @@ impl<M: Machine> Audit<'_, '_, M> {
             self.miscounted()?;
         }
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached.pages)?;
-        self.owners()?;
+        self.checked(self.zone.shared.buddy.check_owners())?;
         self.plenty()?;
         self.types()?;
         self.equal(
@@ -262,31 +257,9 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.equal("the pages of CMA pageblocks", self.zone.shared.buddy.cma_pages.get(), pages(MigrateType::Cma))
     }
 
-    /// Checks that no free pageblock has an owner, and that each owned pageblock with free blocks is on its owner's list.
-    fn owners(&self) -> Found {
-        let (frames, owners) = (self.zone.frames(), &self.zone.shared.buddy.owners);
-        let pages = Order::PAGEBLOCK.pages() as u32;
-        for start in (0..owners.pageblocks()).map(|slot| slot * pages) {
-            let Some(owner) = owners.of(start) else { continue };
-            let is_free = |order: Order| frames.tag(start & !(order.pages() as u32 - 1)).is(PageState::Free, order);
-            if Order::all().skip(Order::PAGEBLOCK.index()).any(is_free) {
-                return self.error(Some(start), "the owner of a free pageblock", 0, u64::from(owner.0) + 1);
-            }
-            let has_free = (start..start + pages).any(|page| frames.tag(page).state() == PageState::Free);
-            let listed = || {
-                successors(owners.after(owner, None), |&slot| owners.after(owner, Some(slot)))
-                    .take(owners.pageblocks() as usize)
-            };
-            let is_listed = listed().any(|slot| slot * pages == start);
-            let of_others = listed().find(|&slot| owners.of(slot * pages) != Some(owner));
-            if let Some(slot) = of_others {
-                return self.error(Some(slot * pages), "a pageblock on the list of a CPU that does not own it", 0, 1);
-            }
-            if has_free && !is_listed {
-                return self.error(Some(start), "an owned pageblock with free blocks is on its owner's list", 1, 0);
-            }
-        }
-        Ok(())
+    /// What a layer below has checked.
+    fn checked(&self, found: Result<(), Mismatch>) -> Found {
+        found.or_else(|(page, what, expected, found)| self.error(page, what, expected, found))
     }
 
     /// Checks that a zone marked as having plenty of an order passes the high mark for every kind of request.
@@ -414,7 +387,7 @@ impl<M: Machine> Audit<'_, '_, M> {
             let pages = pages_of(&mut |visit| self.each_in_pageset(cpu, visit))?;
             self.equal("the count of a pageset", pageset.count().into(), pages)?;
             let waiting = pages_of(&mut |visit| self.each_waiting(pageset, visit))?;
-            self.equal("the pages that wait for an owner", pageset.waiting.get().into(), waiting)?;
+            self.equal("the pages that wait for an owner", pageset.research.waiting().into(), waiting)?;
         }
         for (number, region) in self.zone.shared.buddy.regions.iter().enumerate() {
             let pages = pages_of(&mut |visit| self.each_in_depot(number, visit))?;
@@ -446,9 +419,7 @@ impl<M: Machine> Audit<'_, '_, M> {
     /// Visits the blocks that other CPUs left for a pageset.
     fn each_waiting(&self, pageset: &Pageset<M::Lock>, visit: &mut Visit<'_>) -> Found {
         let frames = self.zone.frames();
-        let link = |page| if page < frames.len() { claims::link(&self.zone.shared, page).get() } else { 0 };
-        // Each block has a page.
-        for page in pageset.left_by_others(link).take(pageset.waiting.get() as usize + 1) {
+        for page in self.zone.left_by_others(pageset) {
             visit(page, if page < frames.len() { frames.tag(page).order() } else { Order::ZERO })?;
         }
         Ok(())

@@ -5,9 +5,7 @@ use core::sync::atomic::AtomicU32;
 use crate::alloc::config::{Config, FreeCheck, MapError, Metadata, ZoneLayout, ZoneMetadata};
 use crate::alloc::sections::Sections;
 use crate::alloc::{Allocator, CpuSet, Rules, fast, zonelist};
-use crate::buddy::Clusters;
 use crate::buddy::bitmaps::Bitmaps;
-use crate::buddy::owners::Owners;
 use crate::frame::{CpuId, Frames, Links, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
@@ -67,10 +65,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 capacity,
                 array,
                 depots,
-                clusters,
-                owners,
+                research,
                 bitmaps,
-                batch,
                 regions: _,
                 region_order,
             } = config.layout(spec)?;
@@ -94,13 +90,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 types: cut(&mut tags, types),
                 links: Links(cut(&mut words, links)),
             };
-            zone.shared.buddy.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
+            zone.shared.buddy.research.place(cut(&mut words, research.len() as usize), research);
             if config.pageset_capacity > 0 {
                 zone.shares.limit(capacity);
             }
             zone.arrays = cut(&mut words, array * config.cpus.len());
             zone.shared.depots = cut(&mut words, depots);
-            zone.shared.buddy.owners = Owners::new(cut(&mut words, owners), if owners > 0 { types } else { 0 });
             if bitmaps > 0 {
                 zone.shared.buddy.bitmaps = Bitmaps::new(cut(&mut words, bitmaps), types);
             }

@@ -154,7 +154,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.shares.decide(share.unwrap_or_default(), bounds);
         let bounds = share.map_or(bounds, |share| bounds.within(share.each));
         zone.bounds.set(bounds);
-        zone.shared.buddy.clusters.set_limit(bounds.batch);
+        zone.shared.buddy.research.set_batch(bounds.batch);
     }
 
     /// Gives each pageset of a zone its bounds. Pagesets of a disabled zone and those of offline CPUs keep nothing.

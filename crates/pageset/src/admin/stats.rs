@@ -10,7 +10,6 @@ use crate::frame::{NodeId, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::policy::Watermarks;
 use crate::sync::LockedWord;
-use crate::sync::atomic::Ordering::Acquire;
 
 /// Counters of one pageset. Names of `/proc/vmstat` where it has the counter. Unit: pages, except `refills` and
 /// `drains`.
@@ -195,14 +194,19 @@ impl<M: Machine> Allocator<'_, M> {
     pub fn zone_stats(&self, index: usize) -> ZoneStats {
         let zone = &self.zones[index];
         // Read before what they turn into, so that a page that moves meanwhile counts twice rather than not at all.
-        // Acquire: pairs with the releases of the subtractions.
-        let waiting = zone.pagesets.iter().map(|pageset| u64::from(pageset.waiting.load(Acquire))).sum();
+        let waiting = zone.pagesets.iter().map(|pageset| u64::from(pageset.research.waiting())).sum();
         let deferred = zone.shared.deferred_pages();
         let mut pagesets = PagesetStats::default();
         for cpu in 0..zone.pagesets.len() {
             pagesets += self.pageset_stats(index, CpuId(cpu as u32));
         }
         let free = zone.shared.buddy.free_pages();
+        let [claimed_blocks, own_parts, merge_skips, cluster_alloc_pages, cluster_free_pages, cluster_shortages] =
+            zone.shared.buddy.research.counters();
+        let [owner_pages, pageset_merges] = [0, 1].map(|at| {
+            let each = zone.pagesets.iter().map(|pageset| pageset.research.counters()[at]);
+            each.sum()
+        });
         let holds = |path| zone.shared.buddy.sum(|region| &region.holds[path as usize]);
         ZoneStats {
             node: zone.shared.node,
@@ -221,11 +225,11 @@ impl<M: Machine> Allocator<'_, M> {
             depot_out_pages: zone.shared.buddy.sum(|region| &region.depot.pages_out),
             bitmap: zone.shared.buddy.bitmap_pages(),
             bitmap_pages: zone.pagesets.iter().map(|pageset| pageset.bitmap_pages.get()).sum(),
-            claimed_blocks: zone.shared.buddy.claimed_blocks.get(),
-            own_parts: zone.shared.buddy.own_parts.get(),
+            claimed_blocks,
+            own_parts,
             waiting,
-            owner_pages: zone.pagesets.iter().map(|pageset| pageset.owner_pages.get()).sum(),
-            pageset_merges: zone.pagesets.iter().map(|pageset| pageset.merges.get()).sum(),
+            owner_pages,
+            pageset_merges,
             deferred,
             direct_alloc_pages: zone.shared.buddy.sum(|region| &region.direct_alloc_pages),
             direct_free_pages: zone.shared.buddy.sum(|region| &region.direct_free_pages),
@@ -246,10 +250,10 @@ impl<M: Machine> Allocator<'_, M> {
             compact_fail: zone.shared.compaction.failures.get(),
             pgmigrate_success: zone.shared.compaction.moved.get(),
             pgmigrate_fail: zone.shared.compaction.failed.get(),
-            merge_skips: zone.shared.buddy.skips.get(),
-            cluster_alloc_pages: zone.shared.buddy.clusters.taken.get(),
-            cluster_free_pages: zone.shared.buddy.clusters.given.get(),
-            cluster_shortages: zone.shared.buddy.clusters.shortages.get(),
+            merge_skips,
+            cluster_alloc_pages,
+            cluster_free_pages,
+            cluster_shortages,
         }
     }
 

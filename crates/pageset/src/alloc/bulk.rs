@@ -10,7 +10,7 @@ use crate::alloc::request::{Block, PageHandle, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::{CachedZone, TAKEN_PER_HOLD};
-use crate::policy::{ListRule, OwnerRule};
+use crate::policy::{ListRule, SMALL};
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Allocates blocks of the request's order into `blocks`, as many as available. Returns their number.
@@ -36,14 +36,23 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 got += there;
                 continue;
             }
-            let cpu = self.machine.cpu();
-            match self.walk(request, cpu, |zone, attempt| self.take_run(zone, cpu, request, attempt, rest)) {
+            match self.take_some(request, rest) {
                 Ok(run) => got += run,
                 Err(error) if got == 0 => return Err(error),
                 Err(_) => break,
             }
         }
         Ok(got)
+    }
+
+    /// Takes at least one block. A small build refills the pageset by way of a single block.
+    fn take_some(&self, request: &Request, blocks: &mut [Pfn]) -> Result<usize, AllocError> {
+        let cpu = self.machine.cpu();
+        if SMALL && let Some(block) = blocks.first_mut() {
+            *block = self.alloc_generally(request)?;
+            return Ok(1);
+        }
+        self.walk(request, cpu, |zone, attempt| self.take_run(zone, cpu, request, attempt, blocks))
     }
 
     /// Takes at least one block from a zone, through the pageset or directly: [`Self::take`] for a run of blocks.
@@ -110,7 +119,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     #[inline(always)]
     fn free_all<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
-        match self.free_run_hot(entries, &block) {
+        // In a small build all blocks take the way of the rest.
+        let first = if SMALL { (0, FirstHold::Outside) } else { self.free_run_hot(entries, &block) };
+        match first {
             (_, FirstHold::Inside) => Ok(()),
             (prepared, run) => self.free_rest(entries, prepared, run == FirstHold::Busy, block),
         }
@@ -134,7 +145,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             rest = &rest[self.free_first_to_buddy(rest, &block)..];
         }
         while !rest.is_empty() {
-            let given = self.give_run_hot(rest, &block);
+            let given = if SMALL { None } else { self.give_run_hot(rest, &block) };
             let done = match given.unwrap_or_else(|| self.commit_run(rest, &block)) {
                 0 => self.free_first_to_buddy(rest, &block),
                 run => run,
@@ -154,7 +165,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ) -> Result<(), FreeError> {
         let mut done = prepared;
         while let Some(first) = entries.get(done) {
-            let alike = self.prepare_run_hot(&entries[done..], &block);
+            let alike = if SMALL { 0 } else { self.prepare_run_hot(&entries[done..], &block) };
             if alike == 0 {
                 let Block { pfn, order } = block(first);
                 if let Err(error) = self.claim_free(pfn, order) {
@@ -188,7 +199,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(never)]
     fn commit_run<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
         let Some((zone, _)) = entries.first().and_then(|entry| self.locate(block(entry).pfn)) else { return 0 };
-        if self.tuning.owners != OwnerRule::Off {
+        if self.tuning.has_owners() {
             // Each block may have another owner, and one pageset's lock is held at a time.
             return self.free_first(entries, &block);
         }

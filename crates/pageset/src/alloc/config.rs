@@ -5,11 +5,10 @@ use core::sync::atomic::AtomicU32;
 
 use super::CpuSet;
 use super::sections::Sections;
-use crate::buddy::Clusters;
 use crate::buddy::bitmaps;
 use crate::buddy::depot::Depot;
-use crate::buddy::owners::Owners;
 use crate::buddy::region::Region;
+use crate::buddy::research::ResearchWords;
 use crate::frame::{CpuId, NodeId, ZoneKind};
 use crate::frame::{Order, PageRange, Pfn};
 use crate::machine::Machine;
@@ -17,7 +16,7 @@ use crate::pcp::CachedZone;
 pub use crate::pcp::ZoneMetadata;
 use crate::pcp::{self, Pageset};
 use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize};
-use crate::policy::{Active, OwnerRule, RegionRule, Tuning, TuningError};
+use crate::policy::{Active, RegionRule, SMALL, Tuning, TuningError};
 
 impl PageRange {
     /// The pages of `bytes` from a physical address on, as in a firmware memory map.
@@ -328,10 +327,8 @@ pub(crate) struct ZoneLayout {
     pub(crate) capacity: u32,
     pub(crate) array: usize,
     pub(crate) depots: usize,
-    pub(crate) clusters: usize,
-    pub(crate) owners: usize,
+    pub(crate) research: ResearchWords,
     pub(crate) bitmaps: usize,
-    pub(crate) batch: u32,
     pub(crate) regions: usize,
     /// Pages of a region, as a power of two.
     pub(crate) region_order: u32,
@@ -365,12 +362,7 @@ impl Config<'_> {
         let cpus = self.cpus.len();
         Ok(ZoneMetadataSize {
             tags: layout.tags + layout.types,
-            words: layout.links
-                + layout.clusters
-                + layout.array * cpus
-                + layout.depots
-                + layout.owners
-                + layout.bitmaps,
+            words: layout.links + layout.array * cpus + layout.depots + layout.research.len() as usize + layout.bitmaps,
             pagesets: cpus,
             regions: layout.regions,
         })
@@ -445,17 +437,13 @@ impl Config<'_> {
         {
             return Err(MapError::Regions { start: zone.span.start, given, allowed: pages / largest });
         }
-        let clusters = if tuning.clusters { Clusters::words(zone.span.pages, pages, batch) } else { 0 };
         // The largest part of the metadata. A 32-bit machine has no room for that of the largest span.
         let regions = pages.div_ceil(1 << region_order);
         let depots = if tuning.depot { regions * Depot::WORDS as u64 } else { 0 };
         let types = (pages >> Order::PAGEBLOCK.get()) as usize;
-        let owners = match tuning.owners {
-            OwnerRule::Off => 0,
-            _ => Owners::words(types, self.cpus.len()),
-        };
+        let research = ResearchWords::new(&tuning, [zone.span.pages, pages, types as u64], self.cpus.len(), batch);
         let bitmaps = if tuning.bitmaps { bitmaps::words(types) } else { 0 };
-        let words = 2 * slots + clusters + array * self.cpus.len() as u64 + depots + (owners + bitmaps) as u64;
+        let words = 2 * slots + array * self.cpus.len() as u64 + depots + research.len() + bitmaps as u64;
         if words > (isize::MAX as usize / size_of::<AtomicU32>()) as u64 {
             return Err(too_large);
         }
@@ -467,10 +455,8 @@ impl Config<'_> {
             capacity,
             array: array as usize,
             depots: depots as usize,
-            clusters: clusters as usize,
-            owners,
+            research,
             bitmaps,
-            batch,
             regions: regions as usize,
             region_order,
         })
@@ -506,8 +492,9 @@ impl Config<'_> {
     }
 
     fn check(&self) -> Result<(), MapError> {
-        self.tuning.check().map_err(MapError::Tuning)?;
-        if cfg!(not(feature = "rules")) && self.tuning != Tuning::default() {
+        if !SMALL {
+            self.tuning.check().map_err(MapError::Tuning)?;
+        } else if self.tuning != Tuning::default() {
             return Err(MapError::NeedsRules);
         }
         check_fraction(self.high_fraction)?;

@@ -21,7 +21,7 @@ use crate::frame::{Frames, Order, PageState, Pfn, Tag, exchange};
 use crate::machine::{CpuHint, Machine, MachineHint};
 use crate::pcp::{CachedZone, HintedGuard, Pageset, PcpGuard, Place};
 use crate::policy::state::is_costly;
-use crate::policy::{ListRule, OwnerRule, Tuning};
+use crate::policy::{ListRule, SMALL, Tuning};
 use crate::sync::{self, LockedWord};
 use crate::zone::{CHECKED, MIXED, RELAXED, RELAXED_CHECKED, RELAXED_MIXED_CHECKED};
 
@@ -61,7 +61,7 @@ impl Tuning {
             && !self.count_min
             && !self.cma_skip
             && self.lists != ListRule::OrderZero
-            && self.owners == OwnerRule::Off
+            && !self.has_owners()
     }
 }
 
@@ -102,8 +102,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// number: 0 if the general path must serve the request.
     #[inline(always)]
     pub(crate) fn take_run_hot(&self, request: &Request, blocks: &mut [Pfn]) -> usize {
-        // A build without the rules is small: it has the loop once.
-        if request.order > Order::ZERO || cfg!(not(feature = "rules")) {
+        if request.order > Order::ZERO || SMALL {
             return self.take_run_apart(request, blocks);
         }
         let list = request.migratetype.index();
@@ -163,7 +162,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             match zone.shared.flags.of_found_zone() {
                 RELAXED_CHECKED => {}
                 RELAXED_MIXED_CHECKED if zone.is_movable_hot(pfn) => {}
-                RELAXED => return self.give_movable::<false>(zone, pfn, order, hint),
+                RELAXED if !SMALL => return self.give_movable::<false>(zone, pfn, order, hint),
                 _ => return false,
             }
         }

@@ -37,7 +37,7 @@ use crate::buddy::Env;
 use crate::frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, Tag, ZoneKind};
 use crate::machine::{Guard, LockPath, Machine, MachineHint};
 use crate::pcp::CachedZone;
-use crate::policy::{Active, Tuning};
+use crate::policy::{Active, SMALL, Tuning};
 use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicBool;
 
@@ -216,7 +216,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(never)]
     pub fn alloc_generally(&self, request: &Request) -> Result<Pfn, AllocError> {
         let cpu = self.machine.cpu();
-        if let Some(pfn) = self.take_first(request, cpu) {
+        if !SMALL && let Some(pfn) = self.take_first(request, cpu) {
             return Ok(pfn);
         }
         self.walk(request, cpu, self.taking(request, cpu))
@@ -259,7 +259,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[cold]
     #[inline(never)]
     pub fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        if self.free_other(pfn, order) {
+        if !SMALL && self.free_other(pfn, order) {
             return Ok(());
         }
         let (zone, page) = self.claim_free(pfn, order)?;

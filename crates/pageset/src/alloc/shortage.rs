@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::alloc::request::Request;
 use crate::alloc::zonelist::Zonelist;
 use crate::frame::MigrateType;
 use crate::frame::Order;
@@ -65,10 +66,33 @@ pub struct Nearest {
 }
 
 impl Nearest {
+    /// What a request sees of a zone.
+    fn of<M: Machine>(zone: &CachedZone<'_, M>, request: &Request, test: &MarkTest) -> Self {
+        let zone = &zone.shared;
+        let (mark, reserve) = if request.watermarks {
+            (test.rights.lowered(zone.mark(Mark::Min)), zone.reserve[test.highest.index()].get())
+        } else {
+            (0, 0)
+        };
+        Nearest {
+            zone: zone.index as u16,
+            node: zone.node,
+            kind: zone.kind,
+            free: zone.buddy.free(),
+            for_others: zone.unusable(&MarkTest { order: Order::ZERO, ..*test }),
+            mark,
+            reserve,
+        }
+    }
+
     /// Usable pages above the mark and the reserve; negative if there are fewer. The watermark test requires as many as
     /// the block has.
-    fn margin(&self) -> i128 {
-        i128::from(self.free) - i128::from(self.for_others) - i128::from(self.mark) - i128::from(self.reserve)
+    fn margin(&self) -> i64 {
+        // A zone has less than 2^32 pages. Marks that were set by hand may be any number.
+        (self.free as i64)
+            .saturating_sub_unsigned(self.for_others)
+            .saturating_sub_unsigned(self.mark)
+            .saturating_sub_unsigned(self.reserve)
     }
 }
 
@@ -77,55 +101,42 @@ impl Nearest {
 pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
     let request = list.request;
     let test = request.mark_test(request.rights());
-    let see = |zone: &CachedZone<'_, M>| {
-        let (mark, reserve) = if request.watermarks {
-            (test.rights.lowered(zone.shared.mark(Mark::Min)), zone.shared.reserve[test.highest.index()].get())
-        } else {
-            (0, 0)
-        };
-        let (free, for_others) =
-            (zone.shared.buddy.free(), zone.shared.unusable(&MarkTest { order: Order::ZERO, ..test }));
-        Nearest {
-            zone: zone.shared.index as u16,
-            node: zone.shared.node,
-            kind: zone.shared.kind,
-            free,
-            for_others,
-            mark,
-            reserve,
-        }
+    let mut all = OutOfMemory {
+        order: request.order,
+        migratetype: request.migratetype,
+        reason: Reason::NoBlock,
+        nearest: Nearest::NONE,
+        zones: 0,
+        free_pages: 0,
+        free_blocks: [0; Order::COUNT],
+        cached_pages: 0,
     };
-    // Of equal margins the first wins.
-    let nearest = list
-        .zones()
-        .map(|zone| (see(zone), zone))
-        .reduce(|best, next| if next.0.margin() > best.0.margin() { next } else { best });
-    let (nearest, reason) = nearest.map_or((Nearest::NONE, Reason::NoBlock), |(nearest, zone)| {
-        let reason = if request.watermarks && nearest.margin() < i128::from(request.order.pages()) {
+    let mut best: Option<&CachedZone<'_, M>> = None;
+    for zone in list.zones() {
+        let seen = Nearest::of(zone, request, &test);
+        // Of equal margins the first wins.
+        if best.is_none() || seen.margin() > all.nearest.margin() {
+            (best, all.nearest) = (Some(zone), seen);
+        }
+        all.zones += 1;
+        all.free_pages += seen.free;
+        all.cached_pages += zone.cached_pages();
+        for (order, blocks) in Order::all().zip(&mut all.free_blocks) {
+            for migratetype in MigrateType::ALL.into_iter().filter(|&kind| kind != MigrateType::Isolate) {
+                *blocks = blocks.saturating_add(zone.shared.buddy.blocks(order, migratetype));
+            }
+        }
+    }
+    if let Some(zone) = best {
+        all.reason = if request.watermarks && all.nearest.margin() < request.order.pages() as i64 {
             Reason::Watermark
         } else if zone.shared.has_any_block(&test) {
             Reason::Busy
         } else {
             Reason::NoBlock
         };
-        (nearest, reason)
-    });
-    let mut free_blocks = [0_u32; Order::COUNT];
-    for (zone, order) in list.zones().flat_map(|zone| Order::all().map(move |order| (zone, order))) {
-        let types = MigrateType::ALL.iter().filter(|&&migratetype| migratetype != MigrateType::Isolate);
-        let blocks = types.map(|&migratetype| zone.shared.buddy.blocks(order, migratetype));
-        free_blocks[order.index()] = blocks.fold(free_blocks[order.index()], u32::saturating_add);
     }
-    OutOfMemory {
-        order: request.order,
-        migratetype: request.migratetype,
-        reason,
-        nearest,
-        zones: list.zones().count() as u16,
-        free_pages: list.zones().map(|zone| zone.shared.buddy.free()).sum(),
-        free_blocks,
-        cached_pages: list.zones().map(CachedZone::cached_pages).sum(),
-    }
+    all
 }
 
 impl Nearest {

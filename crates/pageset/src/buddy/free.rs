@@ -81,11 +81,7 @@ impl<M: Machine> Locked<'_, '_, M> {
                 return self.put(page, order, self.frames.block_type(page), End::Head);
             }
             self.free_pageblocks(page, order, put);
-        } else if self.skips_merge(order) {
-            let end = if let Put::At(end) = put { end } else { End::Head };
-            self.put(page, order, migratetype, end);
-            self.count_skips(order.pages());
-        } else {
+        } else if !self.put_unmerged(page, order, migratetype, if let Put::At(end) = put { end } else { End::Head }) {
             self.merge(page, order, migratetype, put);
         }
     }
@@ -120,9 +116,7 @@ impl<M: Machine> Locked<'_, '_, M> {
                 && capture.takes(page, order, migratetype)
             {
                 // The compaction holds the block and allocates it when the run ends.
-                if order >= Order::PAGEBLOCK {
-                    pageblocks(page, order).for_each(|start| self.owners.end(start));
-                }
+                self.end_ownership(page, order);
                 self.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
                 return;
             }

@@ -10,33 +10,35 @@ pub(crate) mod deferral;
 pub(crate) mod depot;
 mod fallback;
 pub(crate) mod free;
-pub(crate) mod in_flight;
 pub(crate) mod list;
-pub(crate) mod owners;
 mod pageblocks;
 mod parts;
 pub(crate) mod region;
+#[cfg(feature = "research")]
+pub(crate) mod research;
+#[cfg(not(feature = "research"))]
+#[path = "no_research.rs"]
+pub(crate) mod research;
 
 use core::cell::Cell;
 use core::ops::Deref;
 use core::sync::atomic::AtomicU32;
 
-use crate::frame::{Frames, MigrateType, Order, PageState, pageblocks as starts};
+use crate::frame::{Frames, MigrateType, Order, PageState};
 use crate::machine::{Access, Guard, Line, Machine};
 use crate::policy::{Active, Tuning};
 use crate::sync::{self, AtomicU64, Counter, const_new};
 
-#[cfg(feature = "history")]
+#[cfg(feature = "research")]
 pub(crate) use fallback::may_claim;
 pub(crate) use fallback::{Stage, Wanted};
 pub(crate) use free::Capture;
 
 use bitmaps::Bitmaps;
 use deferral::Deferral;
-use in_flight::InFlight;
 use list::{End, List};
-use owners::Owners;
 use region::{Region, Totals};
+use research::Research;
 
 /// The machine and the rules, which every operation receives.
 #[derive(Debug)]
@@ -88,61 +90,18 @@ pub(crate) struct Buddy<'a, L> {
     /// Blocks taken from other types' pageblocks: claimed, stolen.
     pub(crate) claims: Counter,
     pub(crate) steals: Counter,
-    /// The owners of pageblocks.
-    pub(crate) owners: Owners<'a>,
     /// Free parts of pageblocks that are on no list.
     pub(crate) bitmaps: Bitmaps<'a>,
     /// The pageblock in whose bitmap [`Self::has_bitmap_block`] found a block last. A hint.
     found_in: AtomicU32,
-    /// Pageblocks claimed by refills, and pages that refills found in their CPU's own pageblocks.
-    pub(crate) claimed_blocks: AtomicU64,
-    pub(crate) own_parts: AtomicU64,
     /// The deferral of compaction.
     pub(crate) deferral: Deferral,
-    /// State of the rules of `history`: clusters of single pages, refills that take them, and skipped merges. A zone with such a
-    /// rule has one region.
-    pub(crate) clusters: Clusters<'a>,
-    pub(crate) in_flight: InFlight,
-    pub(crate) skips: AtomicU64,
-    pub(crate) skips_merged: AtomicU64,
+    /// What the rules of `research` keep.
+    pub(crate) research: Research<'a>,
 }
 
 /// Something that a check found wrong: the page if there is one, what does not hold, what the counters say, what was found.
 pub(crate) type Mismatch = (Option<u32>, &'static str, u64, u64);
-
-/// The memory of a zone's order-0 clusters; `history::cluster` defines its use.
-#[derive(Debug)]
-pub(crate) struct Clusters<'a> {
-    /// A page's descriptor plus one, 0 for none.
-    pub(crate) refs: &'a [AtomicU32],
-    pub(crate) descriptors: &'a [AtomicU32],
-    /// The first returned descriptor plus one, and the first that was never used.
-    pub(crate) free: AtomicU32,
-    pub(crate) fresh: AtomicU32,
-    /// The largest cluster, in pages.
-    pub(crate) limit: AtomicU32,
-    /// Pages without a cluster for lack of a descriptor.
-    pub(crate) shortages: AtomicU64,
-    /// Pages allocated and freed as whole clusters.
-    pub(crate) taken: AtomicU64,
-    pub(crate) given: AtomicU64,
-}
-
-impl Clusters<'_> {
-    /// No clusters.
-    pub(crate) const fn none() -> Self {
-        Clusters {
-            refs: &[],
-            descriptors: &[],
-            free: AtomicU32::new(0),
-            fresh: AtomicU32::new(0),
-            limit: AtomicU32::new(0),
-            shortages: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
-            given: AtomicU64::new(0),
-        }
-    }
-}
 
 impl<L> Buddy<'_, L> {
     const_new! {
@@ -161,16 +120,10 @@ impl<L> Buddy<'_, L> {
             managed: Counter::new(),
             claims: Counter::new(),
             steals: Counter::new(),
-            owners: Owners::NONE,
             bitmaps: Bitmaps::NONE,
             found_in: AtomicU32::new(0),
-            claimed_blocks: AtomicU64::new(0),
-            own_parts: AtomicU64::new(0),
             deferral: Deferral::new(),
-            clusters: Clusters::none(),
-            in_flight: InFlight::new(),
-            skips: AtomicU64::new(0),
-            skips_merged: AtomicU64::new(0),
+            research: Research::new(),
         }
     }
     }
@@ -317,23 +270,11 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
     pub(crate) fn put(&self, page: u32, order: Order, list: MigrateType, end: End) {
         self.touch_list(page, order, list);
         self.frames.set_free(page, order, list);
-        if !self.put_in_cluster(page, order, list, end) {
+        if !self.note_put(page, order, list, end) {
             let slot = self.frames.slot(page, order);
             self.list(order, list).push(self.frames.links, slot, end, self.touch_slot(order));
         }
         self.count_free(order, list, sync::add);
-        if self.owners.are_kept() {
-            self.note_owned(page, order);
-        }
-    }
-
-    /// A block entered a free list: the ownership of whole pageblocks ends. A part is noted for its pageblock's owner.
-    #[cold]
-    fn note_owned(&self, page: u32, order: Order) {
-        if order < Order::PAGEBLOCK {
-            return self.owners.list(page);
-        }
-        starts(page, order).for_each(|start| self.owners.end(start));
     }
 
     /// Takes a free block off its list, and returns that list. The tag then reads as `Inside`.

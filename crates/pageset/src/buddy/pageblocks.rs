@@ -39,7 +39,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.other_blocks.add(is_other(to));
         self.other_blocks.sub(is_other(from));
         self.frames.set_block_type(page, to);
-        self.owners.end(page);
+        self.end_ownership(page, Order::PAGEBLOCK);
     }
 
     /// Visits the blocks that begin in a pageblock, by their first pages. No refill in flight owns one of them.

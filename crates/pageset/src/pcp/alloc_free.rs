@@ -60,9 +60,8 @@ impl<M: Machine> CachedZone<'_, M> {
         if self.bypasses(env, pcp) {
             return None;
         }
-        // A pageset that may keep nothing gets the one block of the request.
-        if env.tuning.claim_blocks && pcp.may_keep() {
-            return self.refill_by_claims(env, pcp, wanted);
+        if let Some(page) = self.refill_by_claims(env, pcp, wanted) {
+            return page;
         }
         if !pcp.has_room() && wanted.waits {
             self.make_room(env, pcp, list);
@@ -70,11 +69,7 @@ impl<M: Machine> CachedZone<'_, M> {
         self.borrow_for(env, pcp, pcp.high.get().max(pcp.count()) + wanted.order.pages() as u32);
         let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
         pcp.update_threshold();
-        if env.tuning.clusters {
-            // An interrupt that frees a page could wait for this CPU's refill in flight.
-            return env.machine.without_interrupts(|| self.refill_with(env, pcp, list, wanted, blocks));
-        }
-        self.refill_with(env, pcp, list, wanted, blocks)
+        self.without_waiters(env, || self.refill_with(env, pcp, list, wanted, blocks))
     }
 
     /// Whether blocks go to and from the free lists directly, since the pageset may keep nothing: under the rule
@@ -82,17 +77,6 @@ impl<M: Machine> CachedZone<'_, M> {
     #[inline]
     pub(crate) fn bypasses(&self, env: Env<'_, M>, pageset: &Pageset<M::Lock>) -> bool {
         env.tuning.kept_fraction > 0 && !pageset.may_keep()
-    }
-
-    /// As [`Self::refill`], with whole pageblocks, if no block of the pageset is large enough.
-    fn refill_by_claims<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, wanted: Wanted) -> Option<u32> {
-        self.absorb(env, pcp);
-        self.take_fit(env, pcp, wanted).or_else(|| {
-            let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
-            pcp.update_threshold();
-            self.refill_with_pageblocks(env, pcp, wanted, blocks << wanted.order.get());
-            self.take_fit(env, pcp, wanted)
-        })
     }
 
     #[inline]
@@ -182,9 +166,8 @@ impl<M: Machine> CachedZone<'_, M> {
         order: Order,
         drain: bool,
     ) -> bool {
-        let keeper = self.keeper(env, page, cpu);
-        if keeper != cpu {
-            return self.free_to_owner(env, (keeper, cpu), list, page, order, drain);
+        if let Some(freed) = self.free_to_owner(env, cpu, list, page, order, drain) {
+            return freed;
         }
         let Some(pcp) = self.try_lock_pageset(env, cpu) else { return false };
         self.free_into(env, pcp, cpu, list, page, order, drain)
@@ -193,7 +176,7 @@ impl<M: Machine> CachedZone<'_, M> {
     /// The rest of [`Self::free_cached`], with the lock of a pageset held. `cpu` is the caller's.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "one caller each for the own pageset and for an owner's")]
-    pub(super) fn free_into(
+    pub(crate) fn free_into(
         &self,
         env: Env<'_, M>,
         mut pcp: MachineGuard<'_, M::Lock>,

@@ -2,15 +2,11 @@
 //!
 //! Specification: `linux-page-allocator.md` 3, 4.7, 8.1, 8.2.
 
-use core::sync::atomic::Ordering::SeqCst;
-use core::sync::atomic::fence;
-
-use super::claims::drain_largest;
 use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::{Capture, Env};
 use crate::frame::CpuId;
-use crate::machine::{LockPath, Machine};
-use crate::policy::{BulkFree, OwnerRule, Pressure};
+use crate::machine::Machine;
+use crate::policy::{BulkFree, Pressure};
 use crate::store::{self, Drain, Given, Lists, Store};
 use crate::sync::{self, LockedWord};
 
@@ -39,7 +35,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 // Nothing is left that could be drained.
                 BulkFree::ShortHolds if drained == 0 => due,
                 BulkFree::ShortHolds => drained,
-                _ if env.tuning.merge_blocks => drained.max(chunk),
+                _ if env.tuning.merges_in_pageset() => drained.max(chunk),
                 _ => chunk,
             });
             if due == 0 {
@@ -111,19 +107,10 @@ impl<M: Machine> CachedZone<'_, M> {
         if wanted == 0 {
             return 0;
         }
-        if env.tuning.merge_blocks {
-            self.merge_in(env, pcp);
-        }
-        // None unless a rule of `history` is on: with the rules of 5.18 and later whole lists are drained.
-        let drained = self.drain_by_old_rules(env, pcp, wanted, start, capture).unwrap_or_else(|| {
-            let offer = self.offer(env, pcp, wanted, start, capture);
-            if env.tuning.merge_blocks && offer.is_one_hold() {
-                // Lock order: pageset, then region.
-                drain_largest(&self.shared.lock(env, LockPath::Drain, 0), pcp, wanted, capture)
-            } else {
-                Lists.give(&offer, pcp).pages
-            }
-        });
+        // None unless a rule of `research` is on: with the rules of 5.18 and later whole lists are drained.
+        let drained = self
+            .drain_by_research(env, pcp, wanted, start, capture)
+            .unwrap_or_else(|| Lists.give(&self.offer(env, pcp, wanted, start, capture), pcp).pages);
         pcp.note_drain(drained);
         drained
     }
@@ -140,8 +127,7 @@ impl<M: Machine> CachedZone<'_, M> {
         self.absorb(env, &pcp);
         let decay = env.tuning.decay(&mut pcp);
         pcp.update_threshold();
-        // Others may leave more than the pageset may keep, without a drain.
-        let above = if env.tuning.owners == OwnerRule::List { pcp.count().saturating_sub(pcp.high.get()) } else { 0 };
+        let above = self.left_above_high(env, &pcp);
         let Some(mut pcp) = self.drain_in_holds(env, pcp, decay.drain.max(above), 0, false, lock) else {
             return true;
         };
@@ -187,13 +173,7 @@ impl<M: Machine> CachedZone<'_, M> {
     where
         M: 'p,
     {
-        let nothing_waits = || {
-            if env.tuning.owners == OwnerRule::List {
-                // Pairs with the fence in leave_to_owner.
-                fence(SeqCst);
-            }
-            pageset.remote.is_empty()
-        };
+        let nothing_waits = || self.nothing_waits(env, pageset);
         let mut is_empty = pageset.count() == 0 && nothing_waits();
         while !is_empty {
             let Some(mut pcp) = lock() else { return false };
@@ -204,10 +184,7 @@ impl<M: Machine> CachedZone<'_, M> {
             // Others leave nothing more for a pageset that may keep nothing, but may have done so before they saw that.
             is_empty &= pageset.may_keep() || nothing_waits();
         }
-        if env.tuning.owners == OwnerRule::List || env.tuning.merge_blocks {
-            // A pageset that may keep nothing defers the frees of what waited for it, and one without room those of merged blocks.
-            self.shared.complete_deferred(env);
-        }
+        self.end_drain(env);
         true
     }
 }

@@ -9,18 +9,22 @@
 //! | --- | --- |
 //! | `alloc_free` | blocks allocated, with the refill, and freed: one, or many under one hold of the pageset's lock |
 //! | `regions` | which region of a zone serves a request |
-//! | `claims` | whole pageblocks in pagesets, and their owners |
 //! | `guard` | the guard of a pageset's lock |
+//! | `research` | what the rules of the layer `research` keep |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
 //! | `settle` | pages that are on no free list, and their way there |
 //! | `shares` | what a pageset may keep, and what it borrows from idle ones |
 //! | `stack` | the arrays of the lists |
 
 mod alloc_free;
-pub(crate) mod claims;
 mod drain;
 mod guard;
 mod regions;
+#[cfg(feature = "research")]
+pub(crate) mod research;
+#[cfg(not(feature = "research"))]
+#[path = "no_research.rs"]
+pub(crate) mod research;
 pub(crate) mod settle;
 mod shares;
 pub(crate) mod stack;
@@ -32,14 +36,14 @@ use crate::buddy::{Buddy, Env};
 use crate::frame::{CpuId, Frames, Order};
 use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine};
 use crate::policy::lists::{LISTS, order_of};
-use crate::policy::{Bounds, PcpState};
+use crate::policy::{Bounds, PcpState, SMALL};
 use crate::sync::{self, AtomicU64, LockedWord, const_new};
 use crate::zone::Zone;
-use crate::zone::deferred::Deferred;
 
 pub(crate) use alloc_free::{FromCache, TAKEN_PER_HOLD};
 
 pub(crate) use guard::{HintedGuard, MachineGuard, PcpGuard};
+use research::PcpResearch;
 use shares::Shares;
 pub(crate) use stack::Place;
 use stack::{Pool, Stack};
@@ -56,7 +60,7 @@ pub struct Pageset<L> {
     pub(crate) prev_high_order: AtomicBool,
     large_cache: AtomicBool,
     pub(crate) count: AtomicU32,
-    high: AtomicU32,
+    pub(crate) high: AtomicU32,
     high_min: AtomicU32,
     high_max: AtomicU32,
     pub(crate) batch: AtomicU32,
@@ -95,20 +99,11 @@ pub struct Pageset<L> {
     pub(crate) loan: AtomicU32,
     /// The region that the next refill tries first. A hint.
     region: AtomicU32,
-    /// Blocks that other CPUs freed, for the owner of their pageblock, and the pages that came from there.
-    remote: Deferred,
-    /// Pages of these blocks.
-    pub(crate) waiting: AtomicU32,
-    pub(crate) owner_pages: AtomicU64,
     /// Pages that drains left in bitmaps, and that refills took from there, without a lock of the zone.
     pub(crate) bitmap_pages: AtomicU64,
     /// The CPU that the pageset belongs to.
     cpu: AtomicU32,
-    /// Merges in the pageset, and the number of the last pass over a list.
-    pub(crate) merges: AtomicU64,
-    merge_passes: AtomicU32,
-    /// Pages that had come before the last merge.
-    merged_at: AtomicU64,
+    pub(crate) research: PcpResearch,
     pool: Pool,
 }
 
@@ -130,7 +125,7 @@ pub(crate) const fn array_words(capacity: u32, lists: usize, shares: bool) -> u6
 /// The entries in the arrays of a pageset with some capacity. Without the feature `rules`, the arrays have 1.5 KiB: more pages fit in
 /// larger blocks only, and a list of single pages drains where the arrays are full.
 pub(crate) fn within_build(capacity: u32) -> u32 {
-    if cfg!(feature = "rules") { capacity } else { capacity.min(14 * stack::ENTRIES) }
+    if SMALL { capacity.min(14 * stack::ENTRIES) } else { capacity }
 }
 
 /// The capacity for a pageset that reaches `high` pages. Before a drain, a batch, the excess of a cluster, and a block
@@ -180,14 +175,9 @@ impl<L> Pageset<L> {
                 capacity: AtomicU32::new(0),
                 loan: AtomicU32::new(0),
                 region: AtomicU32::new(0),
-                remote: Deferred::new(),
-                waiting: AtomicU32::new(0),
-                owner_pages: AtomicU64::new(0),
                 bitmap_pages: AtomicU64::new(0),
                 cpu: AtomicU32::new(0),
-                merges: AtomicU64::new(0),
-                merge_passes: AtomicU32::new(0),
-                merged_at: AtomicU64::new(0),
+                research: PcpResearch::new(),
                 pool: Pool::new(),
             }
         }
@@ -214,8 +204,8 @@ impl<L> Pageset<L> {
             self.count.get().into(),
             self.free_pages.get() + self.refill_pages.get(),
             self.drain_pages.get(),
-            self.owner_pages.get() + u64::from(self.merge_passes.get()),
-            self.waiting.get().into(),
+            self.research.version(),
+            self.research.waiting().into(),
             self.high_max.get().into(),
         ]
     }
@@ -285,11 +275,6 @@ impl<L> Pageset<L> {
         debug_assert!(list < LISTS, "list {list}");
         // No panic in a release build: it would happen with the lock held, and the fast path would need a frame for it.
         self.lists.get(list).unwrap_or(&self.lists[0])
-    }
-
-    /// The blocks that other CPUs left. Nobody takes one meanwhile. `link` reads the word of a block.
-    pub(crate) fn left_by_others(&self, link: impl Fn(u32) -> u32) -> impl Iterator<Item = u32> {
-        self.remote.blocks(link)
     }
 
     /// The region that the next refill tries first.
@@ -417,7 +402,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     pub(crate) fn may_serve(&self, cpu: CpuId, order: Order) -> bool {
         let pageset = &self.pagesets[cpu.0 as usize];
         let has_block = |list| order_of(list) >= order && !pageset.list(list).is_empty();
-        if !pageset.remote.is_empty() {
+        if pageset.research.has_waiting() {
             return true;
         }
         u64::from(pageset.count()) >= order.pages() && (order <= Order::COSTLY || (0..LISTS).any(has_block))
@@ -425,7 +410,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
 
     /// Pages in the pagesets, on the lists of owners, in depots, and of deferred frees, at a recent moment.
     pub(crate) fn cached_pages(&self) -> u64 {
-        let pages = |pageset: &Pageset<_>| u64::from(pageset.count()) + u64::from(pageset.waiting.get());
+        let pages = |pageset: &Pageset<_>| u64::from(pageset.count()) + u64::from(pageset.research.waiting());
         let pagesets: u64 = self.pagesets.iter().map(pages).sum();
         pagesets + self.shared.buddy.depot_pages() + self.shared.deferred_pages()
     }

@@ -5,6 +5,9 @@ use core::ops::Deref;
 
 use super::Tuning;
 
+/// A build for a kernel that is to be small: second ways that are only faster are left out.
+pub(crate) const SMALL: bool = cfg!(not(feature = "rules"));
+
 /// The rules of one allocator.
 #[cfg(feature = "rules")]
 #[derive(Clone, Copy, Debug)]

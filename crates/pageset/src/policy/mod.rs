@@ -16,8 +16,8 @@ use core::fmt;
 
 use crate::frame::Order;
 
-pub(crate) use active::Active;
-pub use presets::{PRESETS, Preset, Release};
+pub(crate) use active::{Active, SMALL};
+pub use presets::{HAS_RESEARCH, PRESETS, Preset, Release};
 pub use sizes::{Bounds, Watermarks};
 pub use state::{Decay, PcpState, Pressure, State};
 
@@ -332,8 +332,8 @@ pub enum TuningError {
         /// The rule that it needs.
         needs: &'static str,
     },
-    /// A rule that kernels dropped or never merged is on, but the crate was built without the feature `history`.
-    NeedsHistory {
+    /// A rule that kernels dropped or never merged is on, but the crate was built without the feature `research`.
+    NeedsResearch {
         /// The rule that is on.
         rule: &'static str,
     },
@@ -352,8 +352,8 @@ impl fmt::Display for TuningError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Needs { rule, needs } => write!(f, "the rule {rule} needs {needs} to be on as well"),
-            Self::NeedsHistory { rule } => {
-                write!(f, "the rule {rule} is not compiled in; build pageset with the feature \"history\"")
+            Self::NeedsResearch { rule } => {
+                write!(f, "the rule {rule} is not compiled in; build pageset with the feature \"research\"")
             }
             Self::OutOfRange { field, value, allowed } => {
                 write!(f, "{field} is {value}; allowed: {allowed}")
@@ -377,10 +377,10 @@ impl Tuning {
                 }
             )*};
         }
-        if let Some(rule) = self.history_rule()
-            && !cfg!(feature = "history")
+        if let Some(rule) = self.research_rule()
+            && !cfg!(feature = "research")
         {
-            return Err(TuningError::NeedsHistory { rule });
+            return Err(TuningError::NeedsResearch { rule });
         }
         needs! {
             "clusters", self.clusters => merge_skip;
@@ -482,9 +482,32 @@ impl Tuning {
         Err(TuningError::Needs { rule, needs })
     }
 
-    /// The name of the first active rule that kernels dropped or never merged; such a rule needs the feature `history`.
+    /// Whether pageblocks have owners.
+    #[inline(always)]
+    pub(crate) const fn has_owners(&self) -> bool {
+        cfg!(feature = "research") && !matches!(self.owners, OwnerRule::Off)
+    }
+
+    /// Whether drains merge the blocks of a pageset.
+    #[inline(always)]
+    pub(crate) const fn merges_in_pageset(&self) -> bool {
+        cfg!(feature = "research") && self.merge_blocks
+    }
+
+    /// The name of the first active rule that kernels dropped or never merged; such a rule needs the feature `research`.
     #[must_use]
-    pub const fn history_rule(&self) -> Option<&'static str> {
+    pub const fn research_rule(&self) -> Option<&'static str> {
+        match (self.history_rule(), self.claim_blocks, self.merge_blocks, self.owners) {
+            (Some(rule), ..) => Some(rule),
+            (_, true, ..) => Some("claim_blocks"),
+            (_, _, true, _) => Some("merge_blocks"),
+            (.., OwnerRule::Off) => None,
+            _ => Some("owners"),
+        }
+    }
+
+    /// The name of the first active rule that kernels dropped.
+    const fn history_rule(&self) -> Option<&'static str> {
         if self.merge_skip {
             return Some("merge_skip");
         }

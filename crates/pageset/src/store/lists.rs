@@ -97,7 +97,7 @@ fn drain_lists<M: Machine>(guard: &Locked<'_, '_, M>, drain: &Drain<'_, M>, cach
 
 /// Gives the oldest blocks of whole lists to `free`, from the first list on, until the wanted pages or 512 blocks have moved: at most 64
 /// blocks at a time. A hold of a region's lock may go on from one call to the next. Returns the number of pages.
-#[inline(always)]
+#[cfg_attr(feature = "rules", inline(always))]
 pub(super) fn drain_in_order<'d, M: Machine>(
     drain: &Drain<'d, M>,
     cache: &impl Cache,
@@ -232,7 +232,7 @@ pub(super) fn ones(count: usize) -> u64 {
 
 impl<M: Machine> Locked<'_, '_, M> {
     /// Frees those of some blocks that are in the region: of those in the set `left`, bit by bit. Returns the set of the others.
-    #[inline(always)]
+    #[cfg_attr(feature = "rules", inline(always))]
     pub(super) fn free_own(&self, blocks: &[AtomicU32], mut left: u64, order: Order, capture: Option<&Capture>) -> u64 {
         let together = capture.is_none() && self.drains_whole_blocks();
         let mut rest = left;

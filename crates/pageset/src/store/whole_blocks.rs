@@ -92,7 +92,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     }
 
     /// Drains the oldest blocks of a list as one block of at most `most` pages, if they form one. Returns its pages, or `None`.
-    #[inline(always)]
+    #[cfg_attr(feature = "rules", inline(always))]
     pub(super) fn drain_as_block(&self, cache: &impl Cache, list: usize, order: Order, most: u32) -> Option<u32> {
         let oldest = cache.oldest(list);
         let (page, together) = first_block(&oldest[..oldest.len().min(most as usize >> order.get())], order)?;
@@ -102,7 +102,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     }
 
     /// Frees blocks of `order` of a pageset that form the block `together`.
-    #[inline(always)]
+    #[cfg_attr(feature = "rules", inline(always))]
     pub(super) fn free_together(&self, page: u32, together: Order, order: Order) {
         for at in (page..page + together.pages() as u32).step_by(order.pages() as usize) {
             self.touch_page(at);
@@ -114,7 +114,7 @@ impl<M: Machine> Locked<'_, '_, M> {
 
 /// The largest block, at most a pageblock or a pair of them, that is formed by the first block and its successors, in ascending or
 /// descending order, as its first page and order. All are of `order`. `None` for a single block.
-#[inline(always)]
+#[cfg_attr(feature = "rules", inline(always))]
 pub(super) fn first_block(blocks: &[AtomicU32], order: Order) -> Option<(u32, Order)> {
     let at = |i: usize| blocks.get(i).map(|block| block.get() >> order.get());
     let (first, second) = (at(0)?, at(1)?);

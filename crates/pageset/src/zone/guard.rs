@@ -63,7 +63,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         env.machine.probe(Access::ZoneLock { zone: self.index, region: number, path });
         let guard = Guard::try_lock(&self.buddy.regions[number].lock)?;
         // A holder may wait for refills in flight, and the caller may have interrupted one of them.
-        (self.buddy.in_flight.refills() == 0).then(|| self.locked(env, path, number, guard))
+        self.buddy.research.is_at_rest().then(|| self.locked(env, path, number, guard))
     }
 
     /// Takes the lock of a page's region for a request. Waits for it, unless the request waits for nothing.

@@ -121,7 +121,7 @@ pub struct CompactReport {
 
 impl CompactReport {
     /// Adds the report of another zone.
-    fn absorb(&mut self, other: &CompactReport) {
+    fn add(&mut self, other: &CompactReport) {
         self.outcome = self.outcome.max(other.outcome);
         self.captured = self.captured.or(other.captured);
         self.migrate_scanned += other.migrate_scanned;
@@ -161,7 +161,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 continue;
             }
             let of_zone = Run::zone(self, zone, owner, plan);
-            report.absorb(&of_zone);
+            report.add(&of_zone);
             self.count_attempt(zone, of_zone.outcome);
             match of_zone.outcome {
                 CompactOutcome::Success => {
@@ -219,7 +219,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 continue;
             }
             let of_zone = Run::zone(self, zone, owner, Plan::background(order, highest));
-            report.absorb(&of_zone);
+            report.add(&of_zone);
             match of_zone.outcome {
                 CompactOutcome::Success => zone.shared.buddy.deferral.reset(order, false),
                 CompactOutcome::Complete | CompactOutcome::PartialSkipped => {
@@ -238,7 +238,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let mut report = CompactReport::default();
         let plan = Plan::everything(Some(proactive::target_score(proactiveness)));
         for zone in self.zones_of(node, ZoneKind::Movable) {
-            report.absorb(&Run::zone(self, zone, owner, plan));
+            report.add(&Run::zone(self, zone, owner, plan));
         }
         report
     }

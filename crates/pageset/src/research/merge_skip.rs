@@ -5,8 +5,9 @@
 //! never merges again. Specification: `linux-page-allocator.md` 6.1.
 
 use crate::alloc::Allocator;
+use crate::buddy::list::End;
 use crate::buddy::{Buddy, Env, Locked};
-use crate::frame::Order;
+use crate::frame::{MigrateType, Order};
 use crate::machine::{LockPath, Machine};
 use crate::sync::{self, LockedWord};
 use crate::zone::Zone;
@@ -21,14 +22,14 @@ pub(crate) struct Merges<'z, 'a, M: Machine> {
 impl<M: Machine> Drop for Merges<'_, '_, M> {
     fn drop(&mut self) {
         let zone = self.zone.lock(self.env, LockPath::Map, 0);
-        zone.in_flight.enable();
+        zone.research.in_flight.enable();
     }
 }
 
 impl<L> Buddy<'_, L> {
     /// Whether pages may exist that have not merged with their buddies, at a recent moment.
     pub(crate) fn has_skipped(&self) -> bool {
-        self.skips.get() != self.skips_merged.get()
+        self.research.skips.get() != self.research.skips_merged.get()
     }
 
     /// The pairs of free pages in a pageblock that could merge to order 1, as the lower page of each.
@@ -41,21 +42,32 @@ impl<L> Buddy<'_, L> {
 impl<M: Machine> Locked<'_, '_, M> {
     /// Whether a block of this order is freed without merging: a single page, while no attempt at compaction was
     /// counted since its last failure or success, and no [`Merges`] exists.
-    pub(crate) fn skips_merge(&self, order: Order) -> bool {
+    pub(super) fn skips_merge(&self, order: Order) -> bool {
         self.tuning().merge_skip
             && order == Order::ZERO
             && self.deferral.considered() == 0
-            && !self.in_flight.is_disabled()
+            && !self.research.in_flight.is_disabled()
+    }
+
+    /// Puts a free block that skips merging on its list. Returns false if it must merge.
+    #[inline]
+    pub(crate) fn put_unmerged(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
+        let skips = self.skips_merge(order);
+        if skips {
+            self.put(page, order, list, end);
+            self.count_skips(order.pages());
+        }
+        skips
     }
 
     /// Counts pages that were freed without merging.
-    pub(crate) fn count_skips(&self, pages: u64) {
-        sync::add(&self.skips, pages);
+    pub(super) fn count_skips(&self, pages: u64) {
+        sync::add(&self.research.skips, pages);
     }
 
     /// Waits until no refill of the zone is in flight.
     pub(crate) fn wait_for_refills(&self) {
-        self.in_flight.wait(|| self.env().machine.relax());
+        self.research.in_flight.wait(|| self.env().machine.relax());
     }
 
     fn merge_pageblock(&self, start: u32) -> u64 {
@@ -75,7 +87,7 @@ impl<'a, M: Machine> Zone<'a, M> {
     /// Disables merge skipping while the result lives.
     pub(crate) fn merges<'z>(&'z self, env: Env<'z, M>) -> Merges<'z, 'a, M> {
         let zone = self.lock(env, LockPath::Map, 0);
-        zone.in_flight.disable();
+        zone.research.in_flight.disable();
         zone.wait_for_refills();
         drop(zone);
         Merges { env, zone: self }
@@ -96,7 +108,7 @@ impl<'a, M: Machine> Zone<'a, M> {
             }
         }
         // Nothing was skipped since the call above, and all earlier skips are merged.
-        self.buddy.skips_merged.set(self.buddy.skips.get());
+        self.buddy.research.skips_merged.set(self.buddy.research.skips.get());
         pairs
     }
 }

@@ -11,7 +11,7 @@ use crate::policy::{BulkFree, Tuning};
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Drains `wanted` pages by a rule of this folder: as one cluster, or round robin. `None` if no such rule is on.
-    pub(crate) fn drain_by_old_rules<G>(
+    pub(super) fn drain_by_old_rules<G>(
         &self,
         env: Env<'_, M>,
         pcp: &PcpGuard<'_, M::Lock, G>,

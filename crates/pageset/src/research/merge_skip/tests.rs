@@ -6,7 +6,7 @@ extern crate std;
 use crate::admin::audit::AuditError;
 use crate::alloc::owned::OwnedMetadata;
 use crate::buddy::Buddy;
-use crate::history::cluster::Cluster;
+use crate::buddy::research::clusters::Cluster;
 use crate::policy::BatchRule;
 use crate::policy::presets::CLUSTERS;
 use crate::zone::Zone;
@@ -97,22 +97,33 @@ fn planted_inconsistencies_are_found() {
     type Plant = fn(&Buddy<'_, SpinLock>);
     let rows: [(Plant, &str); 7] = [
         (
-            |zone| zone.clusters.set(Cluster(0), 0, 3),
+            |zone| zone.research.clusters.set(Cluster(0), 0, 3),
             "zone 0: the length of a cluster: expected 3, found 4, at page 0x3",
         ),
-        (|zone| zone.clusters.set(Cluster(0), 1, 4), "zone 0: the tail of a cluster: expected 1, found 0, at page 0x3"),
         (
-            |zone| zone.clusters.set_of(4, Some(Cluster(99))),
+            |zone| zone.research.clusters.set(Cluster(0), 1, 4),
+            "zone 0: the tail of a cluster: expected 1, found 0, at page 0x3",
+        ),
+        (
+            |zone| zone.research.clusters.set_of(4, Some(Cluster(99))),
             "zone 0: the cluster of a page was never made: expected 0, found 99, at page 0x4",
         ),
-        (|zone| zone.clusters.set_of(1, None), "zone 0: the length of a cluster: expected 4, found 2, at page 0x3"),
         (
-            |zone| assert!(zone.clusters.open().is_some()),
+            |zone| zone.research.clusters.set_of(1, None),
+            "zone 0: the length of a cluster: expected 4, found 2, at page 0x3",
+        ),
+        (
+            |zone| assert!(zone.research.clusters.open().is_some()),
             "zone 0: clusters in use against those on lists: expected 3, found 2",
         ),
-        (|zone| zone.in_flight.begin(), "zone 0: refills in flight: expected 0, found 1"),
+        (|zone| zone.research.in_flight.begin(), "zone 0: refills in flight: expected 0, found 1"),
         (
-            |zone| crate::sync::LockedWord::set(&zone.skips_merged, crate::sync::LockedWord::get(&zone.skips)),
+            |zone| {
+                crate::sync::LockedWord::set(
+                    &zone.research.skips_merged,
+                    crate::sync::LockedWord::get(&zone.research.skips),
+                )
+            },
             "zone 0: free buddies are unmerged: expected 0, found 0, at page 0x0",
         ),
     ];

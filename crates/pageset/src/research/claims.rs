@@ -4,14 +4,15 @@
 //!
 //! Specification: `frontier.md` 1.3 to 1.5, 1.9.
 
+use core::iter::successors;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::fence;
 
-use super::{CachedZone, PcpGuard};
 use crate::buddy::free::next;
-use crate::buddy::{Capture, Env, Locked, Stage, Wanted};
-use crate::frame::{CpuId, MigrateType, Order, PageState, Tag};
+use crate::buddy::{Buddy, Capture, Env, Locked, Mismatch, Stage, Wanted};
+use crate::frame::{CpuId, MigrateType, Order, PageState, Tag, pageblocks};
 use crate::machine::{Line, LockPath, Machine};
+use crate::pcp::{CachedZone, Pageset, PcpGuard};
 use crate::policy::{OwnerRule, Pressure};
 use crate::store::Cache;
 use crate::sync::{self, LockedWord};
@@ -27,9 +28,30 @@ fn parts() -> impl DoubleEndedIterator<Item = Order> + ExactSizeIterator {
 
 /// Allocations and refills.
 impl<M: Machine> CachedZone<'_, M> {
+    /// Takes a block for a request from a pageset that refills with whole pageblocks, after a refill if no block is large enough. `None`
+    /// if the pageset refills in another way: by other rules, or since it may keep nothing and gets the one block of the request.
+    #[inline]
+    pub(crate) fn refill_by_claims<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &mut PcpGuard<'_, M::Lock, G>,
+        wanted: Wanted,
+    ) -> Option<Option<u32>> {
+        if !env.tuning.claim_blocks || !pcp.may_keep() {
+            return None;
+        }
+        self.absorb(env, pcp);
+        Some(self.take_fit(env, pcp, wanted).or_else(|| {
+            let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
+            pcp.update_threshold();
+            self.refill_with_pageblocks(env, pcp, wanted, blocks << wanted.order.get());
+            self.take_fit(env, pcp, wanted)
+        }))
+    }
+
     /// Takes the smallest sufficient block of the request's type in a pageset, and splits it. The upper halves stay. The zone lock is
     /// not held.
-    pub(super) fn take_fit<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: Wanted) -> Option<u32> {
+    fn take_fit<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: Wanted) -> Option<u32> {
         let list = |order| env.tuning.lists.list(order, wanted.migratetype);
         let orders = Order::all().skip(wanted.order.index());
         let (from, page) = { orders }.find_map(|order| Some((order, pcp.pop(list(order)?)?)))?;
@@ -54,13 +76,7 @@ impl<M: Machine> CachedZone<'_, M> {
 
     /// Refills a pageset with about `pages` pages, in one hold of the zone lock: with free parts of its CPU's own pageblocks, with
     /// whole pageblocks, with the largest blocks of the request's type, and with what any type has.
-    pub(super) fn refill_with_pageblocks<G>(
-        &self,
-        env: Env<'_, M>,
-        pcp: &PcpGuard<'_, M::Lock, G>,
-        wanted: Wanted,
-        pages: u32,
-    ) {
+    fn refill_with_pageblocks<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: Wanted, pages: u32) {
         let Some(zone) = self.shared.lock_for(env, LockPath::Refill, wanted, 0) else { return };
         let mut refill = Refill { zone: &zone, pcp, wanted, left: u64::from(pages), got: 0, serves: false };
         refill.own_parts();
@@ -105,7 +121,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
 
     /// Phase 0: the free blocks of some of the CPU's own pageblocks, if they are large enough for the request.
     fn own_parts(&mut self) {
-        let (zone, owners) = (self.zone, self.zone.owners);
+        let (zone, owners) = (self.zone, self.zone.research.owners);
         if !owners.are_kept() {
             return;
         }
@@ -129,7 +145,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
                 }
                 zone.remove(page, order);
                 self.add(page, order);
-                sync::add(&zone.own_parts, order.pages());
+                sync::add(&zone.research.own_parts, order.pages());
             });
             if stays {
                 owners.list(start);
@@ -154,8 +170,8 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
             zone.remove(page, order);
             zone.split(page, order, Order::PAGEBLOCK, kind);
             self.add(page, Order::PAGEBLOCK);
-            zone.owners.claim(page, self.pcp.cpu());
-            sync::add(&zone.claimed_blocks, 1);
+            zone.research.owners.claim(page, self.pcp.cpu());
+            sync::add(&zone.research.claimed_blocks, 1);
         }
     }
 
@@ -187,17 +203,59 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
 
 /// Drains.
 impl<M: Machine> CachedZone<'_, M> {
+    /// Drains `wanted` pages by a rule of this folder. `None` if no such rule is on.
+    #[inline]
+    pub(crate) fn drain_by_research<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        wanted: u32,
+        start: usize,
+        capture: Option<&Capture>,
+    ) -> Option<u32> {
+        let merges = env.tuning.merge_blocks;
+        if merges {
+            self.merge_in(env, pcp);
+        }
+        let drained = self.drain_by_old_rules(env, pcp, wanted, start, capture);
+        // Lock order: pageset, then region.
+        let largest = || drain_largest(&self.shared.lock(env, LockPath::Drain, 0), pcp, wanted, capture);
+        drained.or_else(|| merges.then(largest))
+    }
+
+    /// Pages of a pageset that a tick drains since others may leave more than the pageset may keep, without a drain.
+    pub(crate) fn left_above_high<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) -> u32 {
+        if env.tuning.owners == OwnerRule::List { pcp.count().saturating_sub(pcp.high.get()) } else { 0 }
+    }
+
+    /// Whether other CPUs have left nothing for a pageset that is about to be empty.
+    pub(crate) fn nothing_waits(&self, env: Env<'_, M>, pageset: &Pageset<M::Lock>) -> bool {
+        if env.tuning.owners == OwnerRule::List {
+            // Pairs with the fence in leave_to_owner.
+            fence(SeqCst);
+        }
+        !pageset.research.has_waiting()
+    }
+
+    /// Ends a drain of all pages of a pageset.
+    pub(crate) fn end_drain(&self, env: Env<'_, M>) {
+        if env.tuning.owners == OwnerRule::List || env.tuning.merge_blocks {
+            // A pageset that may keep nothing defers the frees of what waited for it, and one without room those of merged blocks.
+            self.shared.complete_deferred(env);
+        }
+    }
+
     /// Merges the blocks of a pageset with each other, from the smallest order up.
     ///
     /// A pass over a list writes a label into each block's links, which only blocks on free lists use. A block whose buddy has the
     /// label of this pass is on the same list.
-    pub(super) fn merge_in<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) {
+    fn merge_in<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) {
         // Only blocks that came since the last pass can merge.
         let came = pcp.free_pages.get() + pcp.refill_pages.get();
-        if pcp.merged_at.get() == came {
+        if pcp.research.merged_at.get() == came {
             return;
         }
-        pcp.merged_at.set(came);
+        pcp.research.merged_at.set(came);
         let frames = self.frames();
         for (order, kind) in parts().flat_map(|order| MigrateType::ORDINARY.map(|kind| (order, kind))) {
             let lists = [order, next(order)].map(|order| env.tuning.lists.list(order, kind));
@@ -206,8 +264,8 @@ impl<M: Machine> CachedZone<'_, M> {
             if len < 2 {
                 continue;
             }
-            let pass = pcp.merge_passes.get().wrapping_add(1);
-            pcp.merge_passes.set(pass);
+            let pass = pcp.research.merge_passes.get().wrapping_add(1);
+            pcp.research.merge_passes.set(pass);
             // No slot of a free list has such a number: spans end well below.
             let label = u32::MAX - 1 - pcp.cpu().0;
             for page in pcp.blocks(list) {
@@ -237,14 +295,14 @@ impl<M: Machine> CachedZone<'_, M> {
                 frames.set_tag(head, Tag::new(PageState::Cached, next(order), kind));
                 frames.set_tag(page.max(buddy), Tag::INSIDE);
                 self.put_back(pcp, Some(above), head, next(order));
-                sync::add(&pcp.merges, 1);
+                sync::add(&pcp.research.merges, 1);
             }
         }
     }
 }
 
 /// Moves the largest blocks of a pageset to the zone until at least `wanted` pages have moved. Returns the number moved.
-pub(super) fn drain_largest<M: Machine, G>(
+fn drain_largest<M: Machine, G>(
     guard: &Locked<'_, '_, M>,
     pcp: &PcpGuard<'_, M::Lock, G>,
     wanted: u32,
@@ -266,21 +324,35 @@ impl<M: Machine> CachedZone<'_, M> {
     /// The CPU whose pageset gets a block that `cpu` frees: the owner of its pageblock, unless that may keep nothing, or as many pages
     /// wait for it as it may keep.
     #[inline]
-    pub(super) fn keeper(&self, env: Env<'_, M>, page: u32, cpu: CpuId) -> CpuId {
+    fn keeper(&self, env: Env<'_, M>, page: u32, cpu: CpuId) -> CpuId {
         if env.tuning.owners == OwnerRule::Off {
             return cpu;
         }
         let gets_more = |owner: &CpuId| {
             let pageset = &self.pagesets[owner.0 as usize];
-            pageset.may_keep() && pageset.waiting.get() < pageset.high.get().max(pageset.batch())
+            pageset.may_keep() && pageset.research.waiting() < pageset.high.get().max(pageset.batch())
         };
-        self.shared.buddy.owners.of(page).filter(gets_more).unwrap_or(cpu)
+        self.shared.buddy.research.owners.of(page).filter(gets_more).unwrap_or(cpu)
     }
 
-    /// Frees a block, whose tag is Cached, into the pageset of another CPU. `cpu` is the caller's. Returns false if the block still
-    /// belongs to the caller.
+    /// Frees a block, whose tag is Cached, into the pageset of another CPU, if that gets it. `cpu` is the caller's. Returns false if the
+    /// block still belongs to the caller.
+    #[inline]
+    pub(crate) fn free_to_owner(
+        &self,
+        env: Env<'_, M>,
+        cpu: CpuId,
+        list: usize,
+        page: u32,
+        order: Order,
+        drain: bool,
+    ) -> Option<bool> {
+        let keeper = self.keeper(env, page, cpu);
+        (keeper != cpu).then(|| self.free_to(env, (keeper, cpu), list, page, order, drain))
+    }
+
     #[cold]
-    pub(super) fn free_to_owner(
+    fn free_to(
         &self,
         env: Env<'_, M>,
         (owner, cpu): (CpuId, CpuId),
@@ -299,7 +371,7 @@ impl<M: Machine> CachedZone<'_, M> {
             }
         };
         let Some(pcp) = pcp else { return false };
-        sync::add(&pcp.owner_pages, order.pages());
+        sync::add(&pcp.research.owner_pages, order.pages());
         self.free_into(env, pcp, cpu, list, page, order, drain)
     }
 
@@ -308,8 +380,8 @@ impl<M: Machine> CachedZone<'_, M> {
         let pageset = &self.pagesets[owner.0 as usize];
         env.touch(Line::OwnerList { zone: self.shared.index, cpu: owner });
         // Relaxed: only the sum counts. Added first, so that the owner does not subtract more than there is.
-        pageset.waiting.fetch_add(order.pages() as u32, Relaxed);
-        pageset.remote.push(page, |before| link(&self.shared, page).set(before));
+        pageset.research.waiting.fetch_add(order.pages() as u32, Relaxed);
+        pageset.research.remote.push(page, |before| link(&self.shared, page).set(before));
         // Pairs with the fence in drain_all: that drain sees the block, or this call sees that the pageset may keep nothing. If its
         // lock is held, the drain that holds it looks once more when it has let go.
         fence(SeqCst);
@@ -323,20 +395,28 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Takes what other CPUs left for each pageset.
     pub(crate) fn absorb_all(&self, env: Env<'_, M>) {
         for (cpu, pageset) in (0..).map(CpuId).zip(self.pagesets) {
-            if !pageset.remote.is_empty() {
+            if !pageset.research.remote.is_empty() {
                 self.absorb(env, &self.lock_pageset(env, cpu));
             }
         }
     }
 
+    /// The blocks that other CPUs left for a pageset. Nobody takes one meanwhile.
+    pub(crate) fn left_by_others(&self, pageset: &Pageset<M::Lock>) -> impl Iterator<Item = u32> {
+        let frames = self.frames();
+        let link = |page| if page < frames.len() { link(&self.shared, page).get() } else { 0 };
+        // Each block has a page.
+        pageset.research.remote.blocks(link).take(pageset.research.waiting() as usize + 1)
+    }
+
     /// Takes what other CPUs left for a pageset.
-    pub(super) fn absorb<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) {
-        if env.tuning.owners != OwnerRule::List || pcp.remote.is_empty() {
+    pub(crate) fn absorb<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) {
+        if env.tuning.owners != OwnerRule::List || pcp.research.remote.is_empty() {
             return;
         }
         env.touch(Line::OwnerList { zone: self.shared.index, cpu: pcp.cpu() });
         while pcp.has_room()
-            && let Some(page) = pcp.remote.take(|page| link(&self.shared, page).get())
+            && let Some(page) = pcp.research.remote.take(|page| link(&self.shared, page).get())
         {
             env.touch(Line::Page(self.frames().pfn(page)));
             let (order, kind) = (self.frames().tag(page).order(), self.frames().block_type(page));
@@ -345,19 +425,68 @@ impl<M: Machine> CachedZone<'_, M> {
             if list.is_some_and(|list| pcp.push(list, page)) {
                 pcp.count.set(pcp.count.get() + order.pages() as u32);
                 pcp.count_freed(order.pages());
-                sync::add(&pcp.owner_pages, order.pages());
+                sync::add(&pcp.research.owner_pages, order.pages());
             } else {
                 // The caller may wait for nothing: the next holder of the zone lock frees it.
                 self.shared.defer(page);
             }
             // Last, and Release, which pairs with the acquire in zone_stats: a reader that misses the page here finds it where it is now.
-            pcp.waiting.fetch_sub(order.pages() as u32, Release);
+            pcp.research.waiting.fetch_sub(order.pages() as u32, Release);
         }
     }
 }
 
+/// The ends of ownerships.
+impl<M: Machine> Locked<'_, '_, M> {
+    /// The pageblocks of a block, if it has whole ones, have no owner any more.
+    #[inline]
+    pub(crate) fn end_ownership(&self, page: u32, order: Order) {
+        if order >= Order::PAGEBLOCK && self.research.owners.are_kept() {
+            pageblocks(page, order).for_each(|start| self.research.owners.end(start));
+        }
+    }
+
+    /// A block entered a free list: the ownership of whole pageblocks ends. A part is noted for its pageblock's owner.
+    #[cold]
+    pub(super) fn note_owned(&self, page: u32, order: Order) {
+        if order < Order::PAGEBLOCK {
+            return self.research.owners.list(page);
+        }
+        self.end_ownership(page, order);
+    }
+}
+
+impl<L> Buddy<'_, L> {
+    /// Checks that no free pageblock has an owner, and that each owned pageblock with free blocks is on its owner's list.
+    pub(crate) fn check_owners(&self) -> Result<(), Mismatch> {
+        let (frames, owners) = (&self.frames, &self.research.owners);
+        let pages = Order::PAGEBLOCK.pages() as u32;
+        for start in (0..owners.pageblocks()).map(|slot| slot * pages) {
+            let Some(owner) = owners.of(start) else { continue };
+            let is_free = |order: Order| frames.tag(start & !(order.pages() as u32 - 1)).is(PageState::Free, order);
+            if Order::all().skip(Order::PAGEBLOCK.index()).any(is_free) {
+                return Err((Some(start), "the owner of a free pageblock", 0, u64::from(owner.0) + 1));
+            }
+            let has_free = (start..start + pages).any(|page| frames.tag(page).state() == PageState::Free);
+            let listed = || {
+                successors(owners.after(owner, None), |&slot| owners.after(owner, Some(slot)))
+                    .take(owners.pageblocks() as usize)
+            };
+            let is_listed = listed().any(|slot| slot * pages == start);
+            let of_others = listed().find(|&slot| owners.of(slot * pages) != Some(owner));
+            if let Some(slot) = of_others {
+                return Err((Some(slot * pages), "a pageblock on the list of a CPU that does not own it", 0, 1));
+            }
+            if has_free && !is_listed {
+                return Err((Some(start), "an owned pageblock with free blocks is on its owner's list", 1, 0));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The link of a block on an owner's list.
-pub(crate) fn link<'z, M: Machine>(zone: &'z Zone<'_, M>, page: u32) -> &'z core::sync::atomic::AtomicU32 {
+fn link<'z, M: Machine>(zone: &'z Zone<'_, M>, page: u32) -> &'z core::sync::atomic::AtomicU32 {
     let frames = &zone.buddy.frames;
     frames.links.next(frames.slot(page, frames.tag(page).order()))
 }

@@ -1,210 +1,32 @@
 //! Order-0 clusters: runs of pages on a free list that refills take and drains free as a whole, without touching each
 //! page; and their moves between the zone and a pageset.
 //!
-//! A cluster is a section of one order-0 list with at most a batch of pages. Its *descriptor* holds its tail (the page
-//! nearest the list's end) and its length. Each page refers to the descriptor. A refill finds the cluster of the list's
-//! first page, and thus the place to cut. Specification: `linux-page-allocator.md` 6.2, 6.3.
-//!
-//! All calls of [`Clusters`] are made with the zone lock held.
-
-use core::sync::atomic::AtomicU32;
+//! `buddy::research::clusters` has their memory. Specification: `linux-page-allocator.md` 6.2, 6.3.
 
 use crate::buddy::list::{End, List};
-use crate::buddy::{Buddy, Clusters, Env, Locked, Mismatch, Wanted};
-use crate::frame::{Links, MigrateType, Order, PageState, Tag};
+use crate::buddy::research::clusters::{Cluster, Touch};
+use crate::buddy::{Buddy, Env, Locked, Mismatch, Wanted};
+use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::BulkFree;
 use crate::store::{Cache, remembered_type};
-use crate::sync::{self, LockedWord};
+use crate::sync;
 use crate::zone::ZoneGuard;
-
-/// A cluster, as the number of its descriptor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Cluster(pub(crate) u32);
-
-/// Memory that is about to be touched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Touch {
-    Page(u32),
-    Cluster(Cluster),
-}
-
-/// Words of a descriptor.
-const DESCRIPTOR: usize = 2;
 
 /// The list of single movable pages, the only list that drains as clusters.
 const MOVABLE: usize = MigrateType::Movable.index();
 
-/// The number of descriptors of a zone with `pages` pages: enough if all clusters are full. Specification 6.2.
-const fn descriptors(pages: u64, batch: u32) -> u64 {
-    if batch > 1 { pages.div_ceil(batch as u64) } else { 0 }
-}
-
-impl<'a> Clusters<'a> {
-    /// The words for a zone of `span` pages, numbered up to `pages`: one per page, and two per descriptor.
-    pub(crate) const fn words(span: u64, pages: u64, batch: u32) -> u64 {
-        let descriptors = descriptors(span, batch);
-        if descriptors > 0 { pages + descriptors * DESCRIPTOR as u64 } else { 0 }
-    }
-
-    /// Clusters of at most `limit` pages in zeroed memory of [`Self::words`] words, of a zone whose pages are numbered up to
-    /// `pages`.
-    pub(crate) fn new(words: &'a [AtomicU32], pages: usize, limit: u32) -> Self {
-        let (refs, descriptors) = words.split_at(pages.min(words.len()));
-        Clusters { refs, descriptors, limit: AtomicU32::new(limit), ..Clusters::none() }
-    }
-
-    /// Whether the zone has clusters.
-    pub(crate) fn exist(&self) -> bool {
-        !self.descriptors.is_empty()
-    }
-
-    /// Sets the largest cluster. Existing larger clusters do not change.
-    pub(crate) fn set_limit(&self, pages: u32) {
-        self.limit.set(pages);
-    }
-
-    /// The cluster of a page on a list with clusters. The audit checks that the descriptor exists.
-    pub(crate) fn of(&self, page: u32) -> Option<Cluster> {
-        self.refs.get(page as usize)?.get().checked_sub(1).map(Cluster)
-    }
-
-    /// The cluster's page nearest the list's end.
-    pub(crate) fn tail(&self, Cluster(number): Cluster) -> u32 {
-        self.descriptors[DESCRIPTOR * number as usize].get()
-    }
-
-    /// Pages in a cluster.
-    pub(crate) fn len(&self, Cluster(number): Cluster) -> u32 {
-        self.descriptors[DESCRIPTOR * number as usize + 1].get()
-    }
-
-    /// Whether the descriptor was ever used.
-    pub(crate) fn is_known(&self, Cluster(number): Cluster) -> bool {
-        number < self.fresh.get()
-    }
-
-    /// The number of clusters.
-    pub(crate) fn in_use(&self) -> u32 {
-        let mut given_back = 0;
-        let mut at = self.free.get();
-        // A corrupt chain may be circular.
-        while given_back < self.fresh.get()
-            && let Some(number) = at.checked_sub(1)
-        {
-            given_back += 1;
-            at = self.tail(Cluster(number));
-        }
-        self.fresh.get() - given_back
-    }
-
-    pub(crate) fn set(&self, Cluster(number): Cluster, tail: u32, len: u32) {
-        self.descriptors[DESCRIPTOR * number as usize].set(tail);
-        self.descriptors[DESCRIPTOR * number as usize + 1].set(len);
-    }
-
-    pub(crate) fn set_of(&self, page: u32, cluster: Option<Cluster>) {
-        self.refs[page as usize].set(cluster.map_or(0, |Cluster(number)| number + 1));
-    }
-
-    /// Takes an unused descriptor, for a cluster that the caller sets.
-    pub(crate) fn open(&self) -> Option<Cluster> {
-        if self.limit.get() < 2 {
-            return None;
-        }
-        if let Some(number) = self.free.get().checked_sub(1) {
-            self.free.set(self.tail(Cluster(number)));
-            return Some(Cluster(number));
-        }
-        let fresh = self.fresh.get();
-        if fresh as usize >= self.descriptors.len() / DESCRIPTOR {
-            sync::add(&self.shortages, 1);
-            return None;
-        }
-        self.fresh.set(fresh + 1);
-        Some(Cluster(fresh))
-    }
-
-    /// Returns a descriptor.
-    pub(crate) fn close(&self, cluster: Cluster) {
-        self.set(cluster, self.free.get(), 0);
-        self.free.set(cluster.0 + 1);
-    }
-
-    /// Inserts a page at an end of a list. It joins the cluster there if that has room. Otherwise it begins a new
-    /// cluster, or has none if no descriptor is free.
-    pub(crate) fn push(&self, links: Links<'_>, list: &List, page: u32, end: End, touch: impl Fn(Touch)) {
-        let neighbour = list.at(end);
-        let joined = neighbour.and_then(|neighbour| {
-            touch(Touch::Page(neighbour));
-            let cluster = self.of(neighbour)?;
-            touch(Touch::Cluster(cluster));
-            (self.len(cluster) < self.limit.get()).then_some(cluster)
-        });
-        let cluster = joined.or_else(|| self.open().inspect(|new| touch(Touch::Cluster(*new))));
-        if let Some(cluster) = cluster {
-            let len = if joined.is_some() { self.len(cluster) } else { 0 };
-            let tail = if len == 0 || end == End::Tail { page } else { self.tail(cluster) };
-            self.set(cluster, tail, len + 1);
-        }
-        self.set_of(page, cluster);
-        // The neighbour is already reported.
-        list.push(links, page, end, |_| ());
-    }
-
-    /// Removes one page from its list and its cluster.
-    pub(crate) fn remove(&self, links: Links<'_>, list: &List, page: u32, touch: impl Fn(Touch)) {
-        if let Some(cluster) = self.of(page) {
-            touch(Touch::Cluster(cluster));
-            let len = self.len(cluster) - 1;
-            let tail = self.tail(cluster);
-            match list.before(links, page) {
-                _ if len == 0 => self.close(cluster),
-                Some(before) if page == tail => self.set(cluster, before, len),
-                _ => self.set(cluster, tail, len),
-            }
-        }
-        list.remove(links, page, |slot| touch(Touch::Page(slot)));
-    }
-
-    /// Cuts whole clusters off the head of a list, until they have `want` pages: the last cluster may add up to its
-    /// length less one page. Does not exceed `room` pages. Ends early at a page without a cluster. Touches two pages
-    /// per cluster.
-    pub(crate) fn cut(&self, links: Links<'_>, list: &List, want: u32, room: u32, touch: impl Fn(Touch)) -> List {
-        let (mut head, mut tail, mut got) = (list.first(), None, 0);
-        while got < want
-            && let Some(first) = head
-        {
-            touch(Touch::Page(first));
-            let Some(cluster) = self.of(first) else { break };
-            touch(Touch::Cluster(cluster));
-            let len = self.len(cluster);
-            if len > room - got {
-                break;
-            }
-            let last = self.tail(cluster);
-            touch(Touch::Page(last));
-            head = list.after(links, last);
-            got += len;
-            tail = Some(last);
-            self.close(cluster);
-        }
-        sync::add(&self.taken, got.into());
-        tail.map_or_else(List::default, |tail| list.cut(links, tail, got))
-    }
-}
-
 impl<L> Buddy<'_, L> {
     /// Whether pages on a list form clusters: only single pages of the types that refills request do.
     pub(super) fn has_clusters(&self, order: Order, list: MigrateType) -> bool {
-        order == Order::ZERO && self.clusters.exist() && list.is_ordinary()
+        order == Order::ZERO && self.research.clusters.exist() && list.is_ordinary()
     }
 
     /// Checks each cluster against its run of pages. The lists themselves have been checked. The error holds the page,
     /// the violated property, the expected value, and the found value.
     pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
-        let (clusters, links) = (&self.clusters, self.frames.links);
+        let (clusters, links) = (&self.research.clusters, self.frames.links);
         // A zone with clusters has one region.
         let [region] = self.regions else { return Ok(()) };
         let mut runs = 0;
@@ -233,17 +55,32 @@ impl<L> Buddy<'_, L> {
             }
         }
         let in_use = clusters.in_use().into();
-        if in_use == runs { Ok(()) } else { Err((None, "clusters in use against those on lists", in_use, runs)) }
+        if in_use != runs {
+            return Err((None, "clusters in use against those on lists", in_use, runs));
+        }
+        match self.research.in_flight.refills() {
+            0 => Ok(()),
+            refills => Err((None, "refills in flight", 0, refills.into())),
+        }
     }
 }
 
 impl<M: Machine> Locked<'_, '_, M> {
+    /// Notes a block that enters a list, for the owner of its pageblock. Returns whether it entered a cluster of its list.
+    #[inline]
+    pub(crate) fn note_put(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
+        if self.research.owners.are_kept() {
+            self.note_owned(page, order);
+        }
+        self.put_in_cluster(page, order, list, end)
+    }
+
     /// Inserts a page into its list and a cluster. Returns false if the list has no clusters.
     #[inline]
-    pub(crate) fn put_in_cluster(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
+    fn put_in_cluster(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
         let has_clusters = self.has_clusters(order, list);
         if has_clusters {
-            self.clusters.push(self.frames.links, self.list(order, list), page, end, self.touch_cluster());
+            self.research.clusters.push(self.frames.links, self.list(order, list), page, end, self.touch_cluster());
         }
         has_clusters
     }
@@ -252,7 +89,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     pub(crate) fn remove_from_cluster(&self, page: u32, order: Order, list: MigrateType) -> bool {
         let has_clusters = self.has_clusters(order, list);
         if has_clusters {
-            self.clusters.remove(self.frames.links, self.list(order, list), page, self.touch_cluster());
+            self.research.clusters.remove(self.frames.links, self.list(order, list), page, self.touch_cluster());
         }
         has_clusters
     }
@@ -269,28 +106,28 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// clusters do not serve this refill.
     fn cut_clusters(&self, wanted: Wanted, want: u32, room: u32) -> List {
         // A pageset that requests one page must keep nothing, and a cluster would bring more.
-        let suits = self.tuning().clusters && self.clusters.exist() && want > 1;
+        let suits = self.tuning().clusters && self.research.clusters.exist() && want > 1;
         if !suits || !self.skips_merge(wanted.order) || wanted.cma && self.prefers_cma() {
             return List::default();
         }
         self.touch_head(wanted.migratetype);
         let list = self.list(Order::ZERO, wanted.migratetype);
-        let cut = self.clusters.cut(self.frames.links, list, want, room, self.touch_cluster());
+        let cut = self.research.clusters.cut(self.frames.links, list, want, room, self.touch_cluster());
         sync::sub(&self.region.free_pages, cut.len().into());
         cut
     }
 
     /// Inserts a list of free movable pages at the head of their list, as one cluster.
     fn splice(&self, cluster: Cluster, batch: &List) {
-        let Some(tail) = batch.last() else { return self.clusters.close(cluster) };
+        let Some(tail) = batch.last() else { return self.research.clusters.close(cluster) };
         let pages = batch.len();
         self.touch_cluster()(Touch::Cluster(cluster));
-        self.clusters.set(cluster, tail, pages);
+        self.research.clusters.set(cluster, tail, pages);
         self.touch_head(MigrateType::Movable);
         let list = self.list(Order::ZERO, MigrateType::Movable);
         list.prepend(self.frames.links, batch, |slot| self.touch_page(slot));
         sync::add(&self.region.free_pages, pages.into());
-        sync::add(&self.clusters.given, pages.into());
+        sync::add(&self.research.clusters.given, pages.into());
         self.count_skips(pages.into());
     }
 
@@ -306,6 +143,12 @@ impl<M: Machine> Locked<'_, '_, M> {
 
 /// Moves of whole clusters: refills take them, drains free them. Specification 6.2 "Refill", 6.3.
 impl<'a, M: Machine> CachedZone<'a, M> {
+    /// Does the work of a refill. With clusters no interrupt may come: one that frees a page could wait for this CPU's refill in flight.
+    #[inline]
+    pub(crate) fn without_waiters<R>(&self, env: Env<'_, M>, refill: impl FnOnce() -> R) -> R {
+        if env.tuning.clusters { env.machine.without_interrupts(refill) } else { refill() }
+    }
+
     /// Refills an empty list with whole clusters, if they serve this refill. Returns the number of pages. The zone lock
     /// is held only while the clusters are cut off their list; if none was cut, the lock is returned still held.
     pub(crate) fn refill_from_clusters<'z, G>(
@@ -321,7 +164,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             return (Some(zone), 0);
         }
         let (env, buddy) = (zone.env(), &self.shared.buddy);
-        buddy.in_flight.begin();
+        buddy.research.in_flight.begin();
         drop(zone);
         let mut next = cut.first();
         let taken = pcp.fill(list, cut.len(), || {
@@ -333,7 +176,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             Some(page)
         });
         debug_assert_eq!(taken, cut.len(), "the cut fits the pageset");
-        buddy.in_flight.end();
+        buddy.research.in_flight.end();
         (None, taken)
     }
 
@@ -359,7 +202,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             }
         };
         env.tuning.cluster_free
-            && self.shared.buddy.clusters.exist()
+            && self.shared.buddy.research.clusters.exist()
             && wanted > 1
             && wanted == pcp.batch()
             && comes_first()
@@ -379,7 +222,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             batch.push(links, page, End::Head, |_| ());
         }
         let zone = self.shared.lock(env, LockPath::Drain, 0);
-        let cluster = if zone.skips_merge(Order::ZERO) { zone.clusters.open() } else { None };
+        let cluster = if zone.skips_merge(Order::ZERO) { zone.research.clusters.open() } else { None };
         let mut next = batch.last();
         while let Some(page) = next {
             next = batch.before(links, page);
@@ -390,7 +233,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 Some(_) if migratetype == MigrateType::Movable => {
                     zone.touch_page(page);
                     zone.frames.set_free(page, Order::ZERO, migratetype);
-                    zone.clusters.set_of(page, cluster);
+                    zone.research.clusters.set_of(page, cluster);
                 }
                 // A merge would find pages of the batch, which already look free.
                 Some(_) => {
@@ -410,6 +253,3 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         wanted
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,43 @@
+//! Rules that kernels dropped or never merged: clusters, skipped merges, round-robin and two-pass drains, stealing before
+//! 6.15; pageblocks that CPUs claim and own, and merges in the pageset. Uses all layers below.
+//!
+//! # The seam
+//!
+//! The layers below use nothing of this folder by name. They call the methods in this table. Without the feature
+//! `research` the methods in `off` replace them, return the values in the last column, and compile to nothing; `Research` in the
+//! buddy and `PcpResearch` in a pageset have no memory. [`Tuning::check`](crate::Tuning::check) then rejects rules that need this folder.
+//!
+//! | method | called by | without the feature |
+//! | --- | --- | --- |
+//! | `Locked::note_put`, `remove_from_cluster` | a block that enters or leaves a free list | false: no list has clusters |
+//! | `Locked::put_unmerged` | a block that is freed | false: every block merges |
+//! | `Locked::end_ownership` | pageblocks that change their type or are captured | none has an owner |
+//! | `Locked::wait_for_refills` | a look at a page that may be in flight | no refill is in flight |
+//! | `Locked::steal_before_615` | a request that its own type cannot serve | none |
+//! | `CachedZone::refill_by_claims`, `refill_from_clusters`, `without_waiters` | a refill | none; no page, and the lock is still held |
+//! | `CachedZone::free_to_owner` | a free | none: the block enters the caller's pageset |
+//! | `CachedZone::drain_by_research` | a drain | none: whole lists are drained |
+//! | `CachedZone::absorb`, `absorb_all`, `left_above_high`, `nothing_waits`, `end_drain` | drains, ticks, the audit | others leave nothing |
+//! | `CachedZone::left_by_others`, `Buddy::has_skipped`, `check_clusters`, `check_owners` | the audit | nothing to check |
+//! | `Zone::merges`, `merge_skipped` | compaction, ranges, a request that found nothing | nothing was skipped |
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `claims` | whole pageblocks in pagesets, and their owners |
+//! | `cluster` | runs of pages on an order-0 list that move as a whole between zone and pageset |
+//! | `merge_skip` | frees without merging until high orders are needed |
+//! | `round_robin` | drains before 5.18 |
+//! | `steal` | fallback before 6.15 |
+
+#[cfg(feature = "research")]
+mod claims;
+#[cfg(feature = "research")]
+mod cluster;
+#[cfg(feature = "research")]
+mod merge_skip;
+#[cfg(not(feature = "research"))]
+mod off;
+#[cfg(feature = "research")]
+mod round_robin;
+#[cfg(feature = "research")]
+mod steal;

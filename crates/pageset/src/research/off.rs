@@ -1,0 +1,142 @@
+//! The seam without the feature `research`.
+
+use core::iter::Empty;
+
+use crate::buddy::list::End;
+use crate::buddy::{Buddy, Capture, Env, Locked, Mismatch, Wanted};
+use crate::frame::{CpuId, MigrateType, Order};
+use crate::machine::Machine;
+use crate::pcp::{CachedZone, Pageset, PcpGuard};
+use crate::zone::{Zone, ZoneGuard};
+
+impl<L> Buddy<'_, L> {
+    pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
+        Ok(())
+    }
+
+    pub(crate) fn has_skipped(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn check_owners(&self) -> Result<(), Mismatch> {
+        Ok(())
+    }
+}
+
+impl<M: Machine> Locked<'_, '_, M> {
+    #[inline(always)]
+    pub(crate) fn note_put(&self, _page: u32, _order: Order, _list: MigrateType, _end: End) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    pub(crate) fn remove_from_cluster(&self, _page: u32, _order: Order, _list: MigrateType) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    pub(crate) fn put_unmerged(&self, _page: u32, _order: Order, _list: MigrateType, _end: End) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    pub(crate) fn end_ownership(&self, _page: u32, _order: Order) {}
+
+    #[inline(always)]
+    pub(crate) fn wait_for_refills(&self) {}
+
+    #[inline(always)]
+    pub(crate) fn steal_before_615(&self, _wanted: Wanted) -> Option<u32> {
+        None
+    }
+}
+
+impl<'a, M: Machine> CachedZone<'a, M> {
+    #[inline(always)]
+    pub(crate) fn refill_by_claims<G>(
+        &self,
+        _env: Env<'_, M>,
+        _pcp: &mut PcpGuard<'_, M::Lock, G>,
+        _wanted: Wanted,
+    ) -> Option<Option<u32>> {
+        None
+    }
+
+    #[inline(always)]
+    pub(crate) fn without_waiters<R>(&self, _env: Env<'_, M>, refill: impl FnOnce() -> R) -> R {
+        refill()
+    }
+
+    #[inline(always)]
+    pub(crate) fn refill_from_clusters<'z, G>(
+        &'z self,
+        zone: ZoneGuard<'z, 'a, M>,
+        _pcp: &PcpGuard<'_, M::Lock, G>,
+        _list: usize,
+        _wanted: Wanted,
+        _blocks: u32,
+    ) -> (Option<ZoneGuard<'z, 'a, M>>, u32) {
+        (Some(zone), 0)
+    }
+
+    #[inline(always)]
+    pub(crate) fn free_to_owner(
+        &self,
+        _env: Env<'_, M>,
+        _cpu: CpuId,
+        _list: usize,
+        _page: u32,
+        _order: Order,
+        _drain: bool,
+    ) -> Option<bool> {
+        None
+    }
+
+    #[inline(always)]
+    pub(crate) fn drain_by_research<G>(
+        &self,
+        _env: Env<'_, M>,
+        _pcp: &PcpGuard<'_, M::Lock, G>,
+        _wanted: u32,
+        _start: usize,
+        _capture: Option<&Capture>,
+    ) -> Option<u32> {
+        None
+    }
+
+    #[inline(always)]
+    pub(crate) fn absorb<G>(&self, _env: Env<'_, M>, _pcp: &PcpGuard<'_, M::Lock, G>) {}
+
+    #[inline(always)]
+    pub(crate) fn absorb_all(&self, _env: Env<'_, M>) {}
+
+    #[inline(always)]
+    pub(crate) fn left_above_high<G>(&self, _env: Env<'_, M>, _pcp: &PcpGuard<'_, M::Lock, G>) -> u32 {
+        0
+    }
+
+    #[inline(always)]
+    pub(crate) fn nothing_waits(&self, _env: Env<'_, M>, _pageset: &Pageset<M::Lock>) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    pub(crate) fn end_drain(&self, _env: Env<'_, M>) {}
+
+    pub(crate) fn left_by_others(&self, _pageset: &Pageset<M::Lock>) -> Empty<u32> {
+        core::iter::empty()
+    }
+}
+
+/// All frees merge.
+pub(crate) struct Merges;
+
+impl<M: Machine> Zone<'_, M> {
+    pub(crate) fn merges(&self, _env: Env<'_, M>) -> Merges {
+        Merges
+    }
+
+    pub(crate) fn merge_skipped(&self, _env: Env<'_, M>) -> u64 {
+        0
+    }
+}
