@@ -41,7 +41,6 @@ pub use rounds::{Settings, SettingsError, run};
 pub use subject::{Built, Entry, Pages, Refusal, Run, Subject};
 
 /// The entries of every build: the floors and the pool.
-#[must_use]
 pub fn entries() -> Vec<Entry> {
     let mut entries = floors::entries();
     entries.push(ours::entry());

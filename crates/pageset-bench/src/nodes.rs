@@ -61,13 +61,11 @@ pub struct NodeRow {
 
 impl NodeRow {
     /// The median of the single frees, if there are any.
-    #[must_use]
     pub fn single(&self) -> Option<f64> {
         quantile(&self.single_ns, 0.5)
     }
 
     /// The median of the frees in bulk, if there are any.
-    #[must_use]
     pub fn bulk(&self) -> Option<f64> {
         quantile(&self.bulk_ns, 0.5)
     }

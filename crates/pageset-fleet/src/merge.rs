@@ -158,7 +158,6 @@ impl Merge {
     }
 
     /// The answer.
-    #[must_use]
     pub fn finish(self) -> Fleet {
         let mut by_verdict: HashMap<(&str, Option<&str>), Vec<&Line>> = HashMap::new();
         for (_, line) in self.latest.values() {

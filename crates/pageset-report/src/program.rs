@@ -32,7 +32,6 @@ pub struct Program {
 }
 
 /// The definition of a command line with the table of exit codes, and with the examples of each subcommand.
-#[must_use]
 pub fn with_exits(program: &Program, command: clap::Command) -> clap::Command {
     let row = |(exit, meaning): &(Exit, &str)| format!("  {:>3}  {meaning}\n", *exit as u8);
     let exits: String = EXITS.iter().map(row).collect();
@@ -56,7 +55,6 @@ fn with_examples(program: &Program, page: &str, command: clap::Command) -> clap:
 pub type Moved = (&'static str, &'static str);
 
 /// Prints a usage error, or the help that was asked for. A command in `moved` gets the name of its successor.
-#[must_use]
 pub fn said(error: &clap::Error, moved: &[Moved]) -> Exit {
     let unknown = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) => Some(name),
@@ -76,7 +74,6 @@ pub fn said(error: &clap::Error, moved: &[Moved]) -> Exit {
 }
 
 /// The exit code of a subcommand's end. Prints a failure.
-#[must_use]
 pub fn ended(result: Result<Exit, Failure>) -> ExitCode {
     match result {
         Ok(exit) => exit.into(),

@@ -87,7 +87,6 @@ impl Chosen {
 
     /// The recorded kernel's rules without changes, for the comparison with the kernel. `--set` may still supply data
     /// of the machine that the recording lacks.
-    #[must_use]
     pub fn control(&self, kernel: &RuleSet) -> RuleSet {
         let mut rules = kernel.clone();
         let machine = self.settings.of_machine();

@@ -344,7 +344,6 @@ impl Study {
     }
 
     /// The number of cells.
-    #[must_use]
     pub fn count(&self) -> u64 {
         let places: usize = self.machines.iter().map(|(_, tasks)| tasks.len()).sum();
         [places, self.workloads.len(), self.rules.len()].iter().fold(self.seeds, |n, len| n.saturating_mul(*len as u64))

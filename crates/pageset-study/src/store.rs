@@ -59,7 +59,6 @@ pub struct Store {
 impl Store {
     /// The results in `folder`. `build` names the program that writes there: each cell has it next to its outcome, since the
     /// version in its description does not change with a commit.
-    #[must_use]
     pub fn new(folder: &Path, build: &str) -> Store {
         Store { folder: folder.to_owned(), build: build.to_owned() }
     }
@@ -152,7 +151,6 @@ impl Store {
     }
 
     /// Why a cell failed, if it has.
-    #[must_use]
     pub fn failure(&self, description: &str) -> Option<String> {
         fs::read_to_string(self.path(description, "failed")).ok()
     }

@@ -304,7 +304,6 @@ fn gfp_names(gfp: u32) -> String {
 
 /// The event as a line of `perf script --ns`. `None` for markers, and for what no tracepoint shows: bulk allocations and
 /// changes of state.
-#[must_use]
 pub fn perf_script_line(event: &Event) -> Option<String> {
     let text = match &event.kind {
         Kind::Alloc { pfn, order, migratetype, gfp } => {

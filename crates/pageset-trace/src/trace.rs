@@ -44,7 +44,6 @@ pub struct OpenOptions {
 pub const START_BYTES: usize = 16 << 10;
 
 /// Whether a file that starts with these bytes is a recording of a known form.
-#[must_use]
 pub fn is_recording(start: &[u8]) -> bool {
     let forms = [&file::MAGIC[..], ZSTD_MAGIC, text::MAGIC, perf::MAGIC, perf::OTHER_ORDER_MAGIC, tracing_data::MAGIC];
     forms.into_iter().any(|magic| start.starts_with(magic)) || lines::is_trace(start)
@@ -70,7 +69,6 @@ pub enum Form {
 
 impl Form {
     /// The name in tables and in JSON.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Form::Own => "pstrace",
@@ -279,43 +277,36 @@ impl Trace {
     }
 
     /// Sets the memory and the threads that replays of this recording may use.
-    #[must_use]
     pub fn with_resources(self, resources: Resources) -> Trace {
         Trace { resources, ..self }
     }
 
     /// The memory and the threads that replays of this recording may use.
-    #[must_use]
     pub fn resources(&self) -> Resources {
         self.resources
     }
 
     /// The recording's name: its file name without the suffixes of its form.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The recording's form.
-    #[must_use]
     pub fn form(&self) -> Form {
         self.form
     }
 
     /// The facts about the machine and losses.
-    #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
     /// The texts of `/proc` in the recording.
-    #[must_use]
     pub fn snapshots(&self) -> &Snapshots {
         &self.snapshots
     }
 
     /// The counts and times of the events, if the form has them without reading the events.
-    #[must_use]
     pub fn totals(&self) -> Option<&file::Totals> {
         match &self.body {
             Body::Own(totals, _) => Some(totals),

@@ -5,7 +5,6 @@ use std::io;
 
 /// A child process. It must be waited for.
 #[derive(Debug)]
-#[must_use]
 pub(super) struct Child(libc::pid_t);
 
 impl Child {

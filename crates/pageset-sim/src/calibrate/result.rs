@@ -59,7 +59,6 @@ pub struct Calibration {
 
 impl Calibration {
     /// The result of a fit with simulations like `run`.
-    #[must_use]
     pub fn new(run: &Run<'_>, goal: &Goal, fit: &Fit, seeds: u32) -> Calibration {
         Calibration {
             schema: SCHEMA.to_owned(),
@@ -118,7 +117,6 @@ pub struct Judged {
 
 impl SharedFit {
     /// The result of a fit with simulations like `run`.
-    #[must_use]
     pub fn new(run: &Run<'_>, machines: &[Machine], goals: &[Goal], sharing: &Sharing, seeds: u32) -> SharedFit {
         let judged = |(place, machine): (usize, &Machine)| Judged {
             machine: machine.name.clone(),

@@ -79,7 +79,6 @@ impl Table {
 }
 
 /// The header lines of all kinds of tables.
-#[must_use]
 pub fn headings() -> Vec<String> {
     let others = [batches::HEADER, merge_skip::HEADER, series::HEADER, single_pass::HEADER];
     [sweep::heading(), tasks::heading()].into_iter().chain(others.map(str::to_owned)).collect()

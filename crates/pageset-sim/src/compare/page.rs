@@ -197,7 +197,6 @@ impl Counts {
     }
 
     /// The sums of counts.
-    #[must_use]
     pub fn sum(all: impl Iterator<Item = Counts>) -> Counts {
         all.fold(Counts::default(), |a, b| Counts {
             values: a.values + b.values,
@@ -217,7 +216,6 @@ impl Counts {
 
 impl PageTable {
     /// Judges a comparison.
-    #[must_use]
     pub fn new(comparison: CompareResult) -> PageTable {
         let mut values = Vec::new();
         for (place, row) in comparison.rows.iter().enumerate() {
@@ -233,7 +231,6 @@ impl PageTable {
 
     /// For a sweep of batches: the cells of its mean errors that are nearer than doing nothing, than the line, and than both, and
     /// their number.
-    #[must_use]
     pub fn cells_won(&self) -> Option<[usize; 4]> {
         let cells: Vec<Cell> = self.comparison.mean_absolute_errors.iter().flat_map(MeanErrors::cells).collect();
         let won = |beats: fn(&Cell) -> bool| cells.iter().filter(|cell| beats(cell)).count();
@@ -250,7 +247,6 @@ impl PageTable {
 
 impl Page {
     /// The page of these comparisons.
-    #[must_use]
     pub fn new(comparisons: impl Iterator<Item = CompareResult>) -> Page {
         Page { schema: PAGE_SCHEMA.to_owned(), tables: comparisons.map(PageTable::new).collect() }
     }

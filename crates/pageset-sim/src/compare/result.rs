@@ -151,7 +151,6 @@ pub struct Cell {
 
 impl Cell {
     /// Whether the simulation is nearer than both baselines.
-    #[must_use]
     pub fn is_won(&self) -> bool {
         self.simulated < self.do_nothing.min(self.line)
     }
@@ -203,13 +202,11 @@ pub struct Effect {
 
 impl Effect {
     /// The published change from the base: in per cent, or in percentage points for a share.
-    #[must_use]
     pub fn published_change(&self) -> Option<f64> {
         Some(self.change(self.published?, self.do_nothing?))
     }
 
     /// The simulated change from the base.
-    #[must_use]
     pub fn simulated_change(&self) -> Option<f64> {
         Some(self.change(self.simulated.mean, self.do_nothing?))
     }
@@ -223,7 +220,6 @@ impl Effect {
 
     /// The verdict: a share must be within [`NEAR_POINTS`], a change above [`SMALL_CHANGE_PCT`] must have the right
     /// sign. A simulated change below [`SMALLEST_SIGN_PCT`] has none.
-    #[must_use]
     pub fn verdict(&self) -> Verdict {
         let Some(published) = self.published else { return Verdict::Open };
         let holds = match self.kind {
@@ -258,7 +254,6 @@ impl CompareRow {
     }
 
     /// The values of a column; `None` if the column was not simulated.
-    #[must_use]
     pub fn effect(&self, column: &str) -> Option<Effect> {
         let of = |columns: &Columns| columns.get(column).copied();
         Some(Effect {
@@ -271,7 +266,6 @@ impl CompareRow {
     }
 
     /// Whether a simulation of the row has not settled.
-    #[must_use]
     pub fn is_unsettled(&self) -> bool {
         self.simulations.iter().flat_map(|simulation| &simulation.steadiness).any(|found| !found.settled)
     }
@@ -363,7 +357,6 @@ fn mean_errors(rows: &[CompareRow]) -> Vec<MeanErrors> {
 impl Table {
     /// Evaluates the columns from the outcomes of [`Self::runs`]. A failed run affects only its own rows, so that an
     /// hour of simulations is not lost.
-    #[must_use]
     pub fn compare(&self, runs: &[Run<'_>], outcomes: Vec<Result<BySeed, RunError>>, seeds: u32) -> CompareResult {
         let mut notes: Vec<String> = self.rows.iter().filter_map(|row| row.note.clone()).collect();
         let outcomes: Vec<BySeed> = outcomes

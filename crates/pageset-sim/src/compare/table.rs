@@ -200,7 +200,6 @@ impl Table {
     }
 
     /// Creates a run for each experiment, on machines of [`Self::machines`].
-    #[must_use]
     pub fn runs<'m>(&self, machines: &'m HashMap<&'static str, Machine>, how: HowToRun<'_, 'm>) -> Vec<Run<'m>> {
         let run_of = |experiment: &Experiment| {
             let workload = Workload::find(experiment.workload)?;

@@ -133,7 +133,6 @@ pub struct Engine {
 
 impl Engine {
     /// A machine whose CPUs have no tasks. Lock `i` of `locks` has the id `i`.
-    #[must_use]
     pub fn new(config: EngineConfig, locks: &[LockSpec]) -> Self {
         let topology = config.topology;
         let cpu = |cpu| Cpu {

@@ -19,25 +19,21 @@ pub struct File {
 
 impl File {
     /// An empty file.
-    #[must_use]
     pub fn new(system: &System<'_>) -> Self {
         File { lock: system.new_lock(), pages: RefCell::default() }
     }
 
     /// Number of pages in memory.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.pages.borrow().len()
     }
 
     /// Whether no page is in memory.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages.borrow().is_empty()
     }
 
     /// The page at an index; `None` if the page is not in memory.
-    #[must_use]
     pub fn page(&self, place: usize) -> Option<Pfn> {
         self.pages.borrow().get(place).copied()
     }

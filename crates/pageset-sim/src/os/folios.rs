@@ -18,7 +18,6 @@ pub struct Folios<'s> {
 
 impl<'s> Folios<'s> {
     /// A region without pages.
-    #[must_use]
     pub const fn new(space: &'s Space) -> Self {
         Folios { single: Region::new(space), blocks: Vec::new() }
     }

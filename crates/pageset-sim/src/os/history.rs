@@ -34,7 +34,6 @@ impl History {
     pub const NONE: History = History { turnovers: 0 };
 
     /// Whether the machine has just started.
-    #[must_use]
     pub const fn is_none(self) -> bool {
         self.turnovers == 0
     }

@@ -22,7 +22,6 @@ pub struct Moved {
 
 impl Moved {
     /// All counters multiplied by `n`.
-    #[must_use]
     pub const fn times(self, n: u64) -> Moved {
         Moved {
             allocated: n * self.allocated,
@@ -34,7 +33,6 @@ impl Moved {
     }
 
     /// The difference to earlier counters.
-    #[must_use]
     pub const fn since(self, before: Moved) -> Moved {
         Moved {
             allocated: self.allocated - before.allocated,

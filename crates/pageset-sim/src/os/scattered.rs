@@ -19,7 +19,6 @@ pub struct Scattered<'s> {
 
 impl<'s> Scattered<'s> {
     /// A region of `pages` pages, none of them present.
-    #[must_use]
     pub fn new(space: &'s Space, pages: usize) -> Self {
         Scattered {
             region: Region::new(space),
@@ -47,7 +46,6 @@ impl<'s> Scattered<'s> {
     }
 
     /// Whether all pages are present.
-    #[must_use]
     pub fn is_full(&self) -> bool {
         self.indices.len() == self.present.len()
     }

@@ -42,7 +42,6 @@ pub struct Socket {
 
 impl Socket {
     /// A socket for messages of one shape.
-    #[must_use]
     pub fn new(system: &System<'_>, shape: Shape) -> Self {
         Socket { shape, lock: system.new_lock(), queue: RefCell::default() }
     }

@@ -120,7 +120,6 @@ impl Workload {
     }
 
     /// The size, if the workload has one.
-    #[must_use]
     pub const fn size(&self) -> Option<Size> {
         match &self.setup {
             Setup::Sized(_, size) => Some(*size),
@@ -147,7 +146,6 @@ impl Workload {
     }
 
     /// The name, with the size if the workload has one.
-    #[must_use]
     pub fn title(&self) -> String {
         match self.size() {
             Some(size) => format!("{}, {}", self.name, size.named()),
@@ -186,7 +184,6 @@ impl Workload {
     }
 
     /// The workload of a recording: its processes run once, on any number of CPUs.
-    #[must_use]
     pub fn recorded(recording: Recording) -> Self {
         let unused: Code = |_, _| Ok(Box::new(|_| Ok(())));
         let about = "a recording's processes, each on a CPU of its own";
@@ -195,13 +192,11 @@ impl Workload {
     }
 
     /// The workload with this name.
-    #[must_use]
     pub fn find(name: &str) -> Option<&'static Workload> {
         WORKLOADS.iter().find(|workload| workload.name == name)
     }
 
     /// The needs of a run with `tasks` tasks.
-    #[must_use]
     pub fn needs(&self, tasks: u32) -> Needs {
         (self.needs)(tasks)
     }
