@@ -86,9 +86,6 @@ impl Figure {
 
 /// Performs all measurements. Returns early with the samples so far when `keep_on` returns false. `progress` receives
 /// the number of finished samples and the number of all samples, after each sample.
-///
-/// # Errors
-/// See [`SettingsError`].
 pub fn run(
     settings: &Settings,
     entries: &[Entry],

@@ -77,9 +77,6 @@ impl Inputs {
 }
 
 /// Parses a result of a typed schema.
-///
-/// # Errors
-/// The value is not of the schema.
 pub fn typed<R: DeserializeOwned>(value: &Value) -> Result<R, String> {
     R::deserialize(value).map_err(|error| error.to_string())
 }

@@ -16,9 +16,6 @@ use crate::program::Program;
 const APOSTROPHE: &str = ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n";
 
 /// The name of each page's file, and its text.
-///
-/// # Errors
-/// None that a user can cause.
 pub fn pages(program: &Program, command: Command) -> io::Result<Vec<(String, String)>> {
     let mut command = command.disable_help_subcommand(true);
     command.build();

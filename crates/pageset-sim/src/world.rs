@@ -172,17 +172,11 @@ fn table<T: FromZeros>(len: usize) -> Result<Vec<T>, NoMemory> {
 
 impl SimMachine {
     /// The machine on an engine whose first locks are those of the zones' regions, in the order of the nodes.
-    ///
-    /// # Errors
-    /// The host has no memory for the state of all lines.
     pub fn new(engine: Rc<Engine>, machine: &Machine, regions: usize) -> Result<Self, NoMemory> {
         Self::with_memory(engine, machine, machine.node_pages(), regions)
     }
 
     /// As [`Self::new`], with `node_pages` pages on each node.
-    ///
-    /// # Errors
-    /// The host has no memory for the state of all lines.
     pub(crate) fn with_memory(
         engine: Rc<Engine>,
         machine: &Machine,

@@ -133,9 +133,6 @@ impl<'s> Cells<'s> {
     }
 
     /// The text that defines the outcome of a cell: one line of JSON.
-    ///
-    /// # Errors
-    /// See [`Self::of`].
     pub fn description(&self, cell: Cell) -> serde_json::Result<String> {
         let (workload, length) = self.workload(cell);
         serde_json::to_string(&Description {

@@ -64,9 +64,6 @@ impl Store {
     }
 
     /// Creates the folder and checks that files can be written there. Removes what killed workers left.
-    ///
-    /// # Errors
-    /// The folder cannot be written.
     pub fn prepare(&self) -> Result<(), StoreError> {
         let (tmp, cells) = (self.tmp(), self.folder.join("cells"));
         for folder in [&tmp, &cells] {
@@ -101,9 +98,6 @@ impl Store {
     }
 
     /// The outcome of the cell with this description; `None` if it is not finished.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is damaged.
     pub fn load(&self, description: &str) -> Result<Option<Value>, StoreError> {
         let path = self.path(description, "jsonl");
         let text = match patiently(|| fs::read(&path)) {
@@ -127,9 +121,6 @@ impl Store {
     }
 
     /// Stores the outcome of a cell. On return it is on disk.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn save(&self, description: &str, outcome: &Value) -> Result<(), StoreError> {
         let mut outcome = outcome.clone();
         outcome["build"] = json!(self.build);
@@ -143,9 +134,6 @@ impl Store {
     }
 
     /// Stores why a cell failed.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn save_failure(&self, description: &str, message: &str) -> Result<(), StoreError> {
         self.write(&self.path(description, "failed"), message)
     }

@@ -120,19 +120,11 @@ impl Trace {
     }
 
     /// Opens a recording with other files than [`Trace::open`] would find.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Trace::open`].
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Trace, TraceError> {
         Self::checked(path, Source::open(path)?, options)
     }
 
     /// Opens a recording that a program contains, under a name.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Trace::open`].
     pub fn of_bytes(name: &str, bytes: &[u8]) -> Result<Trace, TraceError> {
         let path = Path::new(name);
         let source = Source::of_bytes(bytes).map_err(|e| TraceError::io("cannot be copied", e).in_file(path))?;

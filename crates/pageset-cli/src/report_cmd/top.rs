@@ -36,9 +36,6 @@ struct Top {
 }
 
 /// Reports on looks.
-///
-/// # Errors
-/// A member is missing.
 pub(crate) fn top(values: &[Value]) -> Result<Report, String> {
     let time = |value: &Value| value["time_ns"].as_u64();
     let begin = values.iter().filter_map(time).min();

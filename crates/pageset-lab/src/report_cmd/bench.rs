@@ -24,9 +24,6 @@ fn note(rows: &[&Row]) -> &'static str {
 }
 
 /// Reports on one result.
-///
-/// # Errors
-/// The result has no rows.
 pub(crate) fn report(result: BenchReport) -> Result<Report, String> {
     let BenchReport { machine, rows, rounds, window_ns, .. } = &result;
     let mut patterns: IndexMap<&str, Vec<&Row>> = IndexMap::new();

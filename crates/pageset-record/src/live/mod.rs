@@ -135,9 +135,6 @@ impl std::fmt::Debug for Counters {
 impl Counters {
     /// Begins to count on all CPUs in the given way. Without a way, it tries BPF programs first and then
     /// `perf_event_open`; [`Self::missing`] then has the reason.
-    ///
-    /// # Errors
-    /// If a privilege or a kernel feature is missing; the error has the remedy.
     pub fn start(way: Option<Way>) -> Result<Counters, RecordError> {
         let by_perf = |refused: Option<RecordError>| {
             let counters = perf::Counters::start()?;
@@ -171,9 +168,6 @@ impl Counters {
 
     /// The traffic of each on-line CPU since its counting began, sorted by CPU number. A CPU that came on-line since
     /// the last call counts from now on.
-    ///
-    /// # Errors
-    /// If the operating system reports an error.
     pub fn read(&mut self) -> Result<Vec<Traffic>, RecordError> {
         match &mut self.kind {
             Kind::Bpf(counters) => counters.read(),

@@ -288,9 +288,6 @@ fn print_schema(schemas: &Schemas, name: &str) -> Result<Exit, Failure> {
 }
 
 /// Runs `explain` of a program with these results. The suggestions for an unknown name include `others`.
-///
-/// # Errors
-/// The name is unknown.
 pub fn run(schemas: &Schemas, args: &Args, others: &[&str]) -> Result<Exit, Failure> {
     if args.schema {
         return print_schema(schemas, &args.name.join(" "));

@@ -73,9 +73,6 @@ const SIMULATIONS: usize = 4;
 const LAST_OFF: f64 = 0.002;
 
 /// Fits the pace of a machine to a score, starting from its present pace. Calls `on_better` for each simulation that is nearer.
-///
-/// # Errors
-/// A simulation failed, or the caller stopped it.
 pub fn fit(
     machine: &Machine,
     goal: &Goal,

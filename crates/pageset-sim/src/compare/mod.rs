@@ -55,9 +55,6 @@ impl TableError {
 
 impl Table {
     /// Parses a table of any kind. Error messages use `name`.
-    ///
-    /// # Errors
-    /// The fault and its line.
     pub fn parse(name: &str, text: &str) -> Result<Table, TableError> {
         let mut table = Table { name: name.to_owned(), ..Table::default() };
         let heading = text.lines().next().unwrap_or_default();

@@ -191,9 +191,6 @@ impl Table {
     }
 
     /// The machines of all experiments, by name.
-    ///
-    /// # Errors
-    /// A machine description is invalid.
     pub fn machines(&self) -> Result<HashMap<&'static str, Machine>, MachineError> {
         let names: BTreeSet<&'static str> = self.experiments.iter().map(|experiment| experiment.machine).collect();
         names.into_iter().filter_map(|name| Some(machine::find(name)?.map(|machine| (name, machine)))).collect()

@@ -291,9 +291,6 @@ impl Engine {
 
     /// Gives a CPU a task that starts at `start`. Fiber numbers are CPU numbers: spawn tasks in the order of the CPUs,
     /// from CPU 0.
-    ///
-    /// # Errors
-    /// The host has no memory for the task's stack.
     pub(crate) fn spawn<'env>(
         &'env self,
         fibers: &mut Fibers<'env>,

@@ -52,9 +52,6 @@ pub struct HostCpu {
 
 /// The text of a description. CPU counts, memory and caches come from Linux; all else comes from the most similar
 /// shipped description. `root` is `/` or a folder with a copy of the needed files of `/sys` and `/proc`.
-///
-/// # Errors
-/// A file is missing or has unexpected contents.
 pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
     let host = Host::read(root)?;
     let like = host.similar();
@@ -69,9 +66,6 @@ pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
 
 impl Host {
     /// Reads the files. `root` is `/` or a folder with a copy of the needed files of `/sys` and `/proc`.
-    ///
-    /// # Errors
-    /// A file is missing or has unexpected contents.
     pub fn read(root: &Path) -> Result<Host, DetectError> {
         let folder = root.join("sys/devices/system/cpu");
         let numbers = read_list(&folder.join("online"))?;

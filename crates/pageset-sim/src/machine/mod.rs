@@ -198,9 +198,6 @@ const REFERENCE_GHZ: f64 = 2.5;
 
 impl Machine {
     /// Parses a description. Error messages name `file`.
-    ///
-    /// # Errors
-    /// The fault, with its line and key.
     pub fn parse(file: &str, text: &str) -> Result<Machine, MachineError> {
         let machine: Machine = toml::from_str(text).map_err(|error| MachineError::of_toml(file, text, &error))?;
         match machine.conflict() {

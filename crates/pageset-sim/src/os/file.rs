@@ -39,9 +39,6 @@ impl File {
     }
 
     /// Allocates and clears the next page, a hole of a sparse file.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn append(&self, system: &System<'_>) -> Result<Pfn, AllocError> {
         let page = system.alloc(MigrateType::Movable)?;
         system.machine().touch_page(page);
@@ -53,9 +50,6 @@ impl File {
     }
 
     /// A file with `pages` pages in memory.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn filled(system: &System<'_>, pages: u64) -> Result<Self, AllocError> {
         let file = File::new(system);
         for _ in 0..pages {
@@ -65,9 +59,6 @@ impl File {
     }
 
     /// Appends a page and forgets it: nothing reads the page again, and reclaim frees the page when it is the oldest.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn stream(&self, system: &System<'_>) -> Result<Pfn, AllocError> {
         let page = self.append(system)?;
         self.pages.borrow_mut().pop();

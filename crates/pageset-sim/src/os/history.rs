@@ -61,9 +61,6 @@ struct Aging {
 
 impl System<'_> {
     /// Ages the memory. All pages are free again at the end, or in pagesets.
-    ///
-    /// # Errors
-    /// There is no memory for a region.
     pub(crate) fn age(&self, history: History) -> Result<(), AllocError> {
         if history.is_none() {
             return Ok(());

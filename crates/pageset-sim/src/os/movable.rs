@@ -29,9 +29,6 @@ impl System<'_> {
     }
 
     /// Allocates a movable page of anonymous memory and returns its place.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub(crate) fn new_place(&self) -> Result<u32, AllocError> {
         let page = self.alloc(MigrateType::Movable)?;
         self.machine().touch_page(page);

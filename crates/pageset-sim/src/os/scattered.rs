@@ -29,9 +29,6 @@ impl<'s> Scattered<'s> {
     }
 
     /// Touches a page. Returns whether that caused a fault; false for an index outside of the region.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn touch(&mut self, system: &System<'_>, index: usize) -> Result<bool, AllocError> {
         let Some(present) = self.present.get_mut(index) else { return Ok(false) };
         if *present {
@@ -51,9 +48,6 @@ impl<'s> Scattered<'s> {
     }
 
     /// Unmaps and frees all pages, in the order of their indices.
-    ///
-    /// # Errors
-    /// There is no memory for the bundles.
     pub fn unmap(&mut self, system: &System<'_>) -> Result<(), AllocError> {
         let pages = self.region.pages_mut();
         let mut by_index: Vec<_> = self.indices.drain(..).zip(pages.iter().copied()).collect();

@@ -47,9 +47,6 @@ impl Socket {
     }
 
     /// Allocates a message, copies data into it and queues it. Sleeps while the queue is full.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn send(&self, system: &System<'_>) -> Result<(), AllocError> {
         let engine = system.engine();
         engine.work(SYSCALL + MESSAGE + self.shape.protocol);

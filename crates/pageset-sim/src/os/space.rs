@@ -126,18 +126,12 @@ impl<'s> Region<'s> {
     }
 
     /// Writes to the next page for the first time, which causes a page fault.
-    ///
-    /// # Errors
-    /// There is no memory.
     #[inline]
     pub fn fault(&mut self, system: &System<'_>) -> Result<(), AllocError> {
         self.fault_in(system, self.len().is_multiple_of(TABLE_PAGES), None)
     }
 
     /// Writes to the next page of a private file mapping: the region gets a copy of `of`.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn fault_copy(&mut self, system: &System<'_>, of: Pfn) -> Result<(), AllocError> {
         self.fault_in(system, self.len().is_multiple_of(TABLE_PAGES), Some(of))
     }
@@ -166,9 +160,6 @@ impl<'s> Region<'s> {
     }
 
     /// Touches the next page, which maps `page` of a file.
-    ///
-    /// # Errors
-    /// There is no memory for a page-table page.
     pub fn fault_shared(&mut self, system: &System<'_>, page: Pfn) -> Result<(), AllocError> {
         self.space.read(system);
         self.enter(system, self.len().is_multiple_of(TABLE_PAGES))?;
@@ -193,9 +184,6 @@ impl<'s> Region<'s> {
 
     /// Unmaps and frees all pages. Pages are gathered in bundles; the gathered pages are freed when all bundles are
     /// full.
-    ///
-    /// # Errors
-    /// There is no memory for the bundles.
     pub fn unmap(&mut self, system: &System<'_>) -> Result<(), AllocError> {
         const ROOM: usize = GATHER_FIRST + GATHER_PAGES * GATHER_PAGE;
         self.space.write(system);

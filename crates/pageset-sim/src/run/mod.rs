@@ -138,9 +138,6 @@ struct OneOf {
 
 impl Run<'_> {
     /// Performs the run on this thread. Polls `keep_on`; `false` interrupts the run.
-    ///
-    /// # Errors
-    /// See [`RunError`].
     pub fn run(&self, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
         let cpus = self.machine.topology().cpus();
         if self.tasks == 0 || self.tasks > cpus {

@@ -115,9 +115,6 @@ pub struct Kernel {
 
 impl Advice {
     /// Replays a recording under every setting and decides on a verdict.
-    ///
-    /// # Errors
-    /// If the recording cannot be replayed.
     pub fn of(trace: &Trace, progress: &mut dyn FnMut(Step<'_>)) -> Result<Self, ReplayError> {
         progress(Step::LookOver);
         let mut events = |events| progress(Step::Events(events));

@@ -18,6 +18,7 @@ pub enum Quantity {
 
 impl Quantity {
     /// The name in tables and in JSON.
+    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::RefillPages => "refill pages",
@@ -72,28 +73,33 @@ pub struct Deviation {
 
 impl Deviation {
     /// The largest difference that is within the limit.
+    #[must_use]
     pub fn allowed(&self) -> u64 {
         ((self.kernel as f64 * self.limit.pct / 100.0) as u64).max(self.limit.floor)
     }
 
     /// Whether the difference is within the limit.
+    #[must_use]
     pub fn is_within(&self) -> bool {
         self.kernel.abs_diff(self.replay) <= self.allowed()
     }
 }
 
 /// All four quantities of the replay and of the kernel.
+#[must_use]
 pub fn deviations(kernel: &Totals, replay: &Totals) -> [Deviation; 4] {
     LIMITS.map(|limit| Deviation { limit, kernel: limit.quantity.of(kernel), replay: limit.quantity.of(replay) })
 }
 
 /// Whether all four quantities are within their limits.
+#[must_use]
 pub fn agrees(kernel: &Totals, replay: &Totals) -> bool {
     deviations(kernel, replay).iter().all(Deviation::is_within)
 }
 
 /// The share of the moved pages that kernel and replay both move on the same pageset near the same place, in percent.
 /// The whole is the pages of both together; 100 if neither moves any.
+#[must_use]
 pub fn explained_pct(kernel: &Moves, replay: &Moves) -> f64 {
     let sums = [(&kernel.refills, &replay.refills), (&kernel.drains, &replay.drains)].map(|(kernel, replay)| {
         let all: u64 = kernel.iter().chain(replay).map(|moved| u64::from(moved.pages)).sum();

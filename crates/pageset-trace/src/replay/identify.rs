@@ -37,6 +37,7 @@ pub struct Candidate {
 
 impl Candidate {
     /// Whether this is the preset called `name`, or one with the same rules.
+    #[must_use]
     pub fn is(&self, name: &str) -> bool {
         self.preset.name == name || self.same.contains(&name)
     }
@@ -56,6 +57,7 @@ pub enum Confidence {
 
 impl Confidence {
     /// The name in tables and in JSON.
+    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::High => "high",
@@ -81,6 +83,7 @@ pub struct Identified {
 impl Identified {
     /// The preset to replay under: the release's preset, unless the traffic contradicts it. The traffic contradicts it
     /// if another preset agrees with the kernel, the release's preset does not, and the other explains far more.
+    #[must_use]
     pub fn choice(&self) -> &'static Preset {
         let best = &self.candidates[0];
         let Some(named) = self.by_release else { return best.preset };

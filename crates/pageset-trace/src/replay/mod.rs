@@ -95,6 +95,7 @@ pub enum Level {
 
 impl Level {
     /// The name on a command line and in JSON.
+    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Input => "input",
@@ -381,6 +382,7 @@ impl<'t> Replay<'t> {
     }
 
     /// The recorded machine.
+    #[must_use]
     pub fn setting(&self) -> &Setting {
         &self.decoded.setting
     }
@@ -391,28 +393,33 @@ impl<'t> Replay<'t> {
     }
 
     /// Counts of the recording's events, and of the events that make a replay less reliable.
+    #[must_use]
     pub fn notes(&self) -> &Notes {
         &self.survey.notes
     }
 
     /// The kernel's refills and drains.
+    #[must_use]
     pub fn kernel(&self) -> &Moves {
         &self.survey.kernel
     }
 
     /// Pages on the kernel's free lists in blocks of orders 9 and 10, from the last buddyinfo after the first.
     /// `None` if the recording has fewer than two.
+    #[must_use]
     pub fn kernel_high_orders_end(&self) -> Option<u64> {
         let infos = &self.decoded.trace.snapshots().buddyinfo;
         infos.get(1..)?.last().map(|(_, info)| high_orders::of_kernel(info))
     }
 
     /// The recorded kernel's rules.
+    #[must_use]
     pub fn kernel_rules(&self) -> RuleSet {
         RuleSet::new(self.decoded.setting.kernel.name, self.decoded.setting.kernel_tuning())
     }
 
     /// A preset's rules with the values of the recorded kernel's configuration.
+    #[must_use]
     pub fn tuning_of(&self, preset: &Preset) -> Tuning {
         self.decoded.setting.tuning_of(preset)
     }

@@ -90,6 +90,7 @@ pub struct Near {
 /// moves.
 /// Two moves are near if their distance is at most a tenth of the mean distance between the kernel's moves on that
 /// pageset. The limit is 512 events.
+#[must_use]
 pub fn near(kernel: &[Move], replay: &[Move], places: u64) -> Option<Near> {
     if kernel.is_empty() {
         return None;

@@ -113,6 +113,7 @@ impl Selection {
     }
 
     /// The moves that selected events caused.
+    #[must_use]
     pub fn of(&self, moves: &Moves) -> Moves {
         let selected = |moves: &[Move]| moves.iter().filter(|moved| self.caused(moved)).copied().collect();
         Moves { refills: selected(&moves.refills), drains: selected(&moves.drains) }

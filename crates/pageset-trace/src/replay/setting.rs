@@ -271,6 +271,7 @@ fn first_of(snapshots: &[(String, Zoneinfo)]) -> Option<usize> {
 
 /// The rules of a kernel by its `uname -r` and `uname -v`, and whether the release is known. Without a release, the
 /// rules fit the form of zoneinfo.
+#[must_use]
 pub fn kernel_of(release: Option<&str>, version: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) {
     let has_bounds = info.zones.iter().flat_map(|z| &z.pagesets).any(|p| p.high_max.is_some());
     let has_new_counters =

@@ -131,6 +131,7 @@ impl Replay<'_> {
     }
 
     /// The low watermarks of all zones together at a scale. Unit: pages.
+    #[must_use]
     pub fn low_watermarks(&self, scale: u32) -> u64 {
         let other = self.setting().with_watermark_scale(scale);
         other.zones.iter().fold(0, |sum, zone| sum.saturating_add(zone.start.watermarks.low))

@@ -33,9 +33,6 @@ pub(super) struct Limits<'k> {
 }
 
 /// Fits the pace, writes the description, and simulates all measured rows. Rows without time have no prediction.
-///
-/// # Errors
-/// The simulator fails.
 pub(super) fn predict(
     measured: &mut Measured,
     linux: &Host,
