@@ -117,11 +117,10 @@ fn name(command: &Command) -> String {
 fn examples(program: &Program, name: &str) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["EXAMPLES"]);
-    let of_page = program.examples.iter().filter(|(page, _)| *page == name).flat_map(|(_, examples)| *examples);
-    for (line, about) in of_page {
+    for (line, about) in program.examples_of(name) {
         roff.control("TP", []);
         roff.text([bold(format!("{} {line}", program.name).trim_end())]);
-        roff.text([roman(*about)]);
+        roff.text([roman(about)]);
     }
     roff
 }
