@@ -37,7 +37,6 @@ pub(crate) enum Lock {
 }
 
 impl Lock {
-    /// All.
     pub(crate) fn all() -> impl Iterator<Item = Lock> {
         LOCKS.iter().map(|(lock, ..)| *lock)
     }

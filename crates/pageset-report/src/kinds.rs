@@ -64,7 +64,6 @@ impl Inputs {
         if is_json { None } else { self.files.iter().find(|kind| (kind.is)(begin)) }
     }
 
-    /// The kind of a result.
     pub(crate) fn result(&self, schema: &str) -> Option<&ResultKind> {
         self.results.iter().find(|kind| kind.schema == schema)
     }

@@ -131,7 +131,6 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Adds a text.
     pub(crate) fn add(&mut self, tag: &str, text: String) -> Result<(), TraceError> {
         let place = |line| Place::Snapshot { tag: tag.to_owned(), line };
         if limits::tag(tag.as_bytes()).is_none() {

@@ -31,7 +31,6 @@ struct Top {
     waits: Series,
     /// Pages held, by CPU, all zones together.
     held_by_cpu: Vec<Point>,
-    /// Waits, by CPU.
     waits_by_cpu: Vec<Point>,
 }
 

@@ -14,7 +14,6 @@ pub const BASE_BATCH: u32 = 31;
 /// The largest valid batch in pages, as in the rules.
 const MAX_BATCH: u32 = pageset::policy::sizes::MAX_BATCH;
 
-/// One row.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct SweepRow {
     /// The machine's name.

@@ -17,7 +17,6 @@ const COLUMNS: [(&str, &str); 2] =
 
 const HEADERS: [&str; 6] = ["kernel", "tasks", COLUMNS[0].0, "processes_stddev", COLUMNS[1].0, "threads_stddev"];
 
-/// One row.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct TasksRow {
     /// The kernel's name in the table.

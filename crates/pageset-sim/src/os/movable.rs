@@ -70,7 +70,6 @@ impl System<'_> {
         }
     }
 
-    /// The page of a place.
     #[cfg(test)]
     pub(crate) fn page_of(&self, place: u32) -> Option<Pfn> {
         self.movable.pages.borrow().get(place as usize).copied().flatten()

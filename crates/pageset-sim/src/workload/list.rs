@@ -12,7 +12,6 @@ const fn one_space(_tasks: u32) -> Needs {
     Needs { objects: 1, ..Needs::NOTHING }
 }
 
-/// Needs of tasks with a file each.
 const fn a_file_each(tasks: u32) -> Needs {
     Needs { objects: tasks, ..Needs::NOTHING }
 }

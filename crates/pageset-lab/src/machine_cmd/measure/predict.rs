@@ -28,7 +28,6 @@ const TASK_SECONDS: f64 = 30.0;
 pub(super) struct Limits<'k> {
     /// With the fit, which is short.
     pub(super) fit: KeepOn<'k>,
-    /// With the rows.
     pub(super) rows: KeepOn<'k>,
 }
 
