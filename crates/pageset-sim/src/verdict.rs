@@ -9,7 +9,7 @@ use indexmap::IndexSet;
 use pageset_statistics::verdict::{Kind, Trust};
 use pageset_statistics::{CONFIDENCE, Compared, compare, geometric_mean};
 
-use crate::compare::result::{CompareResult, Effect, Verdict};
+use crate::compare::result::{CompareResult, Effect};
 use crate::run::{RunResult, RunRow};
 
 /// The number of seeds from which a spread means something. A guess.
@@ -159,17 +159,17 @@ impl OfComparison {
     /// The verdict on a comparison.
     pub fn of(result: &CompareResult) -> OfComparison {
         let effects: Vec<Effect> = result.rows.iter().flat_map(|row| row.effects().map(|(_, effect)| effect)).collect();
-        let count = |wanted: Verdict| effects.iter().filter(|effect| effect.verdict() == wanted).count();
-        let cells: Vec<_> = result.mean_absolute_errors.iter().flat_map(|errors| errors.cells()).collect();
+        let count = |wanted: bool| effects.iter().filter(|effect| effect.holds() == Some(wanted)).count();
+        let [_, _, won, cells] = result.cells_won();
         let error = |of: fn(&Effect) -> Option<f64>| {
             let errors: Vec<f64> = effects.iter().filter_map(of).map(f64::abs).collect();
             (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
         };
         OfComparison {
-            holds: count(Verdict::Holds),
-            misses: count(Verdict::Misses),
-            cells: cells.len(),
-            won: cells.iter().filter(|cell| cell.is_won()).count(),
+            holds: count(true),
+            misses: count(false),
+            cells,
+            won,
             error: error(|effect| Some(effect.simulated_change()? - effect.published_change()?)),
             error_of_base: error(Effect::published_change),
         }

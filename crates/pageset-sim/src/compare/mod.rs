@@ -27,7 +27,7 @@ pub(crate) mod sweep;
 mod table;
 pub(crate) mod tasks;
 
-pub use measure::{Measure, Value};
+pub use measure::{How, Measure, Value};
 pub use result::CompareResult;
 pub use sweep::BASE_BATCH;
 pub use table::{Column, Experiment, HowToRun, Key, Keys, Kind, Layout, Row, Table};

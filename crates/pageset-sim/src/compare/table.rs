@@ -179,7 +179,7 @@ impl Table {
         self.rows.retain(wanted);
         let mut kept = Vec::new();
         for column in self.rows.iter_mut().flat_map(|row| &mut row.columns) {
-            for place in column.value.experiments_mut() {
+            for place in [&mut column.value.of, &mut column.value.to] {
                 let old = *place;
                 *place = kept.iter().position(|kept| *kept == old).unwrap_or_else(|| {
                     kept.push(old);

@@ -71,7 +71,7 @@ pub(super) fn add(table: &mut Table, text: &str) -> Result<(), TableError> {
                 published: Some(row.published[place]),
                 do_nothing: Some(do_nothing[place]),
                 forecast: Some(amdahl[place]),
-                value: Value::Of(Measure::Score, of),
+                value: Value::itself(Measure::Score, of),
             }
         };
         let columns = COLUMNS.into_iter().enumerate().map(column).collect();
