@@ -26,7 +26,6 @@ fn boxed<P: Pages + 'static>(pattern: Pattern, subject: impl FnOnce() -> P) -> B
 }
 
 /// All floors, the lowest first.
-#[must_use]
 pub fn entries() -> Vec<Entry> {
     vec![
         Entry { name: "harness", make: |_, _| Ok(Box::new(Harness)) },

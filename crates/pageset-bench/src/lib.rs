@@ -18,13 +18,11 @@
 //! | [`report`] | the result: all samples, medians, ratios |
 //! | [`verdict`] | what the result says of the pool, and how far to trust it |
 //! | [`rounds`] | the order of all measurements |
-//! | [`nodes`] | frees, by the node of their page |
 //! | [`hardware`] | latencies of the machine, and its page faults by number of tasks |
 #![deny(unsafe_code)]
 
 pub mod floors;
 pub mod hardware;
-pub mod nodes;
 pub mod ours;
 pub mod pattern;
 pub mod report;
@@ -41,7 +39,6 @@ pub use rounds::{Settings, SettingsError, run};
 pub use subject::{Built, Entry, Pages, Refusal, Run, Subject};
 
 /// The entries of every build: the floors and the pool.
-#[must_use]
 pub fn entries() -> Vec<Entry> {
     let mut entries = floors::entries();
     entries.push(ours::entry());

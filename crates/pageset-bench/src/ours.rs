@@ -13,7 +13,6 @@ use crate::subject::{Entry, Pages, Refusal};
 pub const NAME: &str = "pageset";
 
 /// The entry of the pool.
-#[must_use]
 pub fn entry() -> Entry {
     Entry {
         name: NAME,

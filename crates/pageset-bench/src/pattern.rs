@@ -49,7 +49,6 @@ impl Pattern {
     ];
 
     /// The order of its blocks.
-    #[must_use]
     pub const fn order(self) -> u8 {
         match self {
             Self::HotHuge | Self::HalfHuge => 9,
@@ -58,13 +57,11 @@ impl Pattern {
     }
 
     /// Whether the pattern supports this number of threads.
-    #[must_use]
     pub const fn takes(self, threads: usize) -> bool {
         threads > 0 && (!matches!(self, Self::Remote) || threads == 2)
     }
 
     /// Pages that an allocator needs for this pattern.
-    #[must_use]
     pub const fn pages(self, threads: usize) -> usize {
         match self {
             Self::Half | Self::HalfHuge => HALF_OF,

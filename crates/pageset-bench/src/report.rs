@@ -143,13 +143,11 @@ impl Row {
     }
 
     /// The median of the kept samples, if there are any.
-    #[must_use]
     pub fn median(&self) -> Option<f64> {
         quantile(&self.ns_per_pair, 0.5)
     }
 
     /// The first and the third quartile of the kept samples, if there are any.
-    #[must_use]
     pub fn quartiles(&self) -> Option<(f64, f64)> {
         Some((quantile(&self.ns_per_pair, 0.25)?, quantile(&self.ns_per_pair, 0.75)?))
     }
@@ -171,7 +169,6 @@ impl Report {
     }
 
     /// Warnings about missing or doubtful samples, one line each.
-    #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let discarded: u32 = self.rows.iter().map(|row| row.discarded).sum();
         let kept: usize = self.rows.iter().map(|row| row.ns_per_pair.len()).sum();

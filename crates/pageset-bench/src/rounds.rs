@@ -86,9 +86,6 @@ impl Figure {
 
 /// Performs all measurements. Returns early with the samples so far when `keep_on` returns false. `progress` receives
 /// the number of finished samples and the number of all samples, after each sample.
-///
-/// # Errors
-/// See [`SettingsError`].
 pub fn run(
     settings: &Settings,
     entries: &[Entry],
@@ -164,7 +161,6 @@ fn figures(settings: &Settings, entries: &[Entry], cpus: &[usize]) -> Result<Vec
 }
 
 /// The facts of this machine, of which `cpus` CPUs are used.
-#[must_use]
 pub fn machine(cpus: usize) -> MachineFacts {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

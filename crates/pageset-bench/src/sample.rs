@@ -34,14 +34,12 @@ pub struct Sample {
 
 impl Sample {
     /// Whether each thread had its CPU for at least [`SHARE`] of the time.
-    #[must_use]
     pub fn is_kept(&self) -> bool {
         self.cpu_share >= SHARE
     }
 }
 
 /// The CPUs that this process may use, in ascending order.
-#[must_use]
 pub fn allowed_cpus() -> Vec<usize> {
     let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
     (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()

@@ -35,7 +35,6 @@ pub struct Verdict<'r> {
 
 impl<'r> Verdict<'r> {
     /// The verdict on a benchmark.
-    #[must_use]
     pub fn of(report: &'r Report) -> Verdict<'r> {
         let best = |like: &Row, is: fn(&Row) -> bool| {
             let same = |row: &&Row| is(row) && row.pattern == like.pattern && row.threads == like.threads;
@@ -53,20 +52,17 @@ impl<'r> Verdict<'r> {
     }
 
     /// The number of figures in which no other allocator is faster.
-    #[must_use]
     pub fn fastest(&self) -> usize {
         self.peers.iter().filter(|(_, ratio)| *ratio <= 1.0).count()
     }
 
     /// The pool's worst figure: against other allocators if there are any, else against floor b.
-    #[must_use]
     pub fn worst(&self) -> Option<&Ratio<'r>> {
         let all = if self.peers.is_empty() { &self.floor } else { &self.peers };
         all.iter().max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     /// The kind of the verdict.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         match (self.first, self.mean) {
             (None, _) | (_, None) => Kind::None,
@@ -91,7 +87,6 @@ pub enum Weakness {
 
 impl Weakness {
     /// What weakens a benchmark.
-    #[must_use]
     pub fn of(report: &Report) -> Vec<Weakness> {
         let thrown: u32 = report.rows.iter().map(|row| row.discarded).sum();
         let kept: usize = report.rows.iter().map(|row| row.ns_per_pair.len()).sum();
@@ -110,7 +105,6 @@ impl Weakness {
     }
 
     /// The trust that it leaves.
-    #[must_use]
     pub fn trust(self) -> Trust {
         match self {
             Weakness::FewSamples(_) => Trust::Low,

@@ -16,17 +16,11 @@ pub(crate) fn is_demo(path: &Path) -> bool {
 }
 
 /// Opens a recording.
-///
-/// # Errors
-/// As [`Trace::open`].
 pub(crate) fn open(path: &Path) -> Result<Trace, TraceError> {
     open_with(path, &OpenOptions::default())
 }
 
 /// Opens a recording with other files than [`open`] would find.
-///
-/// # Errors
-/// As [`Trace::open_with`].
 pub(crate) fn open_with(path: &Path, options: &OpenOptions) -> Result<Trace, TraceError> {
     if is_demo(path) { Trace::of_bytes(DEMO, DEMO_BYTES) } else { Trace::open_with(path, options) }
 }

@@ -32,13 +32,11 @@ pub use text::text;
 use crate::zone::{Unit, Zone};
 
 /// Explains texts, each with the name of its file. `None` if no line is of a known kind.
-#[must_use]
 pub fn explain(inputs: &[(&str, &str)]) -> Option<Explanation> {
     parts::explain(&read::read(inputs))
 }
 
 /// The pages that each of these zones keeps from ordinary requests: those that may use the zone Normal (`protection`).
-#[must_use]
 pub fn reserves(zones: &[ZoneSection]) -> Vec<u64> {
     let zone = |zone: &ZoneSection| Zone {
         reserve: zone.protection.clone(),

@@ -11,7 +11,6 @@ const WIDTH: usize = 100;
 const SHOWN: usize = 24;
 
 /// The result as text. Parts of the inputs in it are not escaped.
-#[must_use]
 pub fn text(explanation: &Explanation) -> String {
     let mut text = wrapped(&explanation.answer, "", "");
     if !explanation.findings.is_empty() {

@@ -125,7 +125,6 @@ impl Zone {
         }
     }
 
-    /// A zone of zoneinfo.
     pub(crate) fn of_zoneinfo(zone: &PartialZone) -> Zone {
         let (node, name) = zone.name.clone().map_or((None, String::new()), |(node, name)| (Some(node), name));
         let counter = |name: &str| zone.counters.iter().find(|(known, _)| known == name).map(|(_, value)| *value);

@@ -24,7 +24,6 @@ pub struct Lines<'p> {
 
 impl<'p> Lines<'p> {
     /// Lines at the end of `path`; `-` is standard output.
-    #[must_use]
     pub fn new(path: &'p Path) -> Self {
         Lines { path, dropped: false, torn: false }
     }
@@ -81,7 +80,6 @@ fn host() -> String {
 }
 
 /// The line of a view and its first finding.
-#[must_use]
 pub fn of_view(view: &View, finding: &Finding) -> Line {
     let traffic = || view.traffic.iter().flatten();
     // A sum without parts is not measured.

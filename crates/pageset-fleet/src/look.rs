@@ -91,9 +91,6 @@ pub struct Machine {
 
 impl Machine {
     /// Starts counting if `counting` requests it and the kernel allows it.
-    ///
-    /// # Errors
-    /// The kernel does not allow the requested way.
     pub fn new(counting: Counting) -> Result<Self, Failure> {
         let machine =
             |counters, not_counted| Machine { counters, not_counted, begin: Instant::now(), cpu_nodes: cpu_nodes() };

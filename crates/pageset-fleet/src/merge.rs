@@ -102,9 +102,6 @@ pub struct Merge {
 impl Merge {
     /// Reads all lines of a file. Empty lines do not count. Of a machine's lines in one file the last one counts, whatever their times: a
     /// clock may jump. Of several files the latest line counts.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn read(&mut self, file: &str, mut from: impl BufRead) -> io::Result<()> {
         self.source += 1;
         let mut text = Vec::new();
@@ -130,9 +127,6 @@ impl Merge {
     }
 
     /// Asks a Prometheus server for the machines that it scrapes: `http://HOST:PORT`. The machines' names are those of its targets.
-    ///
-    /// # Errors
-    /// Why the server does not answer, in one line.
     pub fn query(&mut self, url: &str) -> Result<(), String> {
         self.source += 1;
         prometheus::lines(url)?.into_iter().for_each(|line| self.add(line));
@@ -158,7 +152,6 @@ impl Merge {
     }
 
     /// The answer.
-    #[must_use]
     pub fn finish(self) -> Fleet {
         let mut by_verdict: HashMap<(&str, Option<&str>), Vec<&Line>> = HashMap::new();
         for (_, line) in self.latest.values() {

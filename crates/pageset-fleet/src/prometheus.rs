@@ -64,9 +64,6 @@ struct Machine {
 }
 
 /// A line for each machine that the server at `url` scrapes.
-///
-/// # Errors
-/// Why the server does not answer, in one line.
 pub(crate) fn lines(url: &str) -> Result<Vec<Line>, String> {
     let server = Server::of(url)?;
     let mut machines: HashMap<String, Machine> = HashMap::new();

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pageset_bench::nodes::{self, NodeRow, NodesReport};
 use pageset_bench::report::Row;
 use pageset_bench::{Pattern, Report, Settings};
 
@@ -35,14 +34,6 @@ pub(crate) struct Args {
     /// Measure only these subjects, named as in the table, and floor b
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     who: Vec<String>,
-
-    /// Measure frees only, by the node of their page, with pools of these numbers of nodes
-    ///
-    /// The nodes are pretended, so a machine with one node can measure what the allocator does for many. All CPUs are on
-    /// node 0.
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', conflicts_with_all = ["patterns", "who", "threads"],
-        value_parser = clap::value_parser!(u8).range(1..=i64::from(nodes::MAX_NODES)))]
-    nodes: Vec<u8>,
 
     /// Numbers of threads [default: 1, 2, 4 and so on, and the number of CPUs]
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
@@ -88,9 +79,6 @@ fn peers() -> Option<PathBuf> {
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let (json, csv) = (args.json.clone(), args.csv.clone());
     let forms = Forms::new(&json, &csv)?;
-    if !args.nodes.is_empty() {
-        return run_nodes(&args, &forms);
-    }
     let report = match peers().filter(|_| !args.no_peers) {
         Some(program) => match measured_by(&program)? {
             Ok(report) => report,
@@ -114,56 +102,6 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     }
     forms.write(&[&report], report.rows.iter().map(|row| (Vec::new(), row)), &Interrupt::at_once()?)?;
     Ok(if report.interrupted { Exit::Interrupted } else { Exit::Done })
-}
-
-/// Runs `pageset-lab bench --nodes`.
-fn run_nodes(args: &Args, forms: &Forms<'_>) -> Result<Exit, Failure> {
-    let (interrupt, progress) = (Interrupt::install()?, Progress::new());
-    let window = Duration::from_millis(args.window_ms);
-    let report =
-        nodes::run(&args.nodes, args.rounds, window, || interrupt.keep_on(), |done, all| progress.of(done, all));
-    for row in &report.rows {
-        let place = format!("node {} of {}", row.node, row.nodes);
-        if let Some(why) = &row.failed {
-            eprintln!("warning: {place}: could not be built: {why}");
-        } else if row.discarded > 0 {
-            let share = pageset_bench::sample::SHARE * 100.0;
-            eprintln!(
-                "warning: {place}: {} samples were thrown away: the thread had its CPU for less than {share:.0} % of the time",
-                row.discarded
-            );
-        }
-    }
-    if forms.text() {
-        io::stdout().write_all(nodes_table(&report).as_bytes())?;
-    }
-    forms.write(&[&report], report.rows.iter().map(|row| (Vec::new(), row)), &interrupt)?;
-    Ok(if report.interrupted { Exit::Interrupted } else { Exit::Done })
-}
-
-/// The table of `--nodes`: a row for each node of each pool.
-fn nodes_table(report: &NodesReport) -> String {
-    let mut table = numbers(["nodes", "page of", "free, ns", "in bulk, ns per page"].into_iter(), 1..2);
-    for row in &report.rows {
-        let home = report.rows.iter().find(|home| home.nodes == row.nodes && home.node == 0);
-        let cell = |median: fn(&NodeRow) -> Option<f64>| {
-            let Some(ns) = median(row) else { return "-".to_owned() };
-            match home.and_then(median).filter(|_| row.node > 0) {
-                Some(home) => format!("{ns:.2} ({:.2})", ns / home),
-                None => format!("{ns:.2}"),
-            }
-        };
-        let node = format!("node {}", row.node);
-        table.add_row([row.nodes.to_string(), node, cell(NodeRow::single), cell(NodeRow::bulk)]);
-    }
-    let mut text = trimmed(&table);
-    let _ = writeln!(
-        text,
-        "\nIn brackets: multiples of node 0, the node of the CPU. Medians of up to {} samples of {} ms.",
-        report.rounds,
-        report.window_ns / 1_000_000
-    );
-    text
 }
 
 fn measured(args: Args) -> Result<Report, Failure> {

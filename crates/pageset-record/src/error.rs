@@ -74,7 +74,6 @@ impl RecordError {
     }
 
     /// The remedy, if one is known.
-    #[must_use]
     pub fn help(&self) -> Option<&str> {
         match self {
             Self::Missing { help, .. } => Some(help),

@@ -78,7 +78,6 @@ fn nodes() -> u32 {
 
 /// The node of each CPU of this machine, by CPU number. A CPU in no node's list is on node 0. Empty if the kernel shows
 /// no nodes.
-#[must_use]
 pub fn cpu_nodes() -> Vec<u32> {
     let Ok(folder) = fs::read_dir("/sys/devices/system/node") else { return Vec::new() };
     let nodes = folder.flatten().filter_map(|entry| {

@@ -9,9 +9,6 @@ use crate::tracefs::{Tracefs, no_permission};
 
 /// Succeeds if this user can probably record: tracefs is there, it has the required events, and this user may create an
 /// instance. Mounts and unmounts tracefs if it is not mounted and this user may mount it. Changes nothing else.
-///
-/// # Errors
-/// A privilege or a feature of the kernel is missing; the error has the remedy.
 pub fn ready() -> Result<(), RecordError> {
     require_own_proc()?;
     let tracefs = Tracefs::find()?;

@@ -27,7 +27,6 @@ pub(super) const MIN_BUFFER_BYTES: u64 = 1 << 20;
 
 /// The default size of each CPU's ring buffer in bytes: 256 MiB, or less if all CPUs together would take more than a
 /// quarter of the available memory, but at least 1 MiB.
-#[must_use]
 pub fn default_buffer_bytes() -> u64 {
     let cpus = machine::online_cpus().len().max(1) as u64;
     buffer_bytes(machine::available_bytes().unwrap_or(0), cpus)

@@ -32,13 +32,11 @@ pub struct Shown(Vec<Column>);
 
 impl Shown {
     /// The columns of the rows `R` in the table of this name.
-    #[must_use]
     pub fn of<R: JsonSchema>(name: &str) -> Shown {
         Shown(pageset_columns::columns::<R>().into_iter().filter(|column| column.is_in(name)).collect())
     }
 
     /// An empty table.
-    #[must_use]
     pub fn table(&self) -> Table {
         let words = self.0.iter().take_while(|column| column.form == Form::Text).count();
         numbers(self.headings(), 0..words)
@@ -50,13 +48,11 @@ impl Shown {
     }
 
     /// The importance of the columns, for [`Fit::table`].
-    #[must_use]
     pub fn ranks(&self) -> Vec<usize> {
         self.0.iter().map(|column| column.rank).collect()
     }
 
     /// The cells of a row, or of a part of a row: those of the columns that it has.
-    #[must_use]
     pub fn cells(&self, row: &impl Serialize) -> Vec<String> {
         let row = serde_json::to_value(row).unwrap_or_default();
         self.0.iter().filter_map(|column| Some(cell(column, column.of(&row)?))).collect()
@@ -86,7 +82,6 @@ fn listed(words: &[Value]) -> String {
 }
 
 /// The numbers of a row that decide: its columns with a figure, by rank. Without a row they have no values.
-#[must_use]
 pub fn deciding<R: JsonSchema + Serialize>(row: Option<&R>) -> Vec<(Column, Option<f64>)> {
     let json = row.and_then(|row| serde_json::to_value(row).ok()).unwrap_or_default();
     let mut columns: Vec<Column> =
@@ -102,7 +97,6 @@ pub fn deciding<R: JsonSchema + Serialize>(row: Option<&R>) -> Vec<(Column, Opti
 }
 
 /// A change with its sign.
-#[must_use]
 pub fn signed(change: i64) -> String {
     let sign = match change {
         0 => "",

@@ -14,7 +14,6 @@ use crate::program::Program;
 const FILES: &str = "@toml@";
 
 /// The script for a shell.
-#[must_use]
 pub fn script(program: &Program, command: clap::Command, shell: Shell) -> Vec<u8> {
     let files = matches!(shell, Shell::Bash | Shell::Zsh | Shell::Fish);
     let mut command = with_names(program, command, files);

@@ -11,9 +11,6 @@ pub type Line<'r, R> = (Vec<(&'static str, String)>, &'r R);
 
 /// Writes rows: for each, the leading columns and the scalar members of its JSON. The name of a member of a member is
 /// `OUTER.INNER`. A row without a member of another row has an empty field.
-///
-/// # Errors
-/// Errors of the output.
 pub fn write<'r, R: Serialize + 'r>(out: impl Write, rows: impl Iterator<Item = Line<'r, R>>) -> io::Result<()> {
     let mut flat: Vec<IndexMap<String, String>> = Vec::new();
     for (lead, row) in rows {

@@ -31,9 +31,6 @@ enum What {
 }
 
 /// Runs `generate` on the definition of a program's whole command line.
-///
-/// # Errors
-/// A page or the script cannot be written.
 pub fn run(program: &Program, args: &Args, command: clap::Command) -> Result<Exit, Failure> {
     match &args.what {
         What::Man { folder } => {

@@ -19,25 +19,16 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// The first Ctrl-C requests a stop, the second ends the command.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub fn install() -> io::Result<Self> {
         Self::on(&[SIGINT], false)
     }
 
     /// Ctrl-C ends the command at once, except during [`Interrupt::held_off`].
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub fn at_once() -> io::Result<Self> {
         Self::on(&[SIGINT], true)
     }
 
     /// These signals end the command: the first signal if `at_once`, else the second.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub fn on(signals: &[c_int], at_once: bool) -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(at_once));
         let latest = Arc::new(AtomicUsize::new(0));

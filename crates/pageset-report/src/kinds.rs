@@ -64,7 +64,6 @@ impl Inputs {
         if is_json { None } else { self.files.iter().find(|kind| (kind.is)(begin)) }
     }
 
-    /// The kind of a result.
     pub(crate) fn result(&self, schema: &str) -> Option<&ResultKind> {
         self.results.iter().find(|kind| kind.schema == schema)
     }
@@ -77,9 +76,6 @@ impl Inputs {
 }
 
 /// Parses a result of a typed schema.
-///
-/// # Errors
-/// The value is not of the schema.
 pub fn typed<R: DeserializeOwned>(value: &Value) -> Result<R, String> {
     R::deserialize(value).map_err(|error| error.to_string())
 }

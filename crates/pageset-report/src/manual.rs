@@ -16,9 +16,6 @@ use crate::program::Program;
 const APOSTROPHE: &str = ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n";
 
 /// The name of each page's file, and its text.
-///
-/// # Errors
-/// None that a user can cause.
 pub fn pages(program: &Program, command: Command) -> io::Result<Vec<(String, String)>> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -122,11 +119,10 @@ fn name(command: &Command) -> String {
 fn examples(program: &Program, name: &str) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["EXAMPLES"]);
-    let of_page = program.examples.iter().filter(|(page, _)| *page == name).flat_map(|(_, examples)| *examples);
-    for (line, about) in of_page {
+    for (line, about) in program.examples_of(name) {
         roff.control("TP", []);
         roff.text([bold(format!("{} {line}", program.name).trim_end())]);
-        roff.text([roman(*about)]);
+        roff.text([roman(about)]);
     }
     roff
 }

@@ -81,13 +81,11 @@ pub enum Step<'a> {
 }
 
 /// A metric whose change is in percent.
-#[must_use]
 pub fn amount(name: impl Into<String>, better: Better) -> Metric {
     Metric { name: name.into(), better, change: Change::Percent }
 }
 
 /// Per 1000 of `operations`; 0 without operations.
-#[must_use]
 pub fn per_1000(count: u64, operations: u64) -> f64 {
     if operations == 0 { 0.0 } else { count as f64 * 1000.0 / operations as f64 }
 }
@@ -124,7 +122,6 @@ pub fn measured<R: JsonSchema + Serialize>(
 }
 
 /// One sample of a metric.
-#[must_use]
 pub fn single(kind: &'static Kind, case: &[(&'static str, String)], metric: Metric, value: f64) -> Measured {
     Measured { kind, case: case.to_vec(), metric, samples: vec![(None, value)] }
 }

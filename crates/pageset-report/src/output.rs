@@ -24,9 +24,6 @@ pub struct JsonOption {
 
 impl JsonOption {
     /// The file or `-`; `None` without the option. Call it before long work: see [`check`].
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn path(&self) -> io::Result<Option<&Path>> {
         self.json.as_deref().map(|path| check(path).map(|()| path)).transpose()
     }
@@ -70,9 +67,6 @@ pub fn json(mut out: impl Write, value: &impl Serialize) -> io::Result<()> {
 
 /// Checks that [`Output::create`] can open `path`, so that long work does not begin for a file that cannot be written. The
 /// file stays unchanged; a pipe or a device is not opened.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn check(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() && !found.is_dir() && !is_standard(path) => {
@@ -164,9 +158,6 @@ pub struct Forms<'o> {
 
 impl<'o> Forms<'o> {
     /// The forms that the options request. Call it before long work: see [`check`].
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn new(json: &'o JsonOption, csv: &'o CsvOption) -> io::Result<Self> {
         csv.csv.as_deref().map_or(Ok(()), check)?;
         Ok(Forms { json: json.path()?, csv: csv.csv.as_deref() })
@@ -183,9 +174,6 @@ impl<'o> Forms<'o> {
     }
 
     /// Writes the other forms. Ctrl-C during the write ends the command after the files are complete.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn write<'r, T: Serialize, R: Serialize + 'r>(
         &self,
         results: &[T],

@@ -10,9 +10,6 @@ use crate::error::{EXITS, Exit, Failure};
 /// The version, and the commit if one is known.
 pub const VERSION: &str = env!("PAGESET_VERSION");
 
-/// An example: the command line without the program's name, and what it does.
-pub type Example = (&'static str, &'static str);
-
 /// A file, and what it is for.
 pub type FileOf = (&'static str, &'static str);
 
@@ -21,8 +18,8 @@ pub type FileOf = (&'static str, &'static str);
 pub struct Program {
     /// The name of the program.
     pub name: &'static str,
-    /// The examples of each page.
-    pub examples: &'static [(&'static str, &'static [Example])],
+    /// A line for each example: the page, the command line without the program's name, and what it does, with ` | ` between.
+    pub examples: &'static str,
     /// The files that the program's page names.
     pub files: &'static [FileOf],
     /// The files of single pages.
@@ -31,8 +28,15 @@ pub struct Program {
     pub names: fn(&str) -> Option<Vec<&'static str>>,
 }
 
+impl Program {
+    /// The examples of a page: the command line without the program's name, and what it does.
+    pub fn examples_of(&self, page: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let of_page = move |line: &'static str| line.strip_prefix(page)?.strip_prefix(" | ")?.split_once(" | ");
+        self.examples.lines().filter_map(of_page)
+    }
+}
+
 /// The definition of a command line with the table of exit codes, and with the examples of each subcommand.
-#[must_use]
 pub fn with_exits(program: &Program, command: clap::Command) -> clap::Command {
     let row = |(exit, meaning): &(Exit, &str)| format!("  {:>3}  {meaning}\n", *exit as u8);
     let exits: String = EXITS.iter().map(row).collect();
@@ -42,8 +46,8 @@ pub fn with_exits(program: &Program, command: clap::Command) -> clap::Command {
 
 /// The command of a page of the manual, with the examples of that page, and the same of its subcommands.
 fn with_examples(program: &Program, page: &str, command: clap::Command) -> clap::Command {
-    let of_page = program.examples.iter().filter(|(name, _)| *name == page).flat_map(|(_, examples)| *examples);
-    let rows: String = of_page.map(|(line, about)| format!("  {} {line}\n      {about}\n", program.name)).collect();
+    let row = |(line, about)| format!("  {} {line}\n      {about}\n", program.name);
+    let rows: String = program.examples_of(page).map(row).collect();
     let command =
         if rows.is_empty() { command } else { command.after_long_help(format!("Examples:\n{}", rows.trim_end())) };
     command.mut_subcommands(|subcommand| {
@@ -56,7 +60,6 @@ fn with_examples(program: &Program, page: &str, command: clap::Command) -> clap:
 pub type Moved = (&'static str, &'static str);
 
 /// Prints a usage error, or the help that was asked for. A command in `moved` gets the name of its successor.
-#[must_use]
 pub fn said(error: &clap::Error, moved: &[Moved]) -> Exit {
     let unknown = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) => Some(name),
@@ -76,7 +79,6 @@ pub fn said(error: &clap::Error, moved: &[Moved]) -> Exit {
 }
 
 /// The exit code of a subcommand's end. Prints a failure.
-#[must_use]
 pub fn ended(result: Result<Exit, Failure>) -> ExitCode {
     match result {
         Ok(exit) => exit.into(),

@@ -30,7 +30,6 @@ impl Default for Files {
 
 impl Files {
     /// A line that is hidden so far.
-    #[must_use]
     pub fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         Files { bar, begin: Instant::now(), terminal: io::stderr().is_terminal(), shown: false }
@@ -83,7 +82,6 @@ impl Files {
 }
 
 /// The style of all bars.
-#[must_use]
 pub fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
 }

@@ -21,17 +21,11 @@ impl From<RulesError> for Failure {
 }
 
 /// Parses `--rules` and `--set` of a command without a recording. The name `kernel` is the kernel of this machine.
-///
-/// # Errors
-/// A name, a file or a change is invalid.
 pub fn on_this_machine(names: &[String], settings: &[String]) -> Result<Chosen, Failure> {
     of_kernel(names, settings, || Host::read().rules.name)
 }
 
 /// Parses `--rules` and `--set`, with the name of the preset that `kernel` stands for.
-///
-/// # Errors
-/// A name, a file or a change is invalid.
 pub fn of_kernel(
     names: &[String],
     settings: &[String],
@@ -47,9 +41,6 @@ pub fn of_kernel(
 
 /// Parses `--rules` and `--set` of a command with a recording. A note on standard error names releases that have the
 /// rules of another one.
-///
-/// # Errors
-/// A name, a file or a change is invalid.
 pub fn of_recording(names: &[String], settings: &[String]) -> Result<Chosen, Failure> {
     let chosen = Chosen::parse(names, settings, true)?;
     for (name, preset) in chosen.same_rules() {

@@ -35,9 +35,6 @@ impl Named {
 
 impl RuleSet {
     /// Parses the name of a set as results print it: a preset or a rule file, then changes, such as `linux-6.18 batch=31`.
-    ///
-    /// # Errors
-    /// If the name, the file or a change is invalid; the error has the fault and the allowed values.
     pub fn parse(text: &str) -> Result<RuleSet, RulesError> {
         let (name, changes) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
         let rule = Named::one(name).ok_or_else(|| unknown_set(name, &[]))??;
@@ -51,9 +48,6 @@ impl RuleSet {
 impl Chosen {
     /// Parses the names, rule files and changes. `recorded` says whether there is a recorded kernel, and so whether the
     /// name `kernel` is allowed.
-    ///
-    /// # Errors
-    /// If a name, file or change is invalid; the error has the fault and the allowed values.
     pub fn parse(names: &[String], settings: &[String], recorded: bool) -> Result<Chosen, RulesError> {
         let mut rules = Vec::new();
         for name in names {
@@ -78,16 +72,12 @@ impl Chosen {
     }
 
     /// The sets for a recording whose kernel has these rules, without duplicates, in the given order.
-    ///
-    /// # Errors
-    /// The errors of [`Self::sets`].
     pub fn for_kernel(&self, kernel: &RuleSet) -> Result<Vec<RuleSet>, RulesError> {
         self.resolve(Some(kernel))
     }
 
     /// The recorded kernel's rules without changes, for the comparison with the kernel. `--set` may still supply data
     /// of the machine that the recording lacks.
-    #[must_use]
     pub fn control(&self, kernel: &RuleSet) -> RuleSet {
         let mut rules = kernel.clone();
         let machine = self.settings.of_machine();

@@ -13,14 +13,12 @@ pub fn described(tuning: &Tuning) -> Vec<(&'static str, Value)> {
 
 impl RuleSet {
     /// The rules by key, including the set's data of the machine.
-    #[must_use]
     pub fn by_key(&self) -> Vec<(&'static str, Value)> {
         KEYS.iter().filter_map(|key| Some((key.name, key.get(self)?))).collect()
     }
 
     /// The set of `others` with the fewest differences (the last one of several), and the rules in which this set
     /// differs from it. `None` if `others` is empty.
-    #[must_use]
     pub fn most_like<'a>(&self, others: &'a [RuleSet]) -> Option<(&'a RuleSet, Vec<(&'static str, Value)>)> {
         let own = self.by_key();
         let differs = |other: &RuleSet| {

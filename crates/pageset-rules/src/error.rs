@@ -48,7 +48,6 @@ impl RulesError {
     }
 
     /// The remedy, if the message does not contain it.
-    #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Self::Unknown { .. } => {

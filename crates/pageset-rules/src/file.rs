@@ -43,9 +43,6 @@ pub(crate) fn is_file(name: &str) -> bool {
 
 impl RuleFile {
     /// Reads and parses a file.
-    ///
-    /// # Errors
-    /// If the file cannot be read or is invalid; the error has file, line, column, the fault and the allowed values.
     pub(crate) fn read(path: &str) -> Result<RuleFile, RulesError> {
         let mut bytes = Vec::new();
         File::open(path)

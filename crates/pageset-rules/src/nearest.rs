@@ -49,7 +49,6 @@ fn distance(word: &(String, Vec<u64>), name: &str) -> (usize, Vec<u64>, Reverse<
 }
 
 /// The three names that are closest to `word` in their meaning, the closest first. Fewer if there are fewer names.
-#[must_use]
 pub fn closest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     let word = parts(word);
     let mut ranked: Vec<_> = names.map(|name| (distance(&word, name), name)).collect();
@@ -59,7 +58,6 @@ pub fn closest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n 
 }
 
 /// `; the closest are A, B, C`, or empty without names.
-#[must_use]
 pub fn suggestion<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
     match closest(word, names) {
         names if names.is_empty() => String::new(),

@@ -23,7 +23,6 @@ pub struct RuleSet {
 
 impl RuleSet {
     /// A set of rules without changes to the recorded machine.
-    #[must_use]
     pub fn new(name: &str, tuning: Tuning) -> Self {
         RuleSet { name: name.to_owned(), tuning, high_fraction: None, cache_slice_pages: None }
     }
@@ -31,7 +30,6 @@ impl RuleSet {
 
 /// Rules on a machine whose kernel was built with this `batch_scale_max`, where that is known. Rules with another value than the
 /// kernels' default, as `pageset` has, keep it.
-#[must_use]
 pub fn on_machine(tuning: Tuning, batch_scale_max: Option<u8>) -> Tuning {
     // Specification 9.
     const KERNEL_DEFAULT: u8 = 5;

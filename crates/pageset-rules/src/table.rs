@@ -92,54 +92,29 @@ const BATCH_CAP: Number = Number {
     get: |r| if let BatchRule::FromZone { cap_kib } = r.tuning.batch { Some(cap_kib) } else { None },
 };
 
-const BATCH_BLOCKS: Number = Number {
-    // The range of `Tuning::check`.
-    range: 0..=64,
-    unit: " blocks",
-    set: |r, n| r.tuning.batch_blocks = n as u8,
-    get: |r| Some(r.tuning.batch_blocks.into()),
-};
+/// A number of eight bits of the rules.
+macro_rules! byte {
+    ($range:expr, $unit:literal, $field:ident) => {
+        Number {
+            range: $range,
+            unit: $unit,
+            set: |r, n| r.tuning.$field = n as u8,
+            get: |r| Some(r.tuning.$field.into()),
+        }
+    };
+}
 
-const KEPT_FRACTION: Number = Number {
-    // `Tuning::check` refuses 1.
-    range: 0..=u8::MAX as u32,
-    unit: "; not 1",
-    set: |r, n| r.tuning.kept_fraction = n as u8,
-    get: |r| Some(r.tuning.kept_fraction.into()),
-};
-
-const HIGH_SHARE: Number = Number {
-    // The range of `Tuning::check`.
-    range: 0..=8,
-    unit: "",
-    set: |r, n| r.tuning.high_share = n as u8,
-    get: |r| Some(r.tuning.high_share.into()),
-};
-
-const CACHE_BATCHES: Number = Number {
-    range: 0..=u8::MAX as u32,
-    unit: " batches",
-    set: |r, n| r.tuning.cache_slice_batches = n as u8,
-    get: |r| Some(r.tuning.cache_slice_batches.into()),
-};
+// The ranges are those of `Tuning::check`, which also refuses a `kept_fraction` of 1.
+const BATCH_BLOCKS: Number = byte!(0..=64, " blocks", batch_blocks);
+const KEPT_FRACTION: Number = byte!(0..=u8::MAX as u32, "; not 1", kept_fraction);
+const HIGH_SHARE: Number = byte!(0..=8, "", high_share);
+const CACHE_BATCHES: Number = byte!(0..=u8::MAX as u32, " batches", cache_slice_batches);
+const SCALE: Number = byte!(0..=6, "", batch_scale_max);
+const BLOCK_SCALE: Number = byte!(0..=6, "", block_scale_max);
 
 /// The bound of `high`: more than any cache has.
 const CACHE_PAGES: Number =
     pages(MAX_HIGH, |r, n| r.cache_slice_pages = Some(n.into()), |r| u32::try_from(r.cache_slice_pages?).ok());
-
-const SCALE: Number = Number {
-    range: 0..=6,
-    unit: "",
-    set: |r, n| r.tuning.batch_scale_max = n as u8,
-    get: |r| Some(r.tuning.batch_scale_max.into()),
-};
-
-const BLOCK_SCALE: Number = Number {
-    range: 0..=6,
-    unit: "",
-    set: |r, n| r.tuning.block_scale_max = n as u8,
-    get: |r| Some(r.tuning.block_scale_max.into()),
-};
 
 fn fixed_high(rules: &RuleSet) -> Option<(u32, u32)> {
     if let HighRule::Fixed { min, max } = rules.tuning.high { Some((min, max)) } else { None }

@@ -49,7 +49,6 @@ impl Era {
     pub const ALL: [Era; 4] = [Era::Linux4_16, Era::Linux5_11, Era::Posted, Era::Linux6_10];
 
     /// The name on a command line and in JSON.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Era::Linux4_16 => "linux-4.16",
@@ -60,7 +59,6 @@ impl Era {
     }
 
     /// The era of a kernel release.
-    #[must_use]
     pub fn of_release(release: Release) -> Era {
         match (release.major, release.minor) {
             number if number < (5, 11) => Era::Linux4_16,
@@ -71,7 +69,6 @@ impl Era {
 
     /// The era of a set of rules, by its name. Text after the first space, which lists changes, is ignored. A preset
     /// has the era of its kernel. Rules of no kernel, such as those of a file, have [`Era::default`].
-    #[must_use]
     pub fn of_rules(name: &str) -> Era {
         let name = name.split(' ').next().unwrap_or_default();
         let release = name.strip_prefix("linux-").and_then(Release::parse);
@@ -86,25 +83,21 @@ impl Era {
     }
 
     /// Pages that a CPU collects before it takes the LRU lock.
-    #[must_use]
     pub const fn lru_batch(self) -> usize {
         if self.is_since_6_10() { 31 } else { 15 }
     }
 
     /// Pages unlinked from the LRU under one hold of its lock.
-    #[must_use]
     pub const fn lru_release(self) -> usize {
         if self.is_since_6_10() { 31 } else { 32 }
     }
 
     /// Whether each memory control group has its own LRU lists and lock.
-    #[must_use]
     pub const fn lru_by_group(self) -> bool {
         !matches!(self, Era::Linux4_16)
     }
 
     /// Which caches count for a CPU's slice of the cache.
-    #[must_use]
     pub const fn cache_slice(self) -> CacheSlice {
         if matches!(self, Era::Posted) { CacheSlice::AllLevels } else { CacheSlice::LastLevel }
     }

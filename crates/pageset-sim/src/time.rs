@@ -18,51 +18,43 @@ impl Time {
     pub const NEVER: Time = Time(u64::MAX);
 
     /// A time from picoseconds.
-    #[must_use]
     pub const fn from_ps(ps: u64) -> Time {
         Time(ps)
     }
 
     /// A time from nanoseconds, rounded to a picosecond. Negative values give zero.
-    #[must_use]
     pub fn from_ns(ns: f64) -> Time {
         Time((ns * PS_IN_NS).round() as u64)
     }
 
     /// A time from seconds, rounded to a picosecond. Negative values give zero.
-    #[must_use]
     pub fn from_seconds(s: f64) -> Time {
         Time((s * PS_IN_S).round() as u64)
     }
 
     /// The time in picoseconds.
-    #[must_use]
     pub const fn ps(self) -> u64 {
         self.0
     }
 
     /// The time in nanoseconds, rounded down.
-    #[must_use]
     pub const fn whole_ns(self) -> u64 {
         self.0 / 1000
     }
 
     /// The time in seconds.
-    #[must_use]
     pub fn seconds(self) -> f64 {
         self.0 as f64 / PS_IN_S
     }
 
     /// The time multiplied by `permille` / 1000, rounded down.
     #[inline]
-    #[must_use]
     pub const fn permille(self, permille: u64) -> Time {
         Time(self.0 * permille / 1000)
     }
 
     /// The time multiplied by `n`.
     #[inline]
-    #[must_use]
     pub const fn times(self, n: u64) -> Time {
         Time(self.0 * n)
     }

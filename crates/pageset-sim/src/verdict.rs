@@ -9,7 +9,7 @@ use indexmap::IndexSet;
 use pageset_statistics::verdict::{Kind, Trust};
 use pageset_statistics::{CONFIDENCE, Compared, compare, geometric_mean};
 
-use crate::compare::result::{CompareResult, Effect, Verdict};
+use crate::compare::result::{CompareResult, Effect};
 use crate::run::{RunResult, RunRow};
 
 /// The number of seeds from which a spread means something. A guess.
@@ -63,7 +63,6 @@ pub enum OfRun<'r> {
 
 impl<'r> OfRun<'r> {
     /// The verdict on a result.
-    #[must_use]
     pub fn of(result: &'r RunResult) -> OfRun<'r> {
         let rows = &result.rows;
         let Some(first) = rows.first() else { return OfRun::Apart };
@@ -84,7 +83,6 @@ impl<'r> OfRun<'r> {
     }
 
     /// The kind of the verdict.
-    #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
             OfRun::Apart | OfRun::NoControl(_) => Kind::None,
@@ -112,7 +110,6 @@ pub struct OfStudy<'r> {
 
 impl<'r> OfStudy<'r> {
     /// The verdict on the results of a study.
-    #[must_use]
     pub fn of(results: &'r [RunResult]) -> OfStudy<'r> {
         let mut cells: Vec<Pair<'_>> = results.iter().flat_map(pairs).collect();
         let names: IndexSet<&str> = cells.iter().map(|pair| pair.row.rules.as_str()).collect();
@@ -127,13 +124,11 @@ impl<'r> OfStudy<'r> {
     }
 
     /// The number of cells that differ from their control like this.
-    #[must_use]
     pub fn count(&self, differs: Compared) -> usize {
         self.cells.iter().filter(|pair| pair.differs == differs).count()
     }
 
     /// The kind of the verdict.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         match self.count(Compared::Higher) + self.count(Compared::Lower) {
             0 if self.best.is_none() || self.count(Compared::UnknownNoise) > 0 => Kind::None,
@@ -162,27 +157,25 @@ pub struct OfComparison {
 
 impl OfComparison {
     /// The verdict on a comparison.
-    #[must_use]
     pub fn of(result: &CompareResult) -> OfComparison {
         let effects: Vec<Effect> = result.rows.iter().flat_map(|row| row.effects().map(|(_, effect)| effect)).collect();
-        let count = |wanted: Verdict| effects.iter().filter(|effect| effect.verdict() == wanted).count();
-        let cells: Vec<_> = result.mean_absolute_errors.iter().flat_map(|errors| errors.cells()).collect();
+        let count = |wanted: bool| effects.iter().filter(|effect| effect.holds() == Some(wanted)).count();
+        let [_, _, won, cells] = result.cells_won();
         let error = |of: fn(&Effect) -> Option<f64>| {
             let errors: Vec<f64> = effects.iter().filter_map(of).map(f64::abs).collect();
             (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
         };
         OfComparison {
-            holds: count(Verdict::Holds),
-            misses: count(Verdict::Misses),
-            cells: cells.len(),
-            won: cells.iter().filter(|cell| cell.is_won()).count(),
+            holds: count(true),
+            misses: count(false),
+            cells,
+            won,
             error: error(|effect| Some(effect.simulated_change()? - effect.published_change()?)),
             error_of_base: error(Effect::published_change),
         }
     }
 
     /// The kind of the verdict.
-    #[must_use]
     pub const fn kind(&self) -> Kind {
         match (self.cells, self.holds + self.misses) {
             (0, 0) => Kind::None,
@@ -220,7 +213,6 @@ impl Weakness {
     }
 
     /// What weakens the results of simulations.
-    #[must_use]
     pub fn of_runs(results: &[RunResult]) -> Vec<Weakness> {
         let rows = results.iter().flat_map(|result| &result.rows);
         let seeds = rows.map(|row| row.samples.len()).filter(|seeds| *seeds > 0).min().unwrap_or(0);
@@ -230,7 +222,6 @@ impl Weakness {
     }
 
     /// What weakens a comparison.
-    #[must_use]
     pub fn of_comparison(result: &CompareResult) -> Vec<Weakness> {
         let OfComparison { holds, misses, .. } = OfComparison::of(result);
         let seeds = result.simulations().map(|simulation| simulation.seeds.len()).min().unwrap_or(result.seeds.len());
@@ -240,7 +231,6 @@ impl Weakness {
     }
 
     /// The trust that it leaves.
-    #[must_use]
     pub const fn trust(self) -> Trust {
         match self {
             Weakness::Failed | Weakness::OneSeed | Weakness::MostMissed => Trust::Low,

@@ -32,7 +32,6 @@ const BASE: u64 = 1 << 20;
 
 impl MemoryMap {
     /// The map of a machine. It leaves out the low zones of node 0, because no simulated request asks for them.
-    #[must_use]
     pub fn new(machine: &Machine) -> Self {
         Self::with_memory(machine, machine.node_pages())
     }
@@ -47,20 +46,17 @@ impl MemoryMap {
     }
 
     /// Number of nodes.
-    #[must_use]
     pub const fn nodes(&self) -> u32 {
         self.nodes
     }
 
     /// The memory of each node.
-    #[must_use]
     pub fn ranges(&self) -> Vec<PageRange> {
         let start = |node: u32| Pfn(BASE + (u64::from(node) << self.stride_shift));
         (0..self.nodes).map(|node| PageRange::new(start(node), self.node_pages)).collect()
     }
 
     /// The zones of `ranges`: one `Normal` zone per range.
-    #[must_use]
     pub fn zones<'r>(&self, ranges: &'r [PageRange]) -> Vec<ZoneSpec<'r>> {
         let zone = |(node, range): (usize, &'r PageRange)| ZoneSpec {
             node: NodeId(node as u32),
@@ -73,27 +69,23 @@ impl MemoryMap {
 
     /// The index of a page in arrays with one element per page.
     #[inline]
-    #[must_use]
     pub fn index(&self, pfn: Pfn) -> usize {
         pfn.0.wrapping_sub(BASE) as usize
     }
 
     /// The page at an index of such arrays.
     #[inline]
-    #[must_use]
     pub fn page(&self, index: usize) -> Pfn {
         Pfn(BASE + index as u64)
     }
 
     /// The length of such arrays.
-    #[must_use]
     pub fn span(&self) -> usize {
         (u64::from(self.nodes) << self.stride_shift) as usize
     }
 
     /// The node of a page.
     #[inline]
-    #[must_use]
     pub fn node_of(&self, pfn: Pfn) -> Socket {
         Socket((pfn.0.wrapping_sub(BASE) >> self.stride_shift) as u32)
     }
@@ -180,17 +172,11 @@ fn table<T: FromZeros>(len: usize) -> Result<Vec<T>, NoMemory> {
 
 impl SimMachine {
     /// The machine on an engine whose first locks are those of the zones' regions, in the order of the nodes.
-    ///
-    /// # Errors
-    /// The host has no memory for the state of all lines.
     pub fn new(engine: Rc<Engine>, machine: &Machine, regions: usize) -> Result<Self, NoMemory> {
         Self::with_memory(engine, machine, machine.node_pages(), regions)
     }
 
     /// As [`Self::new`], with `node_pages` pages on each node.
-    ///
-    /// # Errors
-    /// The host has no memory for the state of all lines.
     pub(crate) fn with_memory(
         engine: Rc<Engine>,
         machine: &Machine,

@@ -22,7 +22,6 @@ pub struct Spread {
 
 impl Spread {
     /// The spread of `values`; `None` without values.
-    #[must_use]
     pub fn of(values: &[f64]) -> Option<Spread> {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
@@ -48,7 +47,6 @@ pub struct Samples {
 
 impl Samples {
     /// The mean and spread of `samples`; `None` without samples.
-    #[must_use]
     pub fn of(samples: Vec<f64>) -> Option<Samples> {
         let Spread { mean, deviation } = Spread::of(&samples)?;
         Some(Samples { mean, deviation: (samples.len() > 1).then_some(deviation), samples })
@@ -56,14 +54,12 @@ impl Samples {
 }
 
 /// Half the width of an interval in standard errors, by Student's distribution. Infinite without a degree of freedom.
-#[must_use]
 pub fn student(freedom: f64, confidence: f64) -> f64 {
     let distribution = StudentsT::new(0.0, 1.0, freedom);
     distribution.map_or(f64::INFINITY, |distribution| distribution.inverse_cdf(0.5 + confidence / 2.0))
 }
 
 /// Half the width of the 95 % interval of the mean of `values`. `None` with fewer than two values.
-#[must_use]
 pub fn interval_95(values: &[f64]) -> Option<f64> {
     let spread = Spread::of(values).filter(|_| values.len() > 1)?;
     let n = values.len() as f64;
@@ -73,7 +69,6 @@ pub fn interval_95(values: &[f64]) -> Option<f64> {
 /// The interval of the difference `b - a` of the means, by Welch's method: the two sides may differ in their variance.
 /// The interval contains the true difference with the probability `confidence`, if means of values are distributed
 /// normally. `None` if a side has fewer than two values: its noise is unknown.
-#[must_use]
 pub fn difference(a: &[f64], b: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let (of_a, of_b) = (Spread::of(a)?, Spread::of(b)?);
     if a.len() < 2 || b.len() < 2 {
@@ -108,7 +103,6 @@ pub enum Compared {
 }
 
 /// Whether `b` differs from `a` by more than noise.
-#[must_use]
 pub fn compare(a: &[f64], b: &[f64], confidence: f64) -> Compared {
     let mut all = a.iter().chain(b);
     let first = all.next();
@@ -124,7 +118,6 @@ pub fn compare(a: &[f64], b: &[f64], confidence: f64) -> Compared {
 }
 
 /// The quantile at `share`, interpolated between two values; `None` without values.
-#[must_use]
 pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -134,7 +127,6 @@ pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
 }
 
 /// The geometric mean of positive values; `None` without values.
-#[must_use]
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let logs: Vec<f64> = values.iter().map(|value| value.max(f64::MIN_POSITIVE).ln()).collect();
     Some(Spread::of(&logs)?.mean.exp())

@@ -28,7 +28,6 @@ pub enum Trust {
 
 impl Trust {
     /// The name in tables and in JSON.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Trust::Low => "low",

@@ -108,39 +108,31 @@ impl<'s> Cells<'s> {
     }
 
     /// All cells, in order.
-    #[must_use]
     pub fn all(&self) -> &[Cell] {
         &self.all
     }
 
     /// The study.
-    #[must_use]
     pub fn study(&self) -> &'s Study {
         self.study
     }
 
     /// The machine of a cell.
-    #[must_use]
     pub fn machine(&self, cell: Cell) -> &'s Machine {
         &self.study.machines[cell.machine as usize].0
     }
 
     /// The rules of a cell.
-    #[must_use]
     pub fn rules(&self, cell: Cell) -> &'s Rules {
         &self.study.rules[cell.rules as usize]
     }
 
     /// The workload of a cell and its virtual time.
-    #[must_use]
     pub fn workload(&self, cell: Cell) -> (&'static Workload, Length) {
         self.study.workloads[cell.workload as usize]
     }
 
     /// The text that defines the outcome of a cell: one line of JSON.
-    ///
-    /// # Errors
-    /// See [`Self::of`].
     pub fn description(&self, cell: Cell) -> serde_json::Result<String> {
         let (workload, length) = self.workload(cell);
         serde_json::to_string(&Description {
@@ -158,7 +150,6 @@ impl<'s> Cells<'s> {
     }
 
     /// The run of a cell: the same as a row of `pageset-lab sim`.
-    #[must_use]
     pub fn run(&self, cell: Cell) -> Run<'s> {
         let (workload, Length { warm_up, time }) = self.workload(cell);
         let Rules { set: RuleSet { tuning, high_fraction, .. }, era, .. } = self.rules(cell);
@@ -182,7 +173,6 @@ impl<'s> Cells<'s> {
     }
 
     /// A cell in words.
-    #[must_use]
     pub fn named(&self, cell: Cell) -> String {
         let (workload, machine, rules) = (self.workload(cell).0.name, &self.machine(cell).name, self.rules(cell));
         let history = match self.study.history.turnovers {
@@ -197,7 +187,6 @@ impl<'s> Cells<'s> {
 }
 
 /// The address of a description.
-#[must_use]
 pub fn address(description: &str) -> String {
     let mut hex = sha256(description.as_bytes());
     hex.truncate(ADDRESS_DIGITS);

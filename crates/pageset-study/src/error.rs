@@ -54,7 +54,6 @@ pub enum StoreError {
 
 impl StoreError {
     /// Whether no other cell can be stored either: the folder is full or cannot be written.
-    #[must_use]
     pub fn concerns_all(&self) -> bool {
         use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
         let all = [PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull];

@@ -277,9 +277,6 @@ fn too_many(cells: u64) -> String {
 
 impl Study {
     /// Reads a study file and the files that it names.
-    ///
-    /// # Errors
-    /// The fault, with its file and line.
     pub fn read(path: &Path) -> Result<Study, FileError> {
         let name = path.to_string_lossy();
         let text = fs::read_to_string(path).map_err(|error| FileError::new(&name, error.to_string()))?;
@@ -287,9 +284,6 @@ impl Study {
     }
 
     /// Parses a study file. `path` is for messages, and the folder of other files.
-    ///
-    /// # Errors
-    /// See [`Self::read`].
     pub fn parse(path: &str, text: &str) -> Result<Study, FileError> {
         let raw: Raw =
             toml::from_str(text).map_err(|error| FileError::at(path, text, error.span(), error.message()))?;
@@ -344,7 +338,6 @@ impl Study {
     }
 
     /// The number of cells.
-    #[must_use]
     pub fn count(&self) -> u64 {
         let places: usize = self.machines.iter().map(|(_, tasks)| tasks.len()).sum();
         [places, self.workloads.len(), self.rules.len()].iter().fold(self.seeds, |n, len| n.saturating_mul(*len as u64))

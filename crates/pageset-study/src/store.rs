@@ -59,15 +59,11 @@ pub struct Store {
 impl Store {
     /// The results in `folder`. `build` names the program that writes there: each cell has it next to its outcome, since the
     /// version in its description does not change with a commit.
-    #[must_use]
     pub fn new(folder: &Path, build: &str) -> Store {
         Store { folder: folder.to_owned(), build: build.to_owned() }
     }
 
     /// Creates the folder and checks that files can be written there. Removes what killed workers left.
-    ///
-    /// # Errors
-    /// The folder cannot be written.
     pub fn prepare(&self) -> Result<(), StoreError> {
         let (tmp, cells) = (self.tmp(), self.folder.join("cells"));
         for folder in [&tmp, &cells] {
@@ -102,9 +98,6 @@ impl Store {
     }
 
     /// The outcome of the cell with this description; `None` if it is not finished.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is damaged.
     pub fn load(&self, description: &str) -> Result<Option<Value>, StoreError> {
         let path = self.path(description, "jsonl");
         let text = match patiently(|| fs::read(&path)) {
@@ -128,9 +121,6 @@ impl Store {
     }
 
     /// Stores the outcome of a cell. On return it is on disk.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn save(&self, description: &str, outcome: &Value) -> Result<(), StoreError> {
         let mut outcome = outcome.clone();
         outcome["build"] = json!(self.build);
@@ -144,15 +134,11 @@ impl Store {
     }
 
     /// Stores why a cell failed.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn save_failure(&self, description: &str, message: &str) -> Result<(), StoreError> {
         self.write(&self.path(description, "failed"), message)
     }
 
     /// Why a cell failed, if it has.
-    #[must_use]
     pub fn failure(&self, description: &str) -> Option<String> {
         fs::read_to_string(self.path(description, "failed")).ok()
     }

@@ -125,9 +125,6 @@ pub struct Collected {
 }
 
 /// Writes the finished cells of a study.
-///
-/// # Errors
-/// See [`TableError`].
 pub fn write(cells: &Cells<'_>, store: &Store, out: impl Write + Send) -> Result<Collected, TableError> {
     let study = cells.study();
     let is_integer = |key: usize| study.rules.iter().all(|rules| rules.settings[key].parse::<i64>().is_ok());

@@ -123,33 +123,28 @@ impl TraceError {
     }
 
     /// Adds the allowed values.
-    #[must_use]
     pub(crate) fn allowed(mut self, allowed: impl Into<String>) -> Self {
         self.0.allowed = Some(allowed.into());
         self
     }
 
     /// Adds the file, unless it is known already.
-    #[must_use]
     pub(crate) fn in_file(mut self, file: &Path) -> Self {
         self.0.file.get_or_insert_with(|| file.to_owned());
         self
     }
 
     /// The kind of the error.
-    #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
     /// The file with the error, if the input is a file.
-    #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }
 
     /// The place of the error in the file.
-    #[must_use]
     pub fn place(&self) -> &Place {
         &self.0.place
     }

@@ -147,7 +147,6 @@ pub enum StateChange {
 
 impl Kind {
     /// Whether this event is input of a replay: an allocation, a bulk allocation, a free, or the timer work.
-    #[must_use]
     pub fn is_input(&self) -> bool {
         matches!(
             self,

@@ -135,7 +135,6 @@ pub struct Loss {
 
 impl Loss {
     /// Whether anything was lost.
-    #[must_use]
     pub fn any(&self) -> bool {
         self.overrun | self.commit_overrun | self.dropped | self.missed_pages != 0
     }
@@ -171,7 +170,6 @@ impl Facts {
     }
 
     /// Whether events were lost on any CPU.
-    #[must_use]
     pub fn lost_events(&self) -> bool {
         self.loss.iter().any(Loss::any)
     }

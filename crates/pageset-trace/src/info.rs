@@ -102,9 +102,6 @@ impl Zone {
 
 impl Info {
     /// Reads all events and collects the contents.
-    ///
-    /// # Errors
-    /// If the recording is damaged.
     pub fn gather(trace: &Trace) -> Result<Info, TraceError> {
         let mut coverage = Coverage::default();
         let (mut events, mut first_ns, mut last_ns) = (0, 0, 0);

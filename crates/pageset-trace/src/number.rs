@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 
 /// Formats a number with a comma between groups of three digits.
-#[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

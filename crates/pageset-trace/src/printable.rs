@@ -7,7 +7,6 @@ use std::borrow::Cow;
 ///
 /// Commands, process names, file names and messages that contain parts of an input pass through this function before
 /// they are printed.
-#[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);

@@ -8,7 +8,6 @@ use crate::measure::ReplayResult;
 use crate::measure::identification::Identification;
 
 /// The results that the commands write as JSON: the value of the member `schema`, and the JSON schema (draft 2020-12).
-#[must_use]
 pub fn schemas() -> [(&'static str, Schema); 5] {
     [
         ("pageset.replay/1", schema_for!(ReplayResult)),

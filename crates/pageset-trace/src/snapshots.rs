@@ -33,13 +33,11 @@ pub struct Snapshots {
 
 impl Snapshots {
     /// The text with this tag.
-    #[must_use]
     pub fn text(&self, tag: &str) -> Option<&str> {
         self.texts.iter().find(|(t, _)| t == tag).map(|(_, text)| text.as_str())
     }
 
     /// The zoneinfo with this tag.
-    #[must_use]
     pub fn zoneinfo_of(&self, tag: &str) -> Option<&Zoneinfo> {
         self.zoneinfo.iter().find(|(t, _)| t == tag).map(|(_, info)| info)
     }
@@ -64,13 +62,11 @@ impl Snapshots {
     }
 
     /// The zoneinfo at which a replay starts: the last before the command ran (`init`), or else the first.
-    #[must_use]
     pub fn start(&self) -> Option<&(String, Zoneinfo)> {
         self.zoneinfo.iter().rfind(|(tag, _)| tag.starts_with("init")).or(self.zoneinfo.first())
     }
 
     /// The zoneinfo at which a replay ends: the first after the command ran (`fini`), or else the last.
-    #[must_use]
     pub fn end(&self) -> Option<&(String, Zoneinfo)> {
         self.zoneinfo.iter().find(|(tag, _)| tag.starts_with("fini")).or(self.zoneinfo.last())
     }
@@ -135,7 +131,6 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Adds a text.
     pub(crate) fn add(&mut self, tag: &str, text: String) -> Result<(), TraceError> {
         let place = |line| Place::Snapshot { tag: tag.to_owned(), line };
         if limits::tag(tag.as_bytes()).is_none() {

@@ -44,7 +44,6 @@ pub struct OpenOptions {
 pub const START_BYTES: usize = 16 << 10;
 
 /// Whether a file that starts with these bytes is a recording of a known form.
-#[must_use]
 pub fn is_recording(start: &[u8]) -> bool {
     let forms = [&file::MAGIC[..], ZSTD_MAGIC, text::MAGIC, perf::MAGIC, perf::OTHER_ORDER_MAGIC, tracing_data::MAGIC];
     forms.into_iter().any(|magic| start.starts_with(magic)) || lines::is_trace(start)
@@ -70,7 +69,6 @@ pub enum Form {
 
 impl Form {
     /// The name in tables and in JSON.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Form::Own => "pstrace",
@@ -122,19 +120,11 @@ impl Trace {
     }
 
     /// Opens a recording with other files than [`Trace::open`] would find.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Trace::open`].
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Trace, TraceError> {
         Self::checked(path, Source::open(path)?, options)
     }
 
     /// Opens a recording that a program contains, under a name.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Trace::open`].
     pub fn of_bytes(name: &str, bytes: &[u8]) -> Result<Trace, TraceError> {
         let path = Path::new(name);
         let source = Source::of_bytes(bytes).map_err(|e| TraceError::io("cannot be copied", e).in_file(path))?;
@@ -279,43 +269,36 @@ impl Trace {
     }
 
     /// Sets the memory and the threads that replays of this recording may use.
-    #[must_use]
     pub fn with_resources(self, resources: Resources) -> Trace {
         Trace { resources, ..self }
     }
 
     /// The memory and the threads that replays of this recording may use.
-    #[must_use]
     pub fn resources(&self) -> Resources {
         self.resources
     }
 
     /// The recording's name: its file name without the suffixes of its form.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The recording's form.
-    #[must_use]
     pub fn form(&self) -> Form {
         self.form
     }
 
     /// The facts about the machine and losses.
-    #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
     /// The texts of `/proc` in the recording.
-    #[must_use]
     pub fn snapshots(&self) -> &Snapshots {
         &self.snapshots
     }
 
     /// The counts and times of the events, if the form has them without reading the events.
-    #[must_use]
     pub fn totals(&self) -> Option<&file::Totals> {
         match &self.body {
             Body::Own(totals, _) => Some(totals),

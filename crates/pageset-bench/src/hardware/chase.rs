@@ -27,9 +27,6 @@ pub(super) const fn next(place: usize, places: usize) -> usize {
 impl Cycle {
     /// A cycle over `bytes` of memory, a power of two. The lines are written in the order of the cycle, so that the next
     /// lines of the cycle are those that were used longest ago.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub(super) fn new(bytes: usize) -> io::Result<Cycle> {
         let map = Mapping::huge(bytes)?;
         let lines = bytes / LINE_BYTES;

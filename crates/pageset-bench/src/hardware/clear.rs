@@ -19,9 +19,6 @@ pub(super) struct Pages {
 
 impl Pages {
     /// Pages of `bytes`, a power of two. All have been written.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub(super) fn new(bytes: usize) -> io::Result<Pages> {
         let mut map = Mapping::huge(bytes)?;
         map.bytes_mut()[..bytes].fill(1);

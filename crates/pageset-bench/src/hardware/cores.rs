@@ -69,9 +69,6 @@ pub(super) fn pairs(places: &[Place], distance: Distance) -> Vec<[usize; 2]> {
 
 /// The latency of lines that the first CPU of a pair has written and the second reads. Samples take turns over the
 /// pairs.
-///
-/// # Errors
-/// There is no memory.
 pub(super) fn lines(pairs: &[[usize; 2]], sampler: &Sampler<'_>) -> io::Result<Figure> {
     let map = Mapping::huge(SHARED_BYTES)?;
     let mut turn = pairs.iter().cycle();

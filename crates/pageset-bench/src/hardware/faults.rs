@@ -37,7 +37,6 @@ impl Tasks {
     pub const ALL: [Tasks; 2] = [Tasks::Processes, Tasks::Threads];
 
     /// The name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Tasks::Processes => "processes",
@@ -47,7 +46,6 @@ impl Tasks {
 }
 
 /// Page faults a second of all tasks together, one task for each of `cpus`.
-#[must_use]
 pub fn faults(tasks: Tasks, cpus: &[usize], region_bytes: usize, effort: Effort, keep_on: KeepOn<'_>) -> Figure {
     Sampler { effort, keep_on }.try_figure(|| sample(tasks, cpus, region_bytes, effort.window))
 }

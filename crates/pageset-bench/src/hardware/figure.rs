@@ -38,7 +38,6 @@ pub struct Figure {
 
 impl Figure {
     /// A figure without samples.
-    #[must_use]
     pub fn none(why: String) -> Figure {
         Figure { missing: Some(why), ..Figure::default() }
     }
@@ -48,13 +47,11 @@ impl Figure {
     }
 
     /// The median of the samples, if there are any.
-    #[must_use]
     pub fn median(&self) -> Option<f64> {
         quantile(&self.samples, 0.5)
     }
 
     /// Difference of the quartiles in percent of the median; `None` with fewer than two samples.
-    #[must_use]
     pub fn spread_pct(&self) -> Option<f64> {
         let [low, middle, high] = [0.25, 0.5, 0.75].map(|share| quantile(&self.samples, share));
         let pct = 100.0 * (high? - low?) / middle?;

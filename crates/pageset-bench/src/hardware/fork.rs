@@ -5,7 +5,6 @@ use std::io;
 
 /// A child process. It must be waited for.
 #[derive(Debug)]
-#[must_use]
 pub(super) struct Child(libc::pid_t);
 
 impl Child {
@@ -14,9 +13,6 @@ impl Child {
     /// # Safety
     /// `work` calls only what is safe in a signal handler: it neither allocates, nor locks, nor panics. Other threads of
     /// this process may hold any lock in the moment of the fork.
-    ///
-    /// # Errors
-    /// The error of `fork`.
     pub(super) unsafe fn run(work: impl FnOnce()) -> io::Result<Child> {
         // SAFETY: the child calls only `work`, see above, and `_exit`.
         match unsafe { libc::fork() } {

@@ -25,9 +25,6 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Private memory of at least `bytes`, in huge pages where the system has them.
-    ///
-    /// # Errors
-    /// The error of `mmap`.
     pub(super) fn huge(bytes: usize) -> io::Result<Mapping> {
         let map = Mapping::new(bytes.next_multiple_of(HUGE_BYTES), MapFlags::PRIVATE)?;
         // SAFETY: the range is this mapping. Without huge pages the memory has small ones.
@@ -36,9 +33,6 @@ impl Mapping {
     }
 
     /// Memory in pages of the base size, untouched.
-    ///
-    /// # Errors
-    /// The error of `mmap`.
     pub(super) fn small(bytes: usize) -> io::Result<Mapping> {
         let map = Mapping::new(bytes, MapFlags::PRIVATE)?;
         // SAFETY: as in `huge`. A kernel without huge pages refuses this advice and needs none.
@@ -47,9 +41,6 @@ impl Mapping {
     }
 
     /// Memory that this process shares with its children.
-    ///
-    /// # Errors
-    /// The error of `mmap`.
     pub(super) fn shared(bytes: usize) -> io::Result<Mapping> {
         Mapping::new(bytes, MapFlags::SHARED)
     }

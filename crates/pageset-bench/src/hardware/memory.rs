@@ -7,7 +7,6 @@ use std::path::Path;
 /// system does not say. `root` is `/` or a folder with a copy of the needed files.
 ///
 /// Limits of control groups version 1 are not seen.
-#[must_use]
 pub fn free_bytes(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -17,7 +16,6 @@ pub fn free_bytes(root: &Path) -> Option<u64> {
 
 /// Whether the system gives huge pages to programs that ask for them. Without them, latencies of loads include misses of
 /// the TLB.
-#[must_use]
 pub fn has_huge_pages(root: &Path) -> bool {
     let text = fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled"));
     text.is_ok_and(|text| !text.contains("[never]"))

@@ -121,7 +121,6 @@ impl Quantity {
     ];
 
     /// What is measured, for people.
-    #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
             Quantity::L1 => "load, first level",
@@ -144,14 +143,12 @@ impl Quantity {
 }
 
 /// Bytes of a page of this system.
-#[must_use]
 pub fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
 impl Host {
     /// Measures a quantity.
-    #[must_use]
     pub fn measure(&self, quantity: Quantity, effort: Effort, keep_on: KeepOn<'_>) -> Figure {
         let [l1, l2, _] = self.cache_bytes;
         let sampler = figure::Sampler { effort, keep_on };
@@ -262,7 +259,6 @@ impl Host {
 
     /// Pairs of CPUs with the same last level, and of other CPUs of the same socket on different cores: how often a line
     /// that another core of the socket has written comes from each.
-    #[must_use]
     pub fn pairs_in_socket(&self) -> [usize; 2] {
         let count = |distance| cores::all_pairs(&self.places, distance).count();
         [Distance::SameLastLevel, Distance::SameSocket].map(count)

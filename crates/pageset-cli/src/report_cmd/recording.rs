@@ -16,9 +16,6 @@ use crate::error::Failure;
 use crate::replay_cmd::progress::Progress;
 
 /// Reports on a recording: the advice on it, and what the kernel did.
-///
-/// # Errors
-/// A damaged recording.
 pub(crate) fn report(path: &Path, trace: &Trace) -> Result<Report, Failure> {
     let mut progress = Progress::new(trace);
     let advice = Advice::of(trace, &mut |step| progress.step(step))?;

@@ -31,14 +31,10 @@ struct Top {
     waits: Series,
     /// Pages held, by CPU, all zones together.
     held_by_cpu: Vec<Point>,
-    /// Waits, by CPU.
     waits_by_cpu: Vec<Point>,
 }
 
 /// Reports on looks.
-///
-/// # Errors
-/// A member is missing.
 pub(crate) fn top(values: &[Value]) -> Result<Report, String> {
     let time = |value: &Value| value["time_ns"].as_u64();
     let begin = values.iter().filter_map(time).min();

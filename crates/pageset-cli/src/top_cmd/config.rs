@@ -26,8 +26,8 @@ pub(super) struct Config {
     pub(super) sort: Option<Sort>,
     /// What the list shows.
     pub(super) list: Option<List>,
-    /// What the map of CPUs shows.
-    map: Option<MapOf>,
+    /// What the map of CPUs shows at first.
+    pub(super) map: Option<Measure>,
     /// The chosen zone: `0 Normal`.
     pub(super) zone: Option<String>,
     /// Whether to use colours, if the terminal has them and `NO_COLOR` is not set.
@@ -51,16 +51,6 @@ const KEYS: [(&str, &str); 10] = [
     ("rate_factor", "1.1 to 1000000"),
     ("rate_least", "1 to 1000000000000"),
 ];
-
-/// The values of `map`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum MapOf {
-    Held,
-    Refills,
-    Drains,
-    Waits,
-}
 
 impl Config {
     /// Reads the given file; without one, the user's file, if it exists.
@@ -128,16 +118,6 @@ impl Config {
         }
     }
 
-    /// What the map shows at first.
-    pub(super) fn map(&self) -> Measure {
-        match self.map {
-            None | Some(MapOf::Held) => Measure::Held,
-            Some(MapOf::Refills) => Measure::Refills,
-            Some(MapOf::Drains) => Measure::Drains,
-            Some(MapOf::Waits) => Measure::Waits,
-        }
-    }
-
     /// Whether the mouse chooses CPUs and zones.
     pub(super) fn mouse(&self) -> bool {
         self.mouse.unwrap_or(true)
@@ -165,7 +145,7 @@ mod tests {
         let text = "# mine\ninterval = 2\nsort = \"refills\"\nlist = \"processes\"\nmap = \"waits\"\nzone = \"0 DMA\"\ncolour = false\nmouse = false\n\
                     wait_percent = 1.5\nrate_factor = 3\nrate_least = 100\n";
         let config = Config::parse(text).unwrap();
-        assert_eq!((config.interval, config.sort, config.map()), (Some(2.0), Some(Sort::Refills), Measure::Waits));
+        assert_eq!((config.interval, config.sort, config.map), (Some(2.0), Some(Sort::Refills), Some(Measure::Waits)));
         assert_eq!(config.list, Some(List::Processes));
         assert_eq!((config.zone.as_deref(), config.colour(), config.mouse()), (Some("0 DMA"), false, false));
         assert_eq!(config.limits(), Limits { wait_percent: 1.5, rate_factor: 3.0, rate_least: 100.0 });

@@ -3,17 +3,21 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use serde::Deserialize;
+
 use super::view::{CpuWaits, Mover, PathTimes, ProcessTraffic, SiteTraffic, View, percentiles};
 
 /// The number of looks that are kept: five minutes at one look a second. A guess.
 pub(super) const KEPT: usize = 300;
 
 /// A measure of one CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Measure {
     /// Pages in the CPU's pageset of a zone.
     Held,
-    /// The high of that pageset.
+    /// The high of that pageset. No map shows it.
+    #[serde(skip)]
     High,
     /// Pages refilled per second, in all zones.
     Refills,

@@ -31,8 +31,6 @@ pub(super) struct Scrapes {
 }
 
 impl Scrapes {
-    /// # Errors
-    /// The address is not available.
     pub(super) fn open(address: SocketAddr) -> Result<Scrapes, Failure> {
         let server = Server::http(address)
             .map_err(|error| Failure::new(Exit::Failed, format!("cannot listen on {address}: {error}")))?;
@@ -42,9 +40,6 @@ impl Scrapes {
 
     /// Answers the next request with new text, or returns after a short time without one. A client that does not read its answer holds
     /// up other clients at most.
-    ///
-    /// # Errors
-    /// The text cannot be made.
     pub(super) fn answer(&self, text: &mut dyn FnMut() -> Result<String, Failure>) -> Result<(), Failure> {
         if Arc::strong_count(&self.answers) > ANSWERS {
             thread::sleep(super::STEP);

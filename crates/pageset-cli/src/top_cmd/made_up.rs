@@ -55,9 +55,6 @@ impl MadeUp {
     }
 
     /// The next look.
-    ///
-    /// # Errors
-    /// None is known: the text is made as the kernel prints it.
     pub(super) fn look(&mut self) -> Result<Look, Failure> {
         let seconds = self.interval.as_secs_f64();
         for cpu in 0..self.size.cpus {

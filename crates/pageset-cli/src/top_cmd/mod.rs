@@ -54,6 +54,7 @@ use schemars::{Schema, schema_for};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::config::Config;
+use self::history::Measure;
 use self::listen::Scrapes;
 use self::made_up::{MadeUp, Size};
 use self::playback::Apart;
@@ -284,7 +285,7 @@ fn begin(args: &Args) -> Result<Begin, Failure> {
     state.interval = args.interval.or(of_config).unwrap_or(INTERVAL);
     state.sort = config.sort.unwrap_or(state.sort);
     state.list = config.list.unwrap_or(state.list);
-    (state.map, state.zone, state.colour) = (Some(config.map()), config.zone.clone(), config.colour());
+    (state.map, state.zone, state.colour) = (config.map.or(Some(Measure::Held)), config.zone.clone(), config.colour());
     Ok(Begin { state, limits: config.limits(), mouse: config.mouse(), count: args.count })
 }
 

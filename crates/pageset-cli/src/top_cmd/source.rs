@@ -18,9 +18,6 @@ pub(super) struct Position {
 /// Shows one look after the other.
 pub(super) trait Source {
     /// Goes to the next look. Returns whether there was one.
-    ///
-    /// # Errors
-    /// The machine cannot be read.
     fn next(&mut self) -> Result<bool, Failure>;
     /// The current look.
     fn view(&self) -> &View;
@@ -44,9 +41,6 @@ pub(super) struct Live<L> {
 
 impl<L: FnMut() -> Result<Look, Failure>> Live<L> {
     /// Takes the first look.
-    ///
-    /// # Errors
-    /// The machine cannot be read.
     pub(super) fn new(mut look: L) -> Result<Self, Failure> {
         let before = look()?;
         let view = View::new(&before, None);

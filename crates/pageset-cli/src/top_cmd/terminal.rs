@@ -64,9 +64,6 @@ impl Input {
     }
 
     /// The next event, if there is one before the timeout.
-    ///
-    /// # Errors
-    /// The terminal hung up.
     fn next(&self, timeout: Duration) -> Result<Option<Event>, HungUp> {
         match self.events.recv_timeout(timeout) {
             Ok(event) => Ok(Some(event)),

@@ -41,7 +41,6 @@ pub(super) struct Unusual {
     pub(super) sentences: Vec<String>,
     /// The zones below their low watermark, by place in the view, and whether they are below min.
     pub(super) zones: BTreeMap<usize, bool>,
-    /// The measures of CPUs.
     pub(super) cpus: BTreeSet<(u32, Measure)>,
 }
 

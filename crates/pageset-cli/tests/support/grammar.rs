@@ -130,17 +130,16 @@ pub(crate) fn every_page_is_complete_and_its_examples_parse(program: &Program, c
         assert!(has("FILES") || !is_first, "{file}");
     }
     let all = commands(command.clone());
-    for (page, examples) in program.examples {
+    for example in program.examples.lines() {
+        let [page, line, about] = example.split(" | ").collect::<Vec<_>>().try_into().expect(example);
         assert!(all.iter().any(|(of, _)| of == page), "{page}");
-        for (line, about) in *examples {
-            let words = std::iter::once(program.name).chain(line.split(' ').filter(|word| !word.is_empty()));
-            if let Err(error) = command.clone().try_get_matches_from(words) {
-                panic!("{page}: `{} {line}`: {error}", program.name);
-            }
-            let of_page = page.strip_prefix(program.name).unwrap().trim_start_matches('-').replace('-', " ");
-            assert!(line.starts_with(&of_page), "{page}: {line}");
-            assert!(about.ends_with('.'), "{page}: {about}");
+        let words = std::iter::once(program.name).chain(line.split(' ').filter(|word| !word.is_empty()));
+        if let Err(error) = command.clone().try_get_matches_from(words) {
+            panic!("{page}: `{} {line}`: {error}", program.name);
         }
+        let of_page = page.strip_prefix(program.name).unwrap().trim_start_matches('-').replace('-', " ");
+        assert!(line.starts_with(&of_page), "{page}: {line}");
+        assert!(about.ends_with('.'), "{page}: {about}");
     }
 }
 

@@ -151,7 +151,6 @@ pub(crate) fn explain(texts: &Texts) -> Option<Explanation> {
     })
 }
 
-/// One sentence of the clauses.
 fn sentence(clauses: &[String]) -> String {
     let text = clauses.join("; ");
     let mut chars = text.chars();

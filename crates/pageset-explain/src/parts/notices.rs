@@ -95,10 +95,10 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
     }
     for notice in &notices.messages {
         match is_answered || !part.clauses.is_empty() {
-            true => part.finding("other-message", notice.clause),
-            false => part.clauses.push(notice.clause.to_owned()),
+            true => part.finding("other-message", &notice.clause),
+            false => part.clauses.push(notice.clause.clone()),
         }
-        part.step(notice.step.0, notice.step.1);
+        part.step(&notice.step, &notice.command);
     }
     if is_answered || !part.clauses.is_empty() {
         return part;

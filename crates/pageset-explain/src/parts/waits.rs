@@ -139,7 +139,7 @@ fn flat(part: &mut Part, profile: &Profile, spinning: f64) {
     }
     // The functions that take a lock are near the waits for it.
     let of = |lock: Lock| share(profile, |name| locks::lock_of(name) == Some(lock));
-    let likely = Lock::ALL.into_iter().max_by(|a, b| of(*a).total_cmp(&of(*b))).unwrap_or(Lock::Zone);
+    let likely = Lock::all().max_by(|a, b| of(*a).total_cmp(&of(*b))).unwrap_or(Lock::Zone);
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in profile.flat.iter().filter(|(name, _)| locks::lock_of(name) == Some(likely)) {
         if names.len() < 4 && !names.contains(&name.as_str()) {

@@ -2,6 +2,8 @@
 //!
 //! The parser reads words, not lines: logs break lines anywhere, and kernels that print `pr_cont` parts from several CPUs mix them.
 
+use std::sync::LazyLock;
+
 use super::heads::Heads;
 use super::line::{digits, words};
 use super::request::{Request, ZONES, release};
@@ -383,55 +385,14 @@ impl Reader {
 
 /// Whether a line belongs to what a kernel prints around Mem-Info, and says nothing about zones.
 fn is_part_of_a_report(text: &str) -> bool {
-    const PARTS: [&str; 30] = [
-        "Call Trace:",
-        "Call trace:",
-        "Hardware name:",
-        "RIP:",
-        "RSP:",
-        "RAX:",
-        "RDX:",
-        "RBP:",
-        "R10:",
-        "R13:",
-        "Code:",
-        "FS:  ",
-        "CS:  ",
-        "CR2:",
-        "<IRQ>",
-        "</IRQ>",
-        "<TASK>",
-        "</TASK>",
-        "Modules linked in",
-        "pagecache pages",
-        "pages in swap cache",
-        "Swap cache stats",
-        "Free swap",
-        "Total swap",
-        "pages reserved",
-        "pages hwpoisoned",
-        "pages RAM",
-        "HighMem/MovableOnly",
-        "callbacks suppressed",
-        "pages cma reserved",
-    ];
-    const MORE: [&str; 12] = [
-        "node 0: slabs",
-        "slabs:",
-        "Workqueue:",
-        "pages shared",
-        "pages non-shared",
-        "unevictable:",
-        "uid  tgid",
-        "Killed process",
-        "Out of memory",
-        "oom-kill:",
-        "pages slab",
-        "Unreclaimable slab",
-    ];
-    static HEADS: Heads = Heads::new().with(&PARTS).with(&MORE);
+    const PARTS: &str = "Call Trace:|Call trace:|Hardware name:|RIP:|RSP:|RAX:|RDX:|RBP:|R10:|R13:|Code:|FS:  |CS:  |\
+         CR2:|<IRQ>|</IRQ>|<TASK>|</TASK>|Modules linked in|pagecache pages|pages in swap cache|Swap cache stats|\
+         Free swap|Total swap|pages reserved|pages hwpoisoned|pages RAM|HighMem/MovableOnly|callbacks suppressed|\
+         pages cma reserved|node 0: slabs|slabs:|Workqueue:|pages shared|pages non-shared|unevictable:|uid  tgid|\
+         Killed process|Out of memory|oom-kill:|pages slab|Unreclaimable slab";
+    static HEADS: LazyLock<Heads> = LazyLock::new(|| Heads::of(PARTS.split('|')));
     let is_node = text.trim().strip_prefix("Node ").is_some_and(|node| digits(node.trim()).is_some());
-    is_node || HEADS.may_be_in(text) && PARTS.iter().chain(&MORE).any(|part| text.contains(part))
+    is_node || HEADS.may_be_in(text) && PARTS.split('|').any(|part| text.contains(part))
 }
 
 #[cfg(test)]

@@ -80,19 +80,8 @@ pub(crate) fn read(inputs: &[(&str, &str)]) -> Texts {
 
 /// Headings of tables that say nothing by themselves.
 fn is_heading(text: &str) -> bool {
+    const HEADINGS: &str = "Samples:|Samples |PerfTop:|irqs/sec|Attaching |Children |Overhead |contended |class name";
     text.starts_with('#') && !text.contains("cat ")
-        || [
-            "Samples:",
-            "Samples ",
-            "PerfTop:",
-            "irqs/sec",
-            "Attaching ",
-            "Children ",
-            "Overhead ",
-            "contended ",
-            "class name",
-        ]
-        .iter()
-        .any(|h| text.contains(h))
+        || HEADINGS.split('|').any(|heading| text.contains(heading))
         || text.bytes().all(|b| b"-=._~ ".contains(&b))
 }

@@ -1,6 +1,10 @@
 //! Messages and tables that people post with a shortage, but that are not about a zone: the limit of a memory cgroup, a lock-up, memory
 //! that others manage, `/proc/meminfo`.
 
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
 use super::heads::Heads;
 use super::line::digits;
 
@@ -51,14 +55,17 @@ pub(crate) struct Table {
 }
 
 /// A message whose cause is not a zone.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Notice {
     /// The line has all of these.
-    words: &'static [&'static str],
+    words: Vec<String>,
     /// A sentence without its full stop.
-    pub(crate) clause: &'static str,
-    /// What to do, and the command.
-    pub(crate) step: (&'static str, &'static str),
+    pub(crate) clause: String,
+    /// What to do.
+    pub(crate) step: String,
+    #[serde(default)]
+    pub(crate) command: String,
 }
 
 /// The tables by words of their heading.
@@ -81,155 +88,23 @@ const NUMASTAT: Table = Table { name: "numastat", shows: "on which node allocati
 const ROWS: [&str; 9] =
     ["MemTotal", "MemFree", "MemAvailable", "Cached", "Slab", "SUnreclaim", "CmaFree", "Shmem", "Unevictable"];
 
-/// The messages.
-const MESSAGES: [Notice; 19] = [
-    Notice {
-        words: &["mm/page_alloc.c", "WARNING"],
-        clause: "memory is not short: the kernel warns of the request itself (mm/page_alloc.c), most often because its order is above the \
-                 largest one, and refuses it",
-        step: (
-            "ask for less in one piece, or use kvmalloc: the function is in the call trace, above `__alloc_pages`",
-            "",
-        ),
-    },
-    Notice {
-        words: &["HugeTLB", "allocating", "failed"],
-        clause: "huge pages are missing: the kernel found fewer free blocks of that size than it was asked to reserve",
-        step: (
-            "reserve them at boot (hugepages=N), or merge free memory first and write the number again",
-            "echo 1 | sudo tee /proc/sys/vm/compact_memory",
-        ),
-    },
-    Notice {
-        words: &["NVRM"],
-        clause: "the message is of the NVIDIA driver: it says nothing about a zone of the kernel unless a `page allocation failure` follows",
-        step: ("see what the GPU's own memory has", "nvidia-smi"),
-    },
-    Notice {
-        words: &["lowmemorykiller"],
-        clause: "the text shows no failed request: Android's low memory killer ended a process to keep memory available, by its own thresholds",
-        step: (
-            "see its thresholds and its reasons",
-            "adb shell getprop | grep lmk; adb logcat -s lowmemorykiller lmkd",
-        ),
-    },
-    Notice {
-        words: &["earlyoom"],
-        clause: "the text shows no failed request: earlyoom, a program, watches available memory and ends processes by its own thresholds",
-        step: ("see its thresholds", "systemctl cat earlyoom"),
-    },
-    Notice {
-        words: &["systemd-oomd", "Killed"],
-        clause: "the text shows no failed request: systemd-oomd, a program, ended a cgroup that waited too long for memory or used too much swap",
-        step: ("see its limits", "oomctl"),
-    },
-    Notice {
-        words: &["Large kmem_alloc"],
-        clause: "the text shows no failed request: ZFS warns that it asks for a large piece at once",
-        step: ("update ZFS; see whether blocks of that order are free", "cat /proc/buddyinfo"),
-    },
-    Notice {
-        words: &["SW-IOMMU space"],
-        clause: "the bounce buffers (swiotlb) are full, not a zone",
-        step: (
-            "give them more with the boot parameter swiotlb=SLABS",
-            "sudo cat /sys/kernel/debug/swiotlb/io_tlb_used",
-        ),
-    },
-    Notice {
-        words: &["swiotlb buffer is full"],
-        clause: "the bounce buffers (swiotlb) are full, not a zone",
-        step: (
-            "give them more with the boot parameter swiotlb=SLABS",
-            "sudo cat /sys/kernel/debug/swiotlb/io_tlb_used",
-        ),
-    },
-    Notice {
-        words: &["cma: Failed to reserve"],
-        clause: "the kernel could not set the CMA area aside at boot: no hole of that size is left at a place that is allowed",
-        step: ("ask for a smaller area with the boot parameter cma=SIZE, or one at another place (cma=SIZE@START)", ""),
-    },
-    Notice {
-        words: &["out of memory -- consider tuning tcp_mem", "TCP"],
-        clause: "TCP reached its own limit (net.ipv4.tcp_mem), not a zone",
-        step: ("compare the pages in use with the limit", "cat /proc/net/sockstat; sysctl net.ipv4.tcp_mem"),
-    },
-    Notice {
-        words: &["Bad page state"],
-        clause: "memory is not short: a page was freed while something still used it, or its description was overwritten",
-        step: ("test the memory, and boot with page_poison=1 to find who writes there", ""),
-    },
-    Notice {
-        words: &["Out of puff"],
-        clause: "the balloon of the virtual machine found no page to give to the host",
-        step: ("see which zone is short in the guest", "cat /proc/zoneinfo"),
-    },
-    Notice {
-        words: &["zram", "Error allocating memory"],
-        clause: "zram found no page for compressed data: swapping to zram needs memory itself",
-        step: ("see which zone is short", "cat /proc/zoneinfo"),
-    },
-    Notice {
-        words: &["fork: Cannot allocate memory"],
-        clause: "a program got ENOMEM from fork: a limit of processes or of overcommitted memory, more often than a zone",
-        step: ("see what the kernel says", "sudo dmesg | tail -50; grep -E 'Commit|MemAvailable' /proc/meminfo"),
-    },
-    Notice {
-        words: &["Native memory allocation", "failed"],
-        clause: "a program got ENOMEM from mmap: a limit of overcommitted memory or of a cgroup, more often than a zone",
-        step: ("see what the kernel says", "sudo dmesg | tail -50; grep -E 'Commit|MemAvailable' /proc/meminfo"),
-    },
-    Notice {
-        words: &["Out of memory: Kill"],
-        clause: "the OOM killer ended a process, and the text has only its last line, so it does not show which zone was short",
-        step: ("post the lines before, from `invoked oom-killer` on", "sudo dmesg | grep -B80 'Out of memory'"),
-    },
-    Notice {
-        words: &["oom_reaper: reaped process"],
-        clause: "the OOM killer ended a process, and the text has only its last line, so it does not show which zone was short",
-        step: ("post the lines before, from `invoked oom-killer` on", "sudo dmesg | grep -B80 'oom_reaper'"),
-    },
-    Notice {
-        words: &["oom-kill:constraint=CONSTRAINT_NONE"],
-        clause: "the OOM killer ended a process, and the text has only its last line, so it does not show which zone was short",
-        step: ("post the lines before, from `invoked oom-killer` on", "sudo dmesg | grep -B80 'oom-kill:'"),
-    },
-];
+/// The messages: those of `notices.toml`.
+static MESSAGES: LazyLock<Vec<Notice>> = LazyLock::new(|| {
+    #[derive(Deserialize)]
+    struct File {
+        message: Vec<Notice>,
+    }
+    toml::from_str::<File>(include_str!("notices.toml")).expect("the tests read notices.toml").message
+});
 
 /// What each line that is one of these has, apart from rows of tables.
-static HEADS: Heads = {
-    let mut heads = Heads::new()
-        .with(&[
-            "mem_cgroup",
-            "emory cgroup",
-            "CONSTRAINT_MEMCG",
-            "killed as a result",
-            "oom_memcg=",
-            ",task=",
-            ": usage ",
-        ])
-        .with(&[
-            "Killed process",
-            "Kill process",
-            "lockup",
-            "LOCKUP",
-            "detected stall",
-            "self-detected",
-            "blocked for more",
-        ])
-        .with(&["warn_alloc", "total pagecache", "pages reserved"]);
-    let mut at = 0;
-    while at < MESSAGES.len() {
-        heads = heads.with(&[MESSAGES[at].words[0]]);
-        at += 1;
-    }
-    at = 0;
-    while at < TABLES.len() {
-        heads = heads.with(&[TABLES[at].0[0]]);
-        at += 1;
-    }
-    heads
-};
+static HEADS: LazyLock<Heads> = LazyLock::new(|| {
+    let words = "mem_cgroup|emory cgroup|CONSTRAINT_MEMCG|killed as a result|oom_memcg=|,task=|: usage |Killed process|\
+                 Kill process|lockup|LOCKUP|detected stall|self-detected|blocked for more|warn_alloc|total pagecache|\
+                 pages reserved";
+    let messages = MESSAGES.iter().map(|message| message.words[0].as_str());
+    Heads::of(words.split('|').chain(messages).chain(TABLES.iter().map(|(words, _)| words[0])))
+});
 
 impl Notices {
     /// Takes a line, and returns whether it is one of these.

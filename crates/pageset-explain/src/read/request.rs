@@ -1,5 +1,7 @@
 //! The request in a kernel's message: who asked for which order, and with which flags.
 
+use std::sync::LazyLock;
+
 use super::heads::Heads;
 use super::line::digits;
 
@@ -170,14 +172,7 @@ const MESSAGES: [(&str, Message); 12] = [
     ("Possible memory allocation deadlock", Message::Deadlock("ZFS")),
 ];
 
-static HEADS: Heads = {
-    let (mut heads, mut at) = (Heads::new(), 0);
-    while at < MESSAGES.len() {
-        heads = heads.with(&[MESSAGES[at].0]);
-        at += 1;
-    }
-    heads
-};
+static HEADS: LazyLock<Heads> = LazyLock::new(|| Heads::of(MESSAGES.map(|(words, _)| words)));
 
 /// No machine that we know has so much memory for one caller: a wrong size, such as a negative number. A guess. Unit: bytes.
 const MORE_THAN_ANY: u64 = 1 << 48;

@@ -114,21 +114,13 @@ impl Rows {
 
     /// `vm.min_free_kbytes = 67584`, `min_free_kbytes: 67584`, `/proc/sys/vm/min_free_kbytes:67584`.
     fn setting(&mut self, text: &str) -> bool {
-        const NAMES: [&str; 9] = [
-            "min_free_kbytes",
-            "watermark_scale_factor",
-            "watermark_boost_factor",
-            "percpu_pagelist_high_fraction",
-            "percpu_pagelist_fraction",
-            "extfrag_threshold",
-            "compaction_proactiveness",
-            "zone_reclaim_mode",
-            "extra_free_kbytes",
-        ];
+        const NAMES: &str = "min_free_kbytes watermark_scale_factor watermark_boost_factor percpu_pagelist_high_fraction \
+             percpu_pagelist_fraction extfrag_threshold compaction_proactiveness zone_reclaim_mode \
+             extra_free_kbytes";
         let Some((name, value)) = text.split_once(['=', ':', ' ']) else { return false };
         let name = name.trim().rsplit(['.', '/']).next().unwrap_or("");
         let value = value.trim().trim_start_matches(['=', ':']).trim();
-        match (NAMES.contains(&name), digits(value)) {
+        match (NAMES.split(' ').any(|known| known == name), digits(value)) {
             (true, Some(value)) => self.settings.insert(name.to_owned(), value),
             _ => return false,
         };
@@ -137,31 +129,11 @@ impl Rows {
 
     /// Takes a line of vmstat such as `nr_free_pages 497162`. Zoneinfo has such lines too, so it comes first.
     pub(crate) fn counter(&mut self, text: &str) -> bool {
-        const BEGINS: [&str; 20] = [
-            "allocstall",
-            "compact_",
-            "pg",
-            "kswapd_",
-            "thp_",
-            "oom_kill",
-            "nr_",
-            "numa_",
-            "workingset_",
-            "zone_reclaim",
-            "drop_",
-            "unevictable_",
-            "htlb_",
-            "swap_",
-            "slabs_",
-            "balloon_",
-            "pageoutrun",
-            "kcompact",
-            "swpin",
-            "swpout",
-        ];
+        const BEGINS: &str = "allocstall compact_ pg kswapd_ thp_ oom_kill nr_ numa_ workingset_ zone_reclaim drop_ unevictable_ \
+             htlb_ swap_ slabs_ balloon_ pageoutrun kcompact swpin swpout";
         let mut words = text.split_ascii_whitespace();
         let (Some(name), Some(value), None) = (words.next(), words.next(), words.next()) else { return false };
-        let is_counter = BEGINS.iter().any(|begin| name.starts_with(begin))
+        let is_counter = BEGINS.split(' ').any(|begin| name.starts_with(begin))
             && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit());
         let Some(value) = digits(value).filter(|_| is_counter && self.vmstat.len() < 10_000) else { return false };
         self.vmstat.insert(name.to_owned(), value);

@@ -289,7 +289,6 @@ impl View {
     }
 
     /// The numbers of a view that a verdict needs.
-    #[must_use]
     pub fn numbers(&self) -> Numbers {
         let short = self.zones.iter().filter(|zone| zone.free < zone.low).map(|zone| {
             let is_min = zone.free < zone.min;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use pageset_sim::compare::page::{BOUNDS, Counts, Page};
+use pageset_sim::compare::seen::Seen;
 use pageset_sim::compare::{SHIPPED, Table};
 use pageset_sim::machine::Machine;
 
@@ -76,11 +77,13 @@ fn text(page: &Page) -> String {
     for table in &page.tables {
         line(&table.comparison.table, table.counts);
     }
-    line("all", Counts::sum(page.tables.iter().map(|table| table.counts)));
-    line("all, unseen values", Counts::sum(page.tables.iter().map(|table| table.unseen)));
+    let all = || page.tables.iter().flat_map(|table| &table.values);
+    line("all", Counts::of(all()));
+    line("all, unseen values", Counts::of(all().filter(|value| value.seen == Seen::Unseen)));
     let mut text = trimmed(&table);
     for table in &page.tables {
-        if let Some([nothing, forecast, both, cells]) = table.cells_won() {
+        let [nothing, forecast, both, cells] = table.comparison.cells_won();
+        if cells > 0 {
             let _ = writeln!(
                 text,
                 "\nMean errors of each machine of {}: nearer than doing nothing in {nothing} of {cells} cells, than the line in \

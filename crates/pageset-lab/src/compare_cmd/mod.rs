@@ -119,22 +119,23 @@ fn leave_out(
         sharing => sharing.map_err(|error| Failure::new(Exit::Failed, error))?,
     };
     let mut notes = Vec::new();
-    for (((machine, goal), left_out), scatter) in all.iter().zip(&goals).zip(&sharing.left_out).zip(&sharing.scatter) {
-        let Some(judged) = machines.get_mut(machine.name.as_str()) else { continue };
-        judged.shared = left_out.shared;
-        judged.fitted.pace = Rate::try_from(left_out.simulated.score / goal.row.score)
-            .map_err(|error| Failure::new(Exit::Failed, format!("cannot fit the pace of {}: {error}", machine.name)))?;
-        let expected = left_out.expected.contention_pct.unwrap_or_default();
+    for (machine, goal) in sharing.machines.iter().zip(&goals) {
+        let Some(judged) = machines.get_mut(machine.machine.as_str()) else { continue };
+        judged.shared = machine.shared_of_others;
+        judged.fitted.pace = Rate::try_from(machine.predicted.score / goal.row.score).map_err(|error| {
+            Failure::new(Exit::Failed, format!("cannot fit the pace of {}: {error}", machine.machine))
+        })?;
+        let expected = machine.expected.contention_pct.unwrap_or_default();
         notes.push(format!(
             "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {}{}, pace {:.3}; batch 31 on the \
              surface through all simulations: zone lock {:.1} %, LRU lock {:.1} %, scatter {:.1} points",
-            machine.name,
+            machine.machine,
             costs(&judged.shared),
-            if left_out.at_limit { ", at the limit of a range" } else { "" },
+            if machine.at_limit { ", at the limit of a range" } else { "" },
             judged.fitted.pace.get(),
             expected[0],
             expected[1],
-            scatter[0].max(scatter[1]),
+            machine.scatter[0].max(machine.scatter[1]),
         ));
     }
     Ok(Some(notes))

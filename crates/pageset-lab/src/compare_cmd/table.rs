@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 
 use comfy_table::Table;
-use pageset_sim::compare::result::{
-    Cell, CompareResult, Effect, JUDGED, MeanErrors, NEAR_POINTS, SMALL_CHANGE_PCT, Verdict,
-};
+use pageset_sim::compare::result::{CompareResult, Effect, JUDGED, NEAR_POINTS, SMALL_CHANGE_PCT};
 use pageset_sim::compare::{Kind, Layout};
 use pageset_sim::era::Era;
 use pageset_sim::run::SteadinessOf;
@@ -96,15 +94,10 @@ fn batch_sweep(result: &CompareResult, fit: Fit) -> String {
         text += "\nMean absolute error over all rows but the base, in percentage points: simulated, doing nothing, line in \
                  1/batch\n\n";
         text += &trimmed(&mean_errors(result));
-        let cells = result.mean_absolute_errors.iter().flat_map(MeanErrors::cells).collect::<Vec<_>>();
-        let wins = |beats: fn(&Cell) -> bool| cells.iter().filter(|cell| beats(cell)).count();
+        let [nothing, line, both, cells] = result.cells_won();
         let _ = writeln!(
             text,
-            "\nnearer than doing nothing in {} of {} cells, than the line in {}, than both in {}",
-            wins(|cell| cell.simulated < cell.do_nothing),
-            cells.len(),
-            wins(|cell| cell.simulated < cell.line),
-            wins(Cell::is_won),
+            "\nnearer than doing nothing in {nothing} of {cells} cells, than the line in {line}, than both in {both}"
         );
     }
     text
@@ -182,12 +175,12 @@ fn effects(result: &CompareResult, fit: Fit) -> String {
             cells.push(column.to_owned());
             cells.extend(cells_of(&effect));
             table.add_row(cells);
-            verdicts.push((effect.kind == Kind::Share, effect.verdict()));
+            verdicts.push((effect.kind == Kind::Share, effect.holds()));
         }
     }
-    let count = |share: bool, verdict: Verdict| verdicts.iter().filter(|counted| **counted == (share, verdict)).count();
-    let (signs, wrong) = (count(false, Verdict::Holds), count(false, Verdict::Misses));
-    let (near, far) = (count(true, Verdict::Holds), count(true, Verdict::Misses));
+    let count = |share: bool, holds: bool| verdicts.iter().filter(|counted| **counted == (share, Some(holds))).count();
+    let (signs, wrong) = (count(false, true), count(false, false));
+    let (near, far) = (count(true, true), count(true, false));
     let ranks = [vec![0; keys.len()], vec![0, 0, 0, 5, 3, 4, 2, 1, 0]].concat();
     text += &fit.table(table, &ranks);
     text + &format!(
@@ -201,11 +194,7 @@ fn effects(result: &CompareResult, fit: Fit) -> String {
 fn cells_of(effect: &Effect) -> [String; 8] {
     let value = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
     let (published, simulated) = (effect.published, effect.simulated.mean);
-    let verdict = match effect.verdict() {
-        Verdict::Holds => "holds",
-        Verdict::Misses => "misses",
-        Verdict::Open => "",
-    };
+    let verdict = effect.holds().map_or("", |holds| if holds { "holds" } else { "misses" });
     let change = |change: Option<f64>| change.map_or_else(|| "-".to_owned(), |change| format!("{change:+.1}"));
     [
         value(published),

@@ -157,7 +157,6 @@ impl Lab {
         pairs.filter(|(k, m)| chosen(k, m)).map(|(kernel, machine)| Boot { kernel, machine }).collect()
     }
 
-    /// The workloads of a boot.
     pub(super) fn workloads<'l>(&'l self, boot: Boot<'l>) -> Vec<&'l Workload> {
         let runs = |workload: &&Workload| {
             boot.machine.cpus >= workload.cpus

@@ -1,11 +1,10 @@
 //! `pageset-lab kernels`: boots distribution kernels under QEMU, records page traffic in them, replays the recordings, and
 //! writes `docs/truth.csv`. Modules in call order: `packages`, `initramfs`, `guest`, `replay`, `truth`. All use `definition`,
-//! `limits`, `tool` and `progress`.
+//! `tool` and `progress`.
 
 mod definition;
 mod guest;
 mod initramfs;
-mod limits;
 mod packages;
 mod progress;
 mod replay;

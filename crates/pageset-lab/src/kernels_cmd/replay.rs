@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use pageset_rules::Chosen;
 use pageset_trace::Trace;
 use pageset_trace::measure::{How, Measured, ReplayResult, Replayed};
+use pageset_trace::replay::agreement::{Deviation, deviations};
 use pageset_trace::replay::{self, Totals};
 use serde::{Deserialize, Serialize};
 
-use super::limits::{Amounts, out_of_limits};
 use super::tool::{at, write_whole};
 
 /// The levels in the order of the tables: the predicting level comes first.
@@ -20,7 +20,7 @@ pub(super) const LEVELS: [&str; 2] = ["input", "reconstructed"];
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Outcome {
-    pub(super) kernel: Amounts,
+    pub(super) kernel: Totals,
     /// The preset of the recorded kernel.
     pub(super) rules: String,
     pub(super) events: u64,
@@ -32,7 +32,7 @@ pub(super) struct Outcome {
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Level {
-    pub(super) replay: Amounts,
+    pub(super) replay: Totals,
     /// Presets of other kernels that are within limits too. `others_out` lists those that are not.
     pub(super) others_within: Vec<String>,
     pub(super) others_out: Vec<String>,
@@ -41,15 +41,9 @@ pub(super) struct Level {
 
 impl Outcome {
     /// The quantities out of limits at a level, or `None` without a replay.
-    pub(super) fn out_of_limits(&self, level: &str) -> Option<Vec<(usize, u64, u64)>> {
-        self.levels.get(level).map(|found| out_of_limits(self.kernel, found.replay))
-    }
-}
-
-impl From<&Totals> for Amounts {
-    fn from(totals: &Totals) -> Self {
-        let Totals { refills, refill_pages, drains, drain_pages } = *totals;
-        Amounts { refill_pages, refills, drain_pages, drains }
+    pub(super) fn out_of_limits(&self, level: &str) -> Option<Vec<Deviation>> {
+        let all = deviations(&self.kernel, &self.levels.get(level)?.replay);
+        Some(all.into_iter().filter(|deviation| !deviation.is_within()).collect())
     }
 }
 
@@ -60,17 +54,17 @@ fn add(outcome: &mut Outcome, level: replay::Level, result: &ReplayResult) -> Re
         .find(|row| row.is_kernel && row.name == result.kernel.rules)
         .or_else(|| rows().find(|row| row.is_kernel));
     let own = own.ok_or_else(|| format!("the replay has no row of the kernel's rules at level {}", level.name()))?;
-    let kernel = Amounts::from(&result.kernel.totals);
     let others = rows().filter(|row| !row.is_kernel && row.name.starts_with("linux-"));
-    let (within, out) = others.partition::<Vec<_>, _>(|row| out_of_limits(kernel, (&row.totals).into()).is_empty());
+    let (within, out) = others.partition::<Vec<_>, _>(|row| row.agrees);
     let names = |rows: Vec<&Replayed>| rows.iter().map(|row| row.name.clone()).collect();
     let found = Level {
-        replay: (&own.totals).into(),
+        replay: own.totals,
         others_within: names(within),
         others_out: names(out),
         warnings: own.warnings.iter().map(ToString::to_string).collect(),
     };
-    (outcome.kernel, outcome.rules, outcome.events) = (kernel, result.kernel.rules.clone(), result.trace.events);
+    (outcome.kernel, outcome.rules, outcome.events) =
+        (result.kernel.totals, result.kernel.rules.clone(), result.trace.events);
     outcome.levels.insert(level.name().into(), found);
     Ok(())
 }
@@ -139,7 +133,9 @@ mod tests {
         result.rules[0].totals.drains += 1000;
         add(&mut outcome, replay::Level::Input, &result).unwrap();
         let drains = result.kernel.totals.drains;
-        assert_eq!(outcome.out_of_limits("input").unwrap(), [(3, drains, result.rules[0].totals.drains)]);
+        let out = outcome.out_of_limits("input").unwrap();
+        let out: Vec<_> = out.iter().map(|off| (off.limit.quantity.name(), off.kernel, off.replay)).collect();
+        assert_eq!(out, [("drains", drains, result.rules[0].totals.drains)]);
         result.rules.retain(|row| !row.is_kernel);
         let error = add(&mut outcome, replay::Level::Input, &result).unwrap_err();
         assert_eq!(error, "the replay has no row of the kernel's rules at level input");

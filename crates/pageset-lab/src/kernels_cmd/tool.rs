@@ -16,7 +16,6 @@ pub(super) fn output(command: &mut Command) -> Result<String, String> {
     Err(format!("`{name}` failed: {last}"))
 }
 
-/// Runs a program with arguments.
 pub(super) fn run<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Result<String, String> {
     output(Command::new(program).args(arguments))
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use pageset_trace::replay::agreement::{Deviation, LIMITS};
 use serde::Deserialize;
 
 use super::definition::{Lab, matches};
 use super::guest::Ended;
-use super::limits::{QUANTITIES, described};
 use super::replay::{LEVELS, Outcome};
 
 /// `explained.toml`.
@@ -108,15 +108,16 @@ impl Results<'_> {
 
     /// What a line has of an outcome, from the rules on.
     fn cells(&self, name: &str, outcome: &Outcome) -> Vec<String> {
-        let [refill_pages, refills, drain_pages, drains] = outcome.kernel.all();
+        let of = &outcome.kernel;
+        let numbers = [outcome.events, of.refill_pages, of.refills, of.drain_pages, of.drains];
         let mut cells = vec![outcome.rules.clone()];
-        cells.extend([outcome.events, refill_pages, refills, drain_pages, drains].map(|number| number.to_string()));
+        cells.extend(numbers.map(|number| number.to_string()));
         cells.extend(LEVELS.map(|level| verdict(outcome, level).to_owned()));
         for level in LEVELS {
             let out = outcome.out_of_limits(level).unwrap_or_default();
             let why = if out.is_empty() { "" } else { self.explained.why(name, level).unwrap_or("not explained") };
-            let out = out.into_iter().map(|(quantity, kernel, replay)| {
-                format!("{} {kernel} as {replay} ({})", QUANTITIES[quantity], deviation(kernel, replay))
+            let out = out.into_iter().map(|Deviation { limit, kernel, replay }| {
+                format!("{} {kernel} as {replay} ({})", limit.quantity.name(), deviation(kernel, replay))
             });
             cells.extend([out.collect::<Vec<_>>().join("; "), why.to_owned()]);
         }
@@ -149,7 +150,8 @@ impl Results<'_> {
         let share = |within: usize| if all.of == 0 { 0.0 } else { within as f64 * 100.0 / all.of as f64 };
         let [input, reconstructed] = all.within.map(share);
         row("all", all, &format!("{input:.1} % and {reconstructed:.1} %"));
-        let _ = writeln!(text, "limits: {}", described());
+        let limits = LIMITS.map(|limit| format!("{} {} % or {}", limit.quantity.name(), limit.pct, limit.floor));
+        let _ = writeln!(text, "limits: {}", limits.join(", "));
         text
     }
 
@@ -199,8 +201,8 @@ fn line(text: &mut String, cells: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels_cmd::limits::Amounts;
     use crate::kernels_cmd::replay::Level;
+    use pageset_trace::replay::Totals;
 
     const LAB: &str = "suites=[]\nkernel=[{name='6.1-a',image='i'},{name='6.2-a',image='i'}]\n\
         machine=[{name='m',what='1 CPU',cpus=1,memory='1G'},{name='n',what='2 CPUs',cpus=2,memory='1G'}]\n\
@@ -209,9 +211,9 @@ mod tests {
     const EXPLAINED: &str = "[[explained]]\nrecordings = ['6.1-*.sock']\nlevel = 'input'\nwhy = 'Bulk allocations.'\n";
 
     fn outcome(input_drains: u64, others: &[&str]) -> Outcome {
-        let kernel = Amounts { refill_pages: 5000, refills: 100, drain_pages: 900, drains: 20 };
+        let kernel = Totals { refill_pages: 5000, refills: 100, drain_pages: 900, drains: 20 };
         let level = |drains| Level {
-            replay: Amounts { drains, ..kernel },
+            replay: Totals { drains, ..kernel },
             others_within: others.iter().map(|&name| name.into()).collect(),
             others_out: vec!["linux-4.16".into()],
             warnings: Vec::new(),
@@ -262,6 +264,7 @@ mod tests {
             "pf 1 1 2 page faults",
             "sock 0 1 1 a stream",
             "all 1 2 3 33.3 % and 66.7 %",
+            "limits: refill pages 2 % or 128, refills 5 % or 2, drain pages 6 % or 256, drains 10 % or 3",
         ] {
             assert!(lines.iter().any(|shown| shown == line), "{line} is not in\n{summary}");
         }

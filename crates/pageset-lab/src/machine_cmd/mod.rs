@@ -168,8 +168,8 @@ fn share(names: &[String], beside: &Beside) -> Result<Exit, Failure> {
     drop(progress);
     let Some((first, goal)) = machines.first().zip(goals.first()) else { return Ok(Exit::Done) };
     let run = beside.run(workload, first, goal.tuning, goal.era);
-    let result = SharedFit::new(&run, &machines, &goals, &sharing, effort.seeds);
-    let Shared { fault_cycles, lru_page_cycles, transfer_load } = result.shared;
+    let result = SharedFit::new(&run, sharing, effort.seeds);
+    let Shared { fault_cycles, lru_page_cycles, transfer_load } = result.sharing.shared;
     let of_all = || {
         vec![
             ("shared.fault_cycles", fault_cycles.get().to_string()),
@@ -177,7 +177,7 @@ fn share(names: &[String], beside: &Beside) -> Result<Exit, Failure> {
             ("shared.transfer_load", transfer_load.get().to_string()),
         ]
     };
-    batch.give(&result, shared_text, result.machines.iter().map(|row| (of_all(), row)))
+    batch.give(&result, shared_text, result.sharing.machines.iter().map(|row| (of_all(), row)))
 }
 
 /// The machines of the batch sweep and their rows of batch 31: all of them, or those with these names.
@@ -244,7 +244,7 @@ fn shared_text(fit: &SharedFit, width: columns::Fit) -> String {
     ];
     let mut table = numbers(heads.into_iter(), 0..1);
     let ratio = |of: &Target, to: &Target| format!("x {:.2}", of.score / to.score);
-    for machine in &fit.machines {
+    for machine in &fit.sharing.machines {
         let points = |of: &Target, lock: usize| {
             let [published, simulated] =
                 [&machine.published, of].map(|row| row.contention_pct.map_or(f64::NAN, |all| all[lock]));
@@ -270,9 +270,9 @@ fn shared_text(fit: &SharedFit, width: columns::Fit) -> String {
         how(&fit.how)
     );
     text += &width.table(table, &[0, 3, 5, 6, 0, 1, 2, 4, 8, 7]);
-    let limit = if fit.at_limit { ", at the limit of a range" } else { "" };
+    let limit = if fit.sharing.at_limit { ", at the limit of a range" } else { "" };
     text += &format!("\nCosts of all machines together{limit}: fault_cycles / lru_page_cycles / transfer_load\n");
-    text + &costs(&fit.shared) + "\n"
+    text + &costs(&fit.sharing.shared) + "\n"
 }
 
 /// The shared costs of a machine, in the order of its description.

@@ -23,10 +23,6 @@ fn note(rows: &[&Row]) -> &'static str {
     "Medians; whiskers: quartiles."
 }
 
-/// Reports on one result.
-///
-/// # Errors
-/// The result has no rows.
 pub(crate) fn report(result: BenchReport) -> Result<Report, String> {
     let BenchReport { machine, rows, rounds, window_ns, .. } = &result;
     let mut patterns: IndexMap<&str, Vec<&Row>> = IndexMap::new();

@@ -106,9 +106,6 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// Reports on one result of `pageset-lab sim`.
-///
-/// # Errors
-/// The result has no rows.
 pub(crate) fn run(result: RunResult) -> Result<Report, String> {
     let RunResult { workload, machine, .. } = &result;
     let rows: Vec<Row<'_>> = result.rows.iter().map(Row::new).collect();
@@ -213,9 +210,6 @@ fn names<'c>(columns: impl Iterator<Item = &'c Columns>) -> Vec<String> {
 }
 
 /// Reports on one result of `pageset-lab compare`.
-///
-/// # Errors
-/// The result has no rows.
 pub(crate) fn compare(result: CompareResult) -> Result<Report, String> {
     // Group rows by their other keys, in the order of the table.
     let mut groups: Vec<(String, Vec<(String, &CompareRow)>)> = Vec::new();

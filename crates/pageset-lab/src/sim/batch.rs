@@ -43,9 +43,6 @@ impl<'e> Batch<'e> {
     }
 
     /// Writes the result as text, as JSON or as both, and returns the exit code.
-    ///
-    /// # Errors
-    /// The result cannot be written.
     pub(crate) fn give<'r, R: Serialize, Row: Serialize + 'r>(
         self,
         result: &'r R,

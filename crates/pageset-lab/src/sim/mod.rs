@@ -12,9 +12,6 @@ use crate::error::{Exit, Failure};
 use crate::rules::suggestion;
 
 /// The machine of this name, or the machine that a .toml file describes.
-///
-/// # Errors
-/// The machine is unknown, or its description is invalid or not readable.
 pub(crate) fn machine(name: &str) -> Result<Machine, Failure> {
     let usage = |message: String| Failure::new(Exit::Usage, message);
     if name.ends_with(".toml") {

@@ -6,9 +6,6 @@ use crate::error::{Exit, Failure};
 const MOST: usize = 10_000;
 
 /// The combinations that settings such as `batch=31,63` stand for; a single empty one without settings.
-///
-/// # Errors
-/// There are too many.
 pub(super) fn of(settings: &[String]) -> Result<Vec<Vec<String>>, Failure> {
     let axes: Vec<Vec<String>> = settings.iter().map(|text| axis(text)).collect();
     let count = axes.iter().try_fold(1_usize, |count, axis| count.checked_mul(axis.len())).unwrap_or(usize::MAX);

@@ -21,9 +21,6 @@ const ZONE_PATHS: [&str; 5] = ["fill", "drain", "direct allocation", "direct fre
 const LRU_PATHS: [&str; 2] = ["add", "remove"];
 
 /// Writes the first seed of each row. A row is its name, the seed and the outcome.
-///
-/// # Errors
-/// Errors of writing.
 pub(super) fn write(rows: &[(String, (u64, Outcome))], out: impl Write) -> Result<(), Failure> {
     let mut events = Writer::new(out)?;
     for (number, (name, (seed, outcome))) in rows.iter().enumerate() {

@@ -97,9 +97,6 @@ pub(super) fn check(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Gives `input` to a scheduler's command and returns what it prints.
-///
-/// # Errors
-/// The command is not there, or fails.
 pub(super) fn give(program: &str, arguments: &[&str], input: &str) -> Result<String, Failure> {
     let failed = |what: String| {
         Failure::new(Exit::Missing, what).help("--dry-run prints what would be submitted; submit it where that works")

@@ -139,32 +139,3 @@ fn an_impossible_measurement_is_a_usage_error() {
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("pattern remote does not support [1] threads; allowed: --threads 2"));
 }
-
-/// A row for each node of each pool, with samples of both ways to free.
-#[test]
-fn nodes_are_measured_one_by_one() {
-    let args = ["--rounds", "2", "--window-ms", "1", "--nodes"];
-    let out = bench(&[&args[..], &["1,3", "--json"]].concat());
-    assert!(out.status.success(), "{}", text(&out.stderr));
-    let report: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    assert_eq!((&report["schema"], &report["interrupted"]), (&"pageset.bench-nodes/1".into(), &false.into()));
-    let rows = report["rows"].as_array().expect("rows");
-    let places: Vec<_> = rows.iter().map(|row| (row["nodes"].as_u64(), row["node"].as_u64())).collect();
-    assert_eq!(places, [(1, 0), (3, 0), (3, 1), (3, 2)].map(|(nodes, node)| (Some(nodes), Some(node))));
-    for row in rows {
-        assert!(row["failed"].is_null(), "{row}");
-        for samples in [&row["single_ns"], &row["bulk_ns"]] {
-            let samples = samples.as_array().expect("samples");
-            assert!(samples.len() <= 2 && samples.iter().all(|ns| ns.as_f64().is_some_and(|ns| ns > 0.0)), "{row}");
-        }
-    }
-    let table = text(&bench(&[&args[..], &["2"]].concat()).stdout);
-    let first: Vec<&str> = table.lines().map(|line| line.split_whitespace().next().unwrap_or("")).collect();
-    assert_eq!(first, ["nodes", "2", "2", "", "In"], "{table}");
-    for wrong in [["--nodes", "0"], ["--nodes", "65"], ["--nodes", "two"]] {
-        let out = bench(&wrong);
-        assert_eq!((out.status.code(), out.stdout.len()), (Some(2), 0), "{wrong:?}");
-        assert!(text(&out.stderr).contains(wrong[1]), "{wrong:?}: {}", text(&out.stderr));
-    }
-    assert_eq!(bench(&["--nodes", "2", "--threads", "1"]).status.code(), Some(2));
-}

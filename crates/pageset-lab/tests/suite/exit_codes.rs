@@ -58,7 +58,7 @@ fn an_output_that_cannot_be_written_is_refused_before_the_work() {
         "machine calibrate lkp-skl-4sp1 --json=FILE".to_owned(),
         "machine share --json=FILE".to_owned(),
         "bench --json=FILE".to_owned(),
-        "bench --nodes 1 --csv=FILE".to_owned(),
+        "bench --csv=FILE".to_owned(),
     ];
     refuse_before_the_work(&lines, [&nowhere, folder.path().to_str().unwrap()]);
 }

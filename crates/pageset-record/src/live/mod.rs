@@ -60,7 +60,6 @@ pub struct Waits {
 
 impl Waits {
     /// All waits with their names in outputs.
-    #[must_use]
     pub fn paths(&self) -> [(&'static str, Wait); 4] {
         [
             ("refill", self.refill),
@@ -107,7 +106,6 @@ pub enum Way {
 
 impl Way {
     /// The name in options and outputs.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Way::Bpf => "bpf",
@@ -137,9 +135,6 @@ impl std::fmt::Debug for Counters {
 impl Counters {
     /// Begins to count on all CPUs in the given way. Without a way, it tries BPF programs first and then
     /// `perf_event_open`; [`Self::missing`] then has the reason.
-    ///
-    /// # Errors
-    /// If a privilege or a kernel feature is missing; the error has the remedy.
     pub fn start(way: Option<Way>) -> Result<Counters, RecordError> {
         let by_perf = |refused: Option<RecordError>| {
             let counters = perf::Counters::start()?;
@@ -159,7 +154,6 @@ impl Counters {
     }
 
     /// The way of counting.
-    #[must_use]
     pub fn way(&self) -> Way {
         match self.kind {
             Kind::Bpf(_) => Way::Bpf,
@@ -168,16 +162,12 @@ impl Counters {
     }
 
     /// The counts that are missing, with their reasons.
-    #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
     /// The traffic of each on-line CPU since its counting began, sorted by CPU number. A CPU that came on-line since
     /// the last call counts from now on.
-    ///
-    /// # Errors
-    /// If the operating system reports an error.
     pub fn read(&mut self) -> Result<Vec<Traffic>, RecordError> {
         match &mut self.kind {
             Kind::Bpf(counters) => counters.read(),
@@ -187,7 +177,6 @@ impl Counters {
 
     /// The processes that moved pages or waited for a zone lock between the last two calls of [`Self::read`]; before the
     /// second call, since counting began. `None` if processes are not counted: counting by perf does not.
-    #[must_use]
     pub fn processes(&self) -> Option<&Processes> {
         match &self.kind {
             Kind::Bpf(counters) => counters.processes(),
@@ -197,7 +186,6 @@ impl Counters {
 
     /// The call sites that moved pages or waited for a zone lock between the last two calls of [`Self::read`]; before the
     /// second call, since counting began. `None` if call sites are not counted: counting by perf does not.
-    #[must_use]
     pub fn sites(&self) -> Option<&Sites> {
         match &self.kind {
             Kind::Bpf(counters) => counters.sites(),
@@ -206,7 +194,6 @@ impl Counters {
     }
 
     /// The durations of all waits for zone locks until the last [`Self::read`]; `None` if waits are not measured.
-    #[must_use]
     pub fn wait_times(&self) -> Option<&WaitTimes> {
         match &self.kind {
             Kind::Bpf(counters) => counters.wait_times(),

@@ -50,9 +50,6 @@ pub(super) struct Counters {
 
 impl Counters {
     /// Begins to count on all on-line CPUs.
-    ///
-    /// # Errors
-    /// If a privilege or a kernel feature is missing; the error has the remedy.
     pub(super) fn start() -> Result<Counters, RecordError> {
         let tracefs = Tracefs::find()?;
         let (mut ids, mut missing) = (Vec::new(), Vec::new());

@@ -15,94 +15,26 @@ pub const PAGES_APART: u32 = 4096;
 /// The functions that are no call site: the page allocator and what only passes pages to it or from it. `*` stands for
 /// any end of a name. Source: call chains of `kmem:mm_page_alloc_zone_locked` and `kmem:mm_page_pcpu_drain` on 6.18,
 /// names of slabs in its `/proc/kallsyms`, and names in the kernel's commit messages since 5.14.
-const ALLOCATOR: [&[&str]; 5] = [
+const ALLOCATOR: [&str; 5] = [
     // Allocation.
-    &[
-        "__rmqueue*",
-        "rmqueue*",
-        "get_page_from_freelist",
-        "__alloc_frozen_pages*",
-        "alloc_frozen_pages*",
-        "__alloc_pages*",
-        "alloc_pages*",
-        "__folio_alloc*",
-        "folio_alloc",
-        "folio_alloc_noprof",
-        "folio_alloc_mpol*",
-        "vma_alloc_folio*",
-        "__get_free_pages*",
-        "get_free_pages*",
-        "get_zeroed_page*",
-    ],
+    "__rmqueue* rmqueue* get_page_from_freelist __alloc_frozen_pages* alloc_frozen_pages* __alloc_pages* \
+     alloc_pages* __folio_alloc* folio_alloc folio_alloc_noprof folio_alloc_mpol* vma_alloc_folio* \
+     __get_free_pages* get_free_pages* get_zeroed_page*",
     // Freeing.
-    &[
-        "free_one_page",
-        "__free_one_page",
-        "free_pcppages_bulk",
-        "free_frozen_*",
-        "__free_frozen_*",
-        "free_unref_*",
-        "__free_pages*",
-        "free_pages",
-        "free_the_page",
-        "decay_pcp_high",
-        "drain_zone_pages",
-        "drain_pages*",
-        "drain_local_pages*",
-    ],
+    "free_one_page __free_one_page free_pcppages_bulk free_frozen_* __free_frozen_* free_unref_* __free_pages* \
+     free_pages free_the_page decay_pcp_high drain_zone_pages drain_pages* drain_local_pages*",
     // References to pages.
-    &[
-        "__folio_put*",
-        "folio_put",
-        "folios_put*",
-        "__put_page",
-        "put_page",
-        "release_pages",
-        "free_pages_and_swap_cache",
-        "__folio_batch_release",
-    ],
+    "__folio_put* folio_put folios_put* __put_page put_page release_pages free_pages_and_swap_cache \
+     __folio_batch_release",
     // Pages that wait for a flush of TLBs.
-    &["__tlb_batch_free_encoded_pages", "tlb_batch_pages_flush", "tlb_flush_mmu*", "tlb_finish_mmu"],
+    "__tlb_batch_free_encoded_pages tlb_batch_pages_flush tlb_flush_mmu* tlb_finish_mmu",
     // Slabs.
-    &[
-        "allocate_slab",
-        "new_slab*",
-        "__free_slab",
-        "free_slab",
-        "discard_slab",
-        "___slab_alloc",
-        "__slab_alloc*",
-        "__slab_free",
-        "rcu_free_slab",
-        "__put_partials",
-        "put_cpu_partial",
-        "__unfreeze_partials",
-        "unfreeze_partials",
-        "deactivate_slab",
-        "defer_deactivate_slab",
-        "flush_cpu_slab",
-        "__pcs_*",
-        "free_to_pcs*",
-        "alloc_empty_sheaf",
-        "barn_*",
-        "flush_rcu_sheaf",
-        "rcu_free_sheaf*",
-        "__rcu_free_sheaf*",
-        "__sheaf_flush_*",
-        "refill_*sheaf*",
-        "__refill_*",
-        "__kmem_cache_*",
-        "kmem_cache_*",
-        "__kmalloc*",
-        "kmalloc_noprof",
-        "kmalloc_large*",
-        "___kmalloc_large*",
-        "free_large_kmalloc",
-        "__kvmalloc*",
-        "kvmalloc*",
-        "kfree",
-        "kvfree*",
-    ],
+    "allocate_slab new_slab* __free_slab free_slab discard_slab ___slab_alloc __slab_alloc* __slab_free \
+     rcu_free_slab __put_partials put_cpu_partial __unfreeze_partials unfreeze_partials deactivate_slab \
+     defer_deactivate_slab flush_cpu_slab __pcs_* free_to_pcs* alloc_empty_sheaf barn_* flush_rcu_sheaf \
+     rcu_free_sheaf* __rcu_free_sheaf* __sheaf_flush_* refill_*sheaf* __refill_* __kmem_cache_* kmem_cache_* \
+     __kmalloc* kmalloc_noprof kmalloc_large* ___kmalloc_large* free_large_kmalloc __kvmalloc* kvmalloc* kfree \
+     kvfree*",
 ];
 
 /// A name without the ends that the compiler gives to parts and copies of functions.
@@ -111,11 +43,11 @@ fn whole(name: &str) -> &str {
 }
 
 fn is_allocator(name: &str) -> bool {
-    let is = |pattern: &&&str| match pattern.strip_suffix('*') {
+    let is = |pattern: &str| match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
-        None => name == **pattern,
+        None => name == pattern,
     };
-    ALLOCATOR.iter().flat_map(|part| part.iter()).any(|pattern| is(&pattern))
+    ALLOCATOR.iter().flat_map(|part| part.split(' ')).any(is)
 }
 
 /// The functions of a call site, the innermost first: two, or fewer if the call chain has no more.

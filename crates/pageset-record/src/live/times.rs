@@ -17,7 +17,6 @@ impl Default for WaitTimes {
 }
 
 /// The class of a duration in nanoseconds. The last class also has all longer durations.
-#[must_use]
 pub fn bucket(ns: u64) -> usize {
     let ns = ns.min(u32::MAX.into());
     // The leading bit and the next one select the class.
@@ -26,7 +25,6 @@ pub fn bucket(ns: u64) -> usize {
 }
 
 /// The durations of a class, in nanoseconds.
-#[must_use]
 pub fn durations(bucket: usize) -> Range<u64> {
     if bucket < 2 {
         return bucket as u64..bucket as u64 + 1;
@@ -37,7 +35,6 @@ pub fn durations(bucket: usize) -> Range<u64> {
 
 /// The duration that `percent` of the waits do not exceed, in nanoseconds: exact to its class, and evenly spread inside
 /// it. `None` without waits.
-#[must_use]
 pub fn percentile(waits: &[(Range<u64>, u64)], percent: f64) -> Option<f64> {
     let all: f64 = waits.iter().map(|(_, count)| *count as f64).sum();
     let wanted = (all * percent / 100.0).max(f64::MIN_POSITIVE);

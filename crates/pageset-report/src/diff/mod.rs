@@ -69,9 +69,6 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// Runs `diff` of a program with these inputs.
-///
-/// # Errors
-/// An input cannot be read or compared, or the result cannot be written.
 pub fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::at_once()?;
     let forms = Forms::new(&args.json, &args.csv)?;

@@ -126,7 +126,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// For a table.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Verdict::Better => "better",

@@ -1,21 +1,16 @@
 //! `explain`: what a column, a number, a rule or a warning means, and what to do about it.
 //!
-//! | module | what it contains |
-//! | --- | --- |
-//! | `terms` | patterns, words, and columns that no field is |
-//! | `warnings` | the warnings of a replay |
-//! | `rules` | the rules, from `docs/reference/rules.md` |
+//! `terms.toml` has patterns, words, warnings, and columns that no field is. The module `rules` has the rules, from
+//! `docs/reference/rules.md`.
 
 mod rules;
-mod terms;
-mod warnings;
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::{self, Write as _};
 
 use pageset_columns::{Column, members};
 use schemars::Schema;
+use serde::Deserialize;
 
 use crate::error::{Exit, Failure};
 use crate::output;
@@ -43,7 +38,8 @@ pub struct Schemas {
 }
 
 /// The kind of a name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Kind {
     Column,
     Metric,
@@ -72,17 +68,34 @@ impl Kind {
 }
 
 /// One entry. A part `As NAME.` refers to the same part of the entry NAME.
-#[derive(Clone)]
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Term {
     kind: Kind,
-    name: Cow<'static, str>,
-    /// The meaning, with the unit; when it is bad, empty if it is never bad by itself; what to do if it is bad.
-    parts: [Cow<'static, str>; 3],
+    name: String,
+    /// The meaning, with the unit.
+    what: String,
+    /// When it is bad; empty if it is never bad by itself.
+    #[serde(default)]
+    bad: String,
+    /// What to do if it is bad.
+    #[serde(default)]
+    todo: String,
 }
 
-/// Creates an entry.
-const fn term(kind: Kind, name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
-    Term { kind, name: Cow::Borrowed(name), parts: [Cow::Borrowed(what), Cow::Borrowed(bad), Cow::Borrowed(todo)] }
+impl Term {
+    fn parts(&self) -> [&str; 3] {
+        [&self.what, &self.bad, &self.todo]
+    }
+}
+
+/// The entries of `terms.toml`.
+fn written() -> Vec<Term> {
+    #[derive(Deserialize)]
+    struct File {
+        term: Vec<Term>,
+    }
+    toml::from_str::<File>(include_str!("terms.toml")).expect("a test reads terms.toml").term
 }
 
 /// The width of an explanation. Unit: characters.
@@ -93,19 +106,18 @@ struct Dictionary(Vec<Term>);
 
 impl Dictionary {
     fn new(schemas: &Schemas) -> Dictionary {
-        let written = terms::TERMS.iter().chain(warnings::TERMS);
-        let mut all: Vec<Term> = written.cloned().collect();
+        let mut all = written();
         for column in schemas.names.iter().filter_map(|name| (schemas.of)(name)).flat_map(|schema| members(&schema)) {
             all.extend(of_column(&column));
         }
         // A name that has a sentence of its own needs no reference to another.
-        let is_reference = |term: &Term| term.parts[0].starts_with("As ");
+        let is_reference = |term: &Term| term.what.starts_with("As ");
         let own: HashSet<String> =
             all.iter().filter(|term| !is_reference(term)).map(|term| folded(&term.name)).collect();
         let mut seen = HashSet::new();
         all.retain(|term| {
             !(is_reference(term) && own.contains(&folded(&term.name)))
-                && seen.insert((term.kind, folded(&term.name), term.parts[0].clone()))
+                && seen.insert((term.kind, folded(&term.name), term.what.clone()))
         });
         Dictionary(all)
     }
@@ -121,7 +133,7 @@ impl Dictionary {
 
     /// A part of an entry. A reference such as `As most held.` is replaced by the same part of that entry.
     fn part<'d>(&'d self, term: &'d Term, place: usize) -> &'d str {
-        let part = &term.parts[place];
+        let part = term.parts()[place];
         let Some(name) = part.strip_prefix("As ").and_then(|rest| rest.strip_suffix('.')) else { return part };
         let mut named = self.named(name).filter(|other| folded(&other.name) != folded(&term.name)).peekable();
         if named.peek().is_none() {
@@ -189,12 +201,18 @@ fn of_column(column: &Column) -> Vec<Term> {
     };
     // A link of rustdoc is a name.
     let what = column.what.replace("[`", "`").replace("`]", "`");
-    let parts = [if is_other { like(&String::new()) } else { what }, like(&column.bad), like(&column.todo)];
+    let what = if is_other { like(&String::new()) } else { what };
+    let (bad, todo) = (like(&column.bad), like(&column.todo));
     let mut names = vec![(Kind::Column, column.key()), (Kind::Column, &column.heading), (Kind::Metric, &column.metric)];
     names.dedup_by_key(|(_, name)| folded(name));
     names.retain(|(_, name)| !(name.is_empty() || is_other && folded(name) == folded(&column.like)));
-    let term =
-        |(kind, name): (Kind, &str)| Term { kind, name: name.to_owned().into(), parts: parts.clone().map(Cow::Owned) };
+    let term = |(kind, name): (Kind, &str)| Term {
+        kind,
+        name: name.to_owned(),
+        what: what.clone(),
+        bad: bad.clone(),
+        todo: todo.clone(),
+    };
     names.into_iter().map(term).collect()
 }
 
@@ -234,18 +252,16 @@ fn general(wanted: &str) -> &str {
 }
 
 /// All entries of a name as text; empty if there are none.
-#[must_use]
 pub fn explained(schemas: &Schemas, name: &str) -> String {
     Dictionary::new(schemas).explained(name)
 }
 
 /// What is wrong with a program's entries: a column without a sentence, or a reference to no entry. For tests.
-#[must_use]
 pub fn faults(schemas: &Schemas) -> Vec<String> {
     let (dictionary, mut faults) = (Dictionary::new(schemas), Vec::new());
     for term in &dictionary.0 {
-        if !term.parts[0].ends_with('.') {
-            faults.push(format!("{} has no sentence: {}", term.name, term.parts[0]));
+        if !term.what.ends_with('.') {
+            faults.push(format!("{} has no sentence: {}", term.name, term.what));
         }
         for part in (0..3).map(|place| dictionary.part(term, place)) {
             let name = part.strip_prefix("As ").and_then(|rest| rest.strip_suffix('.'));
@@ -272,9 +288,6 @@ fn print_schema(schemas: &Schemas, name: &str) -> Result<Exit, Failure> {
 }
 
 /// Runs `explain` of a program with these results. The suggestions for an unknown name include `others`.
-///
-/// # Errors
-/// The name is unknown.
 pub fn run(schemas: &Schemas, args: &Args, others: &[&str]) -> Result<Exit, Failure> {
     if args.schema {
         return print_schema(schemas, &args.name.join(" "));
@@ -321,9 +334,9 @@ mod tests {
     fn entries_are_complete() {
         assert_eq!(faults(&SCHEMAS), Vec::<String>::new());
         let warnings: Vec<_> = pageset_trace::measure::warnings::Name::ALL.iter().map(|name| name.text()).collect();
-        for term in warnings::TERMS {
+        for term in written().iter().filter(|term| term.kind == Kind::Warning) {
             assert!(warnings.contains(&&*term.name), "{} is not a warning", term.name);
-            assert!(!term.parts[2].is_empty(), "{} does not say what to do", term.name);
+            assert!(!term.todo.is_empty(), "{} does not say what to do", term.name);
         }
     }
 
@@ -333,8 +346,8 @@ mod tests {
         let columns: Vec<Column> =
             SCHEMAS.names.iter().flat_map(|name| members(&(SCHEMAS.of)(name).unwrap())).collect();
         let names: HashSet<String> = columns.iter().flat_map(|of| [folded(of.key()), folded(&of.heading)]).collect();
-        let written = terms::TERMS.iter().filter(|term| term.kind == Kind::Column);
-        let again: Vec<&str> = written.map(|term| &*term.name).filter(|name| names.contains(&folded(name))).collect();
+        let written = written().into_iter().filter(|term| term.kind == Kind::Column).map(|term| term.name);
+        let again: Vec<String> = written.filter(|name| names.contains(&folded(name))).collect();
         assert_eq!(again, ["free"]);
     }
 

@@ -59,13 +59,11 @@ impl From<&verdict::Sure> for Sure {
 
 impl Verdict {
     /// A verdict of a kind.
-    #[must_use]
     pub fn new(kind: Kind, text: impl Into<String>, why: impl Into<String>) -> Verdict {
         Verdict { kind, text: text.into(), why: why.into() }
     }
 
     /// No verdict, and why.
-    #[must_use]
     pub fn none(why: impl Into<String>) -> Verdict {
         Verdict::new(Kind::None, "No verdict", why)
     }
@@ -86,19 +84,16 @@ pub struct Figure {
 
 impl Figure {
     /// A number without a note.
-    #[must_use]
     pub fn new(name: impl Into<String>, value: impl Into<Option<f64>>, unit: impl Into<Cow<'static, str>>) -> Figure {
         Figure { name: name.into(), value: value.into(), unit: unit.into(), note: String::new() }
     }
 
     /// Adds a note.
-    #[must_use]
     pub fn with_note(self, note: impl Into<String>) -> Figure {
         Figure { note: note.into(), ..self }
     }
 
     /// A number next to that of a control.
-    #[must_use]
     pub fn against(
         name: impl Into<String>,
         value: f64,
@@ -112,7 +107,6 @@ impl Figure {
 }
 
 /// The numbers of a row that decide, next to those of its control. `of` completes the names of those that are known.
-#[must_use]
 pub fn deciding_figures<R: JsonSchema + Serialize>(
     row: Option<&R>,
     of: &str,
@@ -134,20 +128,17 @@ pub fn deciding_figures<R: JsonSchema + Serialize>(
 }
 
 /// The sentence with a capital letter.
-#[must_use]
 pub fn capital(sentence: &str) -> String {
     let mut letters = sentence.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// A number of the card.
-#[must_use]
 pub fn number(value: f64) -> String {
     super::draw::plain(value)
 }
 
 /// A ratio of two numbers, as text; `None` if there is none.
-#[must_use]
 pub fn times(value: f64, control: f64) -> Option<String> {
     let ratio = value / control;
     (control > 0.0 && ratio.is_finite()).then(|| match ratio {
@@ -160,7 +151,6 @@ pub fn times(value: f64, control: f64) -> Option<String> {
 }
 
 /// The trust that faults leave, with their descriptions. Without faults, the trust is high for the given reason.
-#[must_use]
 pub fn sure(faults: impl IntoIterator<Item = (Trust, impl ToString)>, without: &str) -> Sure {
     let (trusts, mut reasons): (Vec<Trust>, Vec<String>) =
         faults.into_iter().map(|(trust, reason)| (trust, reason.to_string())).unzip();

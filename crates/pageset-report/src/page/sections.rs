@@ -6,7 +6,6 @@ use super::Section;
 use super::draw::{BarChart, Bars, COLOURS, Chart, Dot, DotChart, HeatChart, Joined, Line, LineChart, plain};
 
 /// Texts as headings.
-#[must_use]
 pub fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
@@ -30,7 +29,6 @@ pub struct BarSection<'s> {
 }
 
 /// Makes a section with a chart of bars. Its table has a row for each category, and the ratios to the base.
-#[must_use]
 pub fn bars(section: BarSection<'_>) -> Section {
     let BarSection { question, note, unit, categories, series, is_ordered, base } = section;
     let mut heads = vec![String::new()];
@@ -79,7 +77,6 @@ fn from_to(least: f64, most: f64) -> String {
 }
 
 /// The section that decides: zone-lock holds against pages held. Its table compares each row with the one in force.
-#[must_use]
 pub fn decides(question: String, note: &str, dots: impl Iterator<Item = Dot>) -> Section {
     let dots: Vec<Dot> = dots.collect();
     let own = dots.iter().find(|dot| dot.is_own).cloned();
@@ -131,7 +128,6 @@ pub type Point = (u32, f64, f64);
 
 /// A section with a map of CPUs by time; `None` if there are fewer than two CPUs or times. Its table has a row for each
 /// row of the map: the sum or the largest value, and the time of the largest.
-#[must_use]
 pub fn map(
     question: &str,
     note: &str,
@@ -170,7 +166,6 @@ pub fn map(
 pub type Series = BTreeMap<String, Vec<(f64, f64)>>;
 
 /// A section with a chart of lines. The chart shows the lines with the highest peaks; the table contains all lines.
-#[must_use]
 pub fn lines(question: String, note: &str, unit: &'static str, series: Series, bounds: Series) -> Section {
     let peak = |points: &[(f64, f64)]| points.iter().fold(0.0, |most: f64, point| most.max(point.1));
     let mut busiest: Vec<&String> = series.keys().collect();

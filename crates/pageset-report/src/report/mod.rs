@@ -33,9 +33,6 @@ pub struct Args {
 }
 
 /// Runs `report` of a program with these inputs.
-///
-/// # Errors
-/// An input cannot be read, or the page cannot be written.
 pub fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
     let default = if args.markdown { "pageset.md" } else { "pageset.html" };
     let output = args.output.as_deref().unwrap_or(Path::new(default));

@@ -48,9 +48,6 @@ pub enum GoalError {
 
 impl Goal {
     /// The published row of a machine: batch 31, or the row with the most processes.
-    ///
-    /// # Errors
-    /// No row was published for the machine.
     pub fn of(machine: &Machine) -> Result<Goal, GoalError> {
         let is_of_tasks = machine.name == TASKS_MACHINE;
         let (file, text) = SHIPPED[usize::from(is_of_tasks)];

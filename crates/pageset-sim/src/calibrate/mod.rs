@@ -31,8 +31,8 @@ use crate::sweep::{BySeed, Effort, run_seeds};
 pub use goal::{Goal, GoalError, Target};
 pub use one_task::{OneTask, pace_of_one_task};
 use pageset_statistics::Spread;
-pub use result::{Calibration, Judged, SharedFit, Simulated};
-pub use shared::{LeftOut, Sharing, share};
+pub use result::{Calibration, SharedFit, Simulated};
+pub use shared::{Judged, Sharing, share};
 
 /// The schema of [`Calibration`].
 pub const SCHEMA: &str = "pageset.calibrate/2";
@@ -73,9 +73,6 @@ const SIMULATIONS: usize = 4;
 const LAST_OFF: f64 = 0.002;
 
 /// Fits the pace of a machine to a score, starting from its present pace. Calls `on_better` for each simulation that is nearer.
-///
-/// # Errors
-/// A simulation failed, or the caller stopped it.
 pub fn fit(
     machine: &Machine,
     goal: &Goal,

@@ -23,9 +23,6 @@ pub struct OneTask {
 
 /// Fits the pace to the score of one task, pages a second. `simulate` returns the score at a pace. `first` is any likely
 /// pace.
-///
-/// # Errors
-/// The first error of `simulate`.
 pub fn pace_of_one_task(
     score: f64,
     first: Rate,

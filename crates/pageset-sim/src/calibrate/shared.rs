@@ -3,6 +3,9 @@
 //! Each machine's row is simulated at the same places of the costs' ranges. A [surface](super::surface) follows these rows, and all
 //! fits use the surfaces only: that of all machines, and those without one. The result of each is then simulated.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::surface::{COSTS, Place, Surface, halton};
 use super::{Goal, Settings, Target, simulate};
 use crate::machine::{Cycles, Machine, Rate, Shared, Slowdown};
@@ -30,32 +33,41 @@ const STARTS: usize = 8;
 const SEARCH: (f64, f64) = (0.25, 1e-6);
 
 /// The result of a fit of the shared costs.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Sharing {
-    /// The shared costs.
+    /// The costs that are set on the rows of all machines together.
     pub shared: Shared,
-    /// Whether one of them is at the limit of its range, so that the fit would go further.
+    /// Whether one of these costs is at the limit of its range, so that the fit would go further.
     pub at_limit: bool,
-    /// The simulated rows with these costs.
-    pub simulated: Vec<Target>,
-    /// For each machine, the standard deviation of simulated rows around their surface, in points of zone lock and LRU lock
-    /// contention: chance, and what the surface cannot follow.
-    pub scatter: Vec<[f64; 2]>,
-    /// For each machine, what follows without its row.
-    pub left_out: Vec<LeftOut>,
+    /// The machines of a fit of shared costs, one member each.
+    pub machines: Vec<Judged>,
 }
 
-/// The prediction of a machine that was left out.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct LeftOut {
-    /// The shared costs, set on the other machines.
-    pub shared: Shared,
-    /// Whether a cost of this fit is at the limit of its range, so that the fit would go further.
-    pub at_limit: bool,
-    /// The machine's row at these costs on its surface, which averages over chance.
-    pub expected: Target,
-    /// The machine's row, simulated with these costs.
+/// One machine of a fit of the shared costs. All rows are simulated at pace 1.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct Judged {
+    /// The machine's name.
+    pub machine: String,
+    /// The published row.
+    pub published: Target,
+    /// The row with the costs that are set on all machines.
     pub simulated: Target,
+    /// The costs that are set on all other machines.
+    #[schemars(extend("bad" = "Far from shared: the machine does not fit in with the others."))]
+    pub shared_of_others: Shared,
+    /// Whether one of these costs is at the limit of the range in which it was searched: 0.70 to 1.42 times the middle
+    /// of the range, which docs/archive/accuracy.md names.
+    #[schemars(extend("bad" = "True: the fit would go further, so the prediction is not that of the best costs."))]
+    pub at_limit: bool,
+    /// The standard deviation of simulated rows around that surface: chance, and what the surface cannot follow. Unit:
+    /// percentage points of zone lock and of LRU lock contention.
+    #[schemars(extend("bad" = "More than the difference that counts.", "todo" = "Longer runs, and more seeds."))]
+    pub scatter: [f64; 2],
+    /// The row of a machine with the costs of the other machines, on the surface through all its simulations, which
+    /// averages over chance.
+    pub expected: Target,
+    /// The row simulated with the costs of the others: a prediction.
+    pub predicted: Target,
 }
 
 /// The surfaces of all machines of a fit.
@@ -153,19 +165,18 @@ pub fn share(
     let rows: Vec<Goal> = goals.iter().chain(goals).copied().collect();
     let mut simulated = simulate(&trials, &rows, settings, &keep_on, &|ended, _| heard(sampled + ended, all))?;
     let predicted = simulated.split_off(machines.len());
-    let left_out = |(machine, at): (usize, &Place)| LeftOut {
-        shared: costs(at),
-        at_limit: is_at_limit(at),
-        expected: surfaces.of[machine].at(at),
-        simulated: predicted[machine],
+    let judged = |(place, machine): (usize, &Machine)| Judged {
+        machine: machine.name.clone(),
+        published: goals[place].row,
+        simulated: simulated[place],
+        shared_of_others: costs(&without[place]),
+        at_limit: is_at_limit(&without[place]),
+        scatter: surfaces.of[place].scatter,
+        expected: surfaces.of[place].at(&without[place]),
+        predicted: predicted[place],
     };
-    Ok(Sharing {
-        shared: costs(&together),
-        at_limit: is_at_limit(&together),
-        simulated,
-        scatter: surfaces.of.iter().map(|surface| surface.scatter).collect(),
-        left_out: without.iter().enumerate().map(left_out).collect(),
-    })
+    let machines = machines.iter().enumerate().map(judged).collect();
+    Ok(Sharing { shared: costs(&together), at_limit: is_at_limit(&together), machines })
 }
 
 /// Whether a cost is at a limit of its range.

@@ -81,9 +81,9 @@ fn the_hidden_shared_costs_of_machines_are_found() {
     ];
     assert!(off.iter().all(|off| (off - 1.0).abs() < 0.05), "{off:?}");
     // Rows of one model agree, so three of them predict the fourth.
-    for (left_out, goal) in sharing.left_out.iter().zip(&goals) {
+    for (left_out, goal) in sharing.machines.iter().zip(&goals) {
         let [predicted, expected, published] =
-            [left_out.simulated, left_out.expected, goal.row].map(|row| row.contention_pct.unwrap());
+            [left_out.predicted, left_out.expected, goal.row].map(|row| row.contention_pct.unwrap());
         let near = |row: [f64; 2]| (0..2).all(|lock| (row[lock] - published[lock]).abs() < 4.0);
         assert!(near(predicted) && near(expected), "{predicted:?}, {expected:?}, {published:?}");
         assert!(!left_out.at_limit, "{left_out:?}");
@@ -107,16 +107,20 @@ fn a_machine_that_was_left_out_does_not_bend_its_own_prediction() {
     goals[0].row.score *= 2.0;
     let sharing = share(&machines, &goals, &settings(), || true, |_, _| {}).unwrap();
     let off = |shared: Shared| (shared.fault_cycles.get() / hidden[0].shared.fault_cycles.get()).ln().abs();
-    let (bent, predicted) = (off(sharing.shared), off(sharing.left_out[0].shared));
+    let (bent, predicted) = (off(sharing.shared), off(sharing.machines[0].shared_of_others));
     assert!(predicted < 0.03 && bent > 2.0 * predicted, "{predicted} off, with all machines {bent}");
-    let score = sharing.left_out[0].simulated.score;
+    let score = sharing.machines[0].predicted.score;
     assert!((score / rows[0].row.score).ln().abs() < 0.03, "{score}, {rows:?}");
     // Its own row does not matter at all, and no machine is an error.
-    let left_out = share(&machines, &rows, &settings(), || true, |_, _| {}).unwrap().left_out[0];
-    assert_eq!(left_out, sharing.left_out[0]);
+    let again = share(&machines, &rows, &settings(), || true, |_, _| {}).unwrap();
+    let left_out = |of: &Sharing| {
+        let Judged { shared_of_others, at_limit, expected, predicted, .. } = of.machines[0];
+        (shared_of_others, at_limit, expected, predicted)
+    };
+    assert_eq!(left_out(&again), left_out(&sharing));
     assert!(matches!(share(&[], &[], &settings(), || true, |_, _| {}), Err(RunError::Interrupted)));
     // No cost in its range makes faults as slow.
     rows.iter().zip(&mut goals).for_each(|(row, goal)| goal.row.score = 0.3 * row.row.score);
     let sharing = share(&machines, &goals, &settings(), || true, |_, _| {}).unwrap();
-    assert!(sharing.at_limit && sharing.left_out.iter().all(|left_out| left_out.at_limit), "{sharing:?}");
+    assert!(sharing.at_limit && sharing.machines.iter().all(|left_out| left_out.at_limit), "{sharing:?}");
 }

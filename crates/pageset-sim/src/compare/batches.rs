@@ -9,7 +9,7 @@ use pageset::policy::presets::LINUX_4_17;
 
 use super::cells::{Cells, known, machine};
 use super::table::{Column, Experiment, Kind, Row, Table, words};
-use super::{Measure, Value};
+use super::{How, Measure, Value};
 use crate::era::Era;
 
 /// The era of the table's kernels.
@@ -71,7 +71,7 @@ pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
             published: cells.number(place, name)?,
             do_nothing: base,
             forecast: None,
-            value: Value::Ratio { measure, of: experiment(batch), to, base: unit },
+            value: Value { measure, how: How::Ratio(unit), of: experiment(batch), to },
         });
     }
     let keys = words([("workload", word), ("machine", on)]);

@@ -64,77 +64,51 @@ impl Measure {
     }
 }
 
+/// How a column follows from a measure of an experiment and from that of its base.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum How {
+    /// The measure itself.
+    Itself,
+    /// Relative to the base, multiplied by the base's value in the unit of the table.
+    Ratio(f64),
+    /// The increase over the base, in per cent.
+    ChangePct,
+    /// The same increase over the mean of the base's seeds.
+    ChangeOfMeanPct,
+}
+
 /// The value of a column from simulations. Numbers are indices in [`super::Table::experiments`].
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Value {
-    /// The measure itself.
-    Of(Measure, usize),
-    /// A measure relative to that of a base, multiplied by the base's published value.
-    Ratio {
-        /// The measure.
-        measure: Measure,
-        /// The experiment.
-        of: usize,
-        /// The base experiment.
-        to: usize,
-        /// The base's value in the unit of the table.
-        base: f64,
-    },
-    /// The increase of a measure over that of a base, in per cent.
-    ChangePct {
-        /// The measure.
-        measure: Measure,
-        /// The experiment.
-        of: usize,
-        /// The base experiment.
-        to: usize,
-    },
-    /// The same increase over the mean of the base's seeds.
-    ChangeOfMeanPct {
-        /// The measure.
-        measure: Measure,
-        /// The experiment.
-        of: usize,
-        /// The base experiment.
-        to: usize,
-    },
+pub struct Value {
+    /// The measure.
+    pub measure: Measure,
+    /// How the value follows from it.
+    pub how: How,
+    /// The experiment.
+    pub of: usize,
+    /// Its base; the experiment, if it needs none.
+    pub to: usize,
 }
 
 impl Value {
+    /// A measure of an experiment.
+    pub(super) const fn itself(measure: Measure, of: usize) -> Value {
+        Value { measure, how: How::Itself, of, to: of }
+    }
+
     /// The value for one seed. `seed` gives that seed's measure of an experiment, `mean` the mean over all seeds.
     pub(super) fn eval(self, seed: impl Fn(usize) -> f64, mean: impl Fn(usize) -> Option<f64>) -> Option<f64> {
-        Some(match self {
-            Self::Of(_, of) => seed(of),
-            Self::Ratio { of, to, base, .. } => base * seed(of) / seed(to),
-            Self::ChangePct { of, to, .. } => 100.0 * (seed(of) / seed(to) - 1.0),
-            Self::ChangeOfMeanPct { of, to, .. } => 100.0 * (seed(of) / mean(to)? - 1.0),
+        let (value, to) = (seed(self.of), self.to);
+        Some(match self.how {
+            How::Itself => value,
+            How::Ratio(base) => base * value / seed(to),
+            How::ChangePct => 100.0 * (value / seed(to) - 1.0),
+            How::ChangeOfMeanPct => 100.0 * (value / mean(to)? - 1.0),
         })
     }
 
-    pub(super) const fn measure(self) -> Measure {
-        match self {
-            Self::Of(measure, _)
-            | Self::Ratio { measure, .. }
-            | Self::ChangePct { measure, .. }
-            | Self::ChangeOfMeanPct { measure, .. } => measure,
-        }
-    }
-
     /// The experiments that [`Self::eval`] reads seed by seed.
-    pub(super) const fn needs(self) -> [usize; 2] {
-        match self {
-            Self::Of(_, of) | Self::ChangeOfMeanPct { of, .. } => [of, of],
-            Self::Ratio { of, to, .. } | Self::ChangePct { of, to, .. } => [of, to],
-        }
-    }
-
-    /// All experiment indices, for renumbering.
-    pub(super) fn experiments_mut(&mut self) -> Vec<&mut usize> {
-        match self {
-            Self::Of(_, of) => vec![of],
-            Self::Ratio { of, to, .. } | Self::ChangePct { of, to, .. } | Self::ChangeOfMeanPct { of, to, .. } => {
-                vec![of, to]
-            }
-        }
+    pub(super) fn needs(self) -> [usize; 2] {
+        [self.of, if self.how == How::ChangeOfMeanPct { self.of } else { self.to }]
     }
 }

@@ -5,7 +5,7 @@ use pageset::policy::presets::{CLUSTERS, CLUSTERS_FREE, LINUX_4_17, MERGE_SKIP};
 
 use super::cells::{Cells, known};
 use super::table::{Column, Experiment, Kind, Row, Table, words};
-use super::{Measure, Value};
+use super::{How, Measure, Value};
 use crate::era::Era;
 
 /// The era of the table's kernels.
@@ -62,10 +62,9 @@ pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
         }
         let of = experiment(tuning);
         let value = match (kind, base) {
-            (Kind::Share, _) => Value::Of(measure, of),
-            (Kind::Change, _) => Value::ChangePct { measure, of, to },
-            (Kind::Amount, Some(base)) => Value::Ratio { measure, of, to, base },
-            (Kind::Amount, None) => Value::Of(measure, of),
+            (Kind::Change, _) => Value { measure, how: How::ChangePct, of, to },
+            (Kind::Amount, Some(base)) => Value { measure, how: How::Ratio(base), of, to },
+            (Kind::Share, _) | (Kind::Amount, None) => Value::itself(measure, of),
         };
         columns.push(Column { name: name.to_owned(), kind, published, do_nothing: base, forecast: None, value });
     }

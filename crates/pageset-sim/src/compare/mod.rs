@@ -27,7 +27,7 @@ pub(crate) mod sweep;
 mod table;
 pub(crate) mod tasks;
 
-pub use measure::{Measure, Value};
+pub use measure::{How, Measure, Value};
 pub use result::CompareResult;
 pub use sweep::BASE_BATCH;
 pub use table::{Column, Experiment, HowToRun, Key, Keys, Kind, Layout, Row, Table};
@@ -55,9 +55,6 @@ impl TableError {
 
 impl Table {
     /// Parses a table of any kind. Error messages use `name`.
-    ///
-    /// # Errors
-    /// The fault and its line.
     pub fn parse(name: &str, text: &str) -> Result<Table, TableError> {
         let mut table = Table { name: name.to_owned(), ..Table::default() };
         let heading = text.lines().next().unwrap_or_default();
@@ -79,7 +76,6 @@ impl Table {
 }
 
 /// The header lines of all kinds of tables.
-#[must_use]
 pub fn headings() -> Vec<String> {
     let others = [batches::HEADER, merge_skip::HEADER, series::HEADER, single_pass::HEADER];
     [sweep::heading(), tasks::heading()].into_iter().chain(others.map(str::to_owned)).collect()

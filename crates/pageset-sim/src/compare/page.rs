@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::BASE_BATCH;
-use super::result::{Cell, CompareResult, CompareRow, Effect, MeanErrors, NEAR_POINTS, SMALL_CHANGE_PCT, Verdict};
+use super::result::{CompareResult, CompareRow, Effect, NEAR_POINTS, SMALL_CHANGE_PCT};
 use super::seen::{Seen, seen};
 use super::table::{Key, Kind, Layout};
 
@@ -152,11 +152,7 @@ impl Judged {
             do_nothing: effect.do_nothing.filter(|_| !known.nothing),
             forecast: effect.forecast.filter(|_| !known.forecast),
             seen: seen(table, &row.keys, column),
-            holds: match effect.verdict() {
-                Verdict::Holds => Some(true),
-                Verdict::Misses => Some(false),
-                Verdict::Open => None,
-            },
+            holds: effect.holds(),
         })
     }
 
@@ -168,9 +164,9 @@ impl Judged {
 
 impl Counts {
     /// Counts of `values`. A base counts nowhere, but for a share, which is published like any other.
-    fn of<'v>(values: impl Iterator<Item = &'v Judged>) -> Counts {
+    pub fn of<'v>(values: impl IntoIterator<Item = &'v Judged>) -> Counts {
         let mut counts = Counts::default();
-        for value in values.filter(|value| value.seen != Seen::Base) {
+        for value in values.into_iter().filter(|value| value.seen != Seen::Base) {
             // A fitted value wins nothing.
             let baselines =
                 [value.do_nothing, value.forecast].map(|other| other.filter(|_| value.seen != Seen::Fitted));
@@ -195,29 +191,10 @@ impl Counts {
         }
         counts
     }
-
-    /// The sums of counts.
-    #[must_use]
-    pub fn sum(all: impl Iterator<Item = Counts>) -> Counts {
-        all.fold(Counts::default(), |a, b| Counts {
-            values: a.values + b.values,
-            with_nothing: a.with_nothing + b.with_nothing,
-            with_forecast: a.with_forecast + b.with_forecast,
-            with_any: a.with_any + b.with_any,
-            nearer_than_nothing: a.nearer_than_nothing + b.nearer_than_nothing,
-            nearer_than_forecast: a.nearer_than_forecast + b.nearer_than_forecast,
-            nearer_than_all: a.nearer_than_all + b.nearer_than_all,
-            changes: a.changes + b.changes,
-            right_signs: a.right_signs + b.right_signs,
-            shares: a.shares + b.shares,
-            near_shares: a.near_shares + b.near_shares,
-        })
-    }
 }
 
 impl PageTable {
     /// Judges a comparison.
-    #[must_use]
     pub fn new(comparison: CompareResult) -> PageTable {
         let mut values = Vec::new();
         for (place, row) in comparison.rows.iter().enumerate() {
@@ -226,31 +203,14 @@ impl PageTable {
                 values.extend(Judged::of(&comparison.table, row, known, column, &effect));
             }
         }
-        let counts = Counts::of(values.iter());
+        let counts = Counts::of(&values);
         let unseen = Counts::of(values.iter().filter(|value| value.seen == Seen::Unseen));
         PageTable { comparison, values, counts, unseen }
-    }
-
-    /// For a sweep of batches: the cells of its mean errors that are nearer than doing nothing, than the line, and than both, and
-    /// their number.
-    #[must_use]
-    pub fn cells_won(&self) -> Option<[usize; 4]> {
-        let cells: Vec<Cell> = self.comparison.mean_absolute_errors.iter().flat_map(MeanErrors::cells).collect();
-        let won = |beats: fn(&Cell) -> bool| cells.iter().filter(|cell| beats(cell)).count();
-        (!cells.is_empty()).then(|| {
-            [
-                won(|cell| cell.simulated < cell.do_nothing),
-                won(|cell| cell.simulated < cell.line),
-                won(Cell::is_won),
-                cells.len(),
-            ]
-        })
     }
 }
 
 impl Page {
     /// The page of these comparisons.
-    #[must_use]
     pub fn new(comparisons: impl Iterator<Item = CompareResult>) -> Page {
         Page { schema: PAGE_SCHEMA.to_owned(), tables: comparisons.map(PageTable::new).collect() }
     }
@@ -307,7 +267,6 @@ mod tests {
         assert_eq!(Counts::of(values.iter()), all);
         let unseen = Counts::of(values.iter().filter(|value| value.seen == Seen::Unseen));
         assert_eq!((unseen.values, unseen.right_signs, unseen.near_shares), (3, 1, 1));
-        assert_eq!(Counts::sum([all, unseen].into_iter()).values, 9);
         assert_eq!(values[0].interval, None, "the row has none");
     }
 

@@ -8,9 +8,6 @@ use super::TableError;
 
 /// Parses a table with these columns. Error messages name `file`. `row` converts a record to a row; `key` describes
 /// what must be unique.
-///
-/// # Errors
-/// The fault and its line.
 pub(super) fn read<'c, R: DeserializeOwned, T>(
     file: &str,
     text: &str,

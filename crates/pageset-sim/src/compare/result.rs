@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::table::{Column, Key, Keys, Kind, Layout, SWEEP_COLUMNS, Table};
-use super::{BASE_BATCH, Measure, SCHEMA, Value};
+use super::{BASE_BATCH, How, Measure, SCHEMA, Value};
 use crate::era::Era;
 use crate::os::History;
 use crate::run::{self, Figures, Run, RunError, SteadinessOf};
@@ -151,7 +151,6 @@ pub struct Cell {
 
 impl Cell {
     /// Whether the simulation is nearer than both baselines.
-    #[must_use]
     pub fn is_won(&self) -> bool {
         self.simulated < self.do_nothing.min(self.line)
     }
@@ -166,17 +165,6 @@ impl MeanErrors {
             Some(Cell { simulated: simulated?, do_nothing: do_nothing?, line: line? })
         })
     }
-}
-
-/// The verdict on one column.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// The simulated change has the published sign, or the share is within ten points.
-    Holds,
-    /// The simulated change has the other sign or none, or the share is wrong.
-    Misses,
-    /// No value was published, or the published change is too small to have a sign.
-    Open,
 }
 
 /// Largest change without a meaningful sign, in per cent: published runs vary by as much.
@@ -203,13 +191,11 @@ pub struct Effect {
 
 impl Effect {
     /// The published change from the base: in per cent, or in percentage points for a share.
-    #[must_use]
     pub fn published_change(&self) -> Option<f64> {
         Some(self.change(self.published?, self.do_nothing?))
     }
 
     /// The simulated change from the base.
-    #[must_use]
     pub fn simulated_change(&self) -> Option<f64> {
         Some(self.change(self.simulated.mean, self.do_nothing?))
     }
@@ -221,21 +207,17 @@ impl Effect {
         }
     }
 
-    /// The verdict: a share must be within [`NEAR_POINTS`], a change above [`SMALL_CHANGE_PCT`] must have the right
-    /// sign. A simulated change below [`SMALLEST_SIGN_PCT`] has none.
-    #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        let Some(published) = self.published else { return Verdict::Open };
-        let holds = match self.kind {
-            Kind::Share => (self.simulated.mean - published).abs() <= NEAR_POINTS,
-            Kind::Amount | Kind::Change => match (self.published_change(), self.simulated_change()) {
-                (Some(p), Some(s)) if p.abs() > SMALL_CHANGE_PCT => {
-                    (p > 0.0) == (s > 0.0) && s.abs() >= SMALLEST_SIGN_PCT
-                }
-                _ => return Verdict::Open,
-            },
-        };
-        if holds { Verdict::Holds } else { Verdict::Misses }
+    /// Whether the simulation meets the published value: a share must be within [`NEAR_POINTS`], a change above
+    /// [`SMALL_CHANGE_PCT`] must have the right sign. A simulated change below [`SMALLEST_SIGN_PCT`] has none. `None` if no value was
+    /// published, or the published change is too small to have a sign.
+    pub fn holds(&self) -> Option<bool> {
+        let published = self.published?;
+        if self.kind == Kind::Share {
+            return Some((self.simulated.mean - published).abs() <= NEAR_POINTS);
+        }
+        let (published, simulated) = (self.published_change()?, self.simulated_change()?);
+        let has_sign = published.abs() > SMALL_CHANGE_PCT;
+        has_sign.then(|| (published > 0.0) == (simulated > 0.0) && simulated.abs() >= SMALLEST_SIGN_PCT)
     }
 }
 
@@ -258,7 +240,6 @@ impl CompareRow {
     }
 
     /// The values of a column; `None` if the column was not simulated.
-    #[must_use]
     pub fn effect(&self, column: &str) -> Option<Effect> {
         let of = |columns: &Columns| columns.get(column).copied();
         Some(Effect {
@@ -271,7 +252,6 @@ impl CompareRow {
     }
 
     /// Whether a simulation of the row has not settled.
-    #[must_use]
     pub fn is_unsettled(&self) -> bool {
         self.simulations.iter().flat_map(|simulation| &simulation.steadiness).any(|found| !found.settled)
     }
@@ -326,6 +306,15 @@ impl CompareResult {
         }
     }
 
+    /// For a sweep of batches: the cells of its mean errors that are nearer than doing nothing, than the line, and than both, and
+    /// their number.
+    pub fn cells_won(&self) -> [usize; 4] {
+        let cells: Vec<Cell> = self.mean_absolute_errors.iter().flat_map(MeanErrors::cells).collect();
+        let won = |beats: fn(&Cell) -> bool| cells.iter().filter(|cell| beats(cell)).count();
+        let (nothing, line) = (won(|cell| cell.simulated < cell.do_nothing), won(|cell| cell.simulated < cell.line));
+        [nothing, line, won(Cell::is_won), cells.len()]
+    }
+
     /// The simulations of all rows.
     pub fn simulations(&self) -> impl Iterator<Item = &Simulation> {
         self.rows.iter().flat_map(|row| &row.simulations)
@@ -363,7 +352,6 @@ fn mean_errors(rows: &[CompareRow]) -> Vec<MeanErrors> {
 impl Table {
     /// Evaluates the columns from the outcomes of [`Self::runs`]. A failed run affects only its own rows, so that an
     /// hour of simulations is not lost.
-    #[must_use]
     pub fn compare(&self, runs: &[Run<'_>], outcomes: Vec<Result<BySeed, RunError>>, seeds: u32) -> CompareResult {
         let mut notes: Vec<String> = self.rows.iter().filter_map(|row| row.note.clone()).collect();
         let outcomes: Vec<BySeed> = outcomes
@@ -409,31 +397,29 @@ fn simulated(value: Value, outcomes: &[BySeed]) -> Option<Spread> {
 /// score, a change of a score or a share of time.
 fn interval(value: Value, outcomes: &[BySeed]) -> Option<f64> {
     let values = by_seed(value, outcomes)?;
-    if let (Value::ChangeOfMeanPct { measure, of, to }, true) = (value, values.len() > 1) {
+    let Value { measure, how, of, to } = value;
+    // Of a ratio, from the intervals of both sides; what is relative to itself has none.
+    let of_both = |value: f64, of_one: &dyn Fn(usize) -> Option<f64>| {
+        Some(if of == to { 0.0 } else { value * of_one(of)?.hypot(of_one(to)?) })
+    };
+    if how == How::ChangeOfMeanPct && values.len() > 1 {
         // The seeds' values have the scatter of one mean only; that of the base has its own.
         let relative = |place: usize| {
             let all: Vec<f64> = outcomes[place].iter().map(|(_, outcome)| measure.of(outcome)).collect();
             Some(interval_95(&all)? / Spread::of(&all)?.mean)
         };
-        let change = Spread::of(&values)?.mean;
-        return Some(if of == to { 0.0 } else { (100.0 + change) * relative(of)?.hypot(relative(to)?) });
+        return of_both(100.0 + Spread::of(&values)?.mean, &relative);
     }
     let [only] = values[..] else { return interval_95(&values) };
-    let of = |place: usize| outcomes[place].first()?.1.steadiness.map(|found| found.interval);
-    let score = |place: usize| of(place).map(|figures| figures.score_pct / 100.0);
-    match value {
-        Value::Of(Measure::Score, at) => Some(only * score(at)?),
-        Value::Of(Measure::ZonePct, at) => Some(of(at)?.zone_points),
-        Value::Of(Measure::LruPct, at) => Some(of(at)?.lru_points),
-        Value::ChangePct { measure: Measure::Score, of, to }
-        | Value::ChangeOfMeanPct { measure: Measure::Score, of, to } => {
-            Some(if of == to { 0.0 } else { (100.0 + only) * score(of)?.hypot(score(to)?) })
-        }
+    let figures = |place: usize| outcomes[place].first()?.1.steadiness.map(|found| found.interval);
+    let score = |place: usize| figures(place).map(|figures| figures.score_pct / 100.0);
+    match (how, measure) {
         // A time is the inverse of a score, and as precise.
-        Value::Of(Measure::Time, at) => Some(only * score(at)?),
-        Value::Ratio { measure: Measure::Score | Measure::Time, of, to, .. } => {
-            Some(if of == to { 0.0 } else { only * score(of)?.hypot(score(to)?) })
-        }
+        (How::Itself, Measure::Score | Measure::Time) => Some(only * score(of)?),
+        (How::Itself, Measure::ZonePct) => Some(figures(of)?.zone_points),
+        (How::Itself, Measure::LruPct) => Some(figures(of)?.lru_points),
+        (How::ChangePct | How::ChangeOfMeanPct, Measure::Score) => of_both(100.0 + only, &score),
+        (How::Ratio(_), Measure::Score | Measure::Time) => of_both(only, &score),
         _ => None,
     }
 }
@@ -443,10 +429,10 @@ fn interval(value: Value, outcomes: &[BySeed]) -> Option<f64> {
 fn by_seed(value: Value, outcomes: &[BySeed]) -> Option<Vec<f64>> {
     let measured = |place: usize, seed: u64| {
         let of_seed = outcomes[place].iter().find(|(other, _)| *other == seed);
-        of_seed.map(|(_, outcome)| value.measure().of(outcome))
+        of_seed.map(|(_, outcome)| value.measure.of(outcome))
     };
     let mean = |place: usize| {
-        let all: Vec<f64> = outcomes[place].iter().map(|(_, outcome)| value.measure().of(outcome)).collect();
+        let all: Vec<f64> = outcomes[place].iter().map(|(_, outcome)| value.measure.of(outcome)).collect();
         Spread::of(&all).map(|all| all.mean)
     };
     let [of, to] = value.needs();
@@ -502,25 +488,25 @@ mod tests {
             forecast: None,
             simulated: Spread { mean, deviation: 0.0 },
         };
-        for (kind, published, do_nothing, simulated, verdict) in [
-            (Kind::Amount, Some(110.0), 100.0, 100.5, Verdict::Holds),
-            (Kind::Amount, Some(110.0), 100.0, 99.0, Verdict::Misses),
-            (Kind::Amount, Some(110.0), 100.0, 100.0, Verdict::Misses),
-            (Kind::Amount, Some(110.0), 100.0, 100.0 + 1e-12, Verdict::Misses),
-            (Kind::Amount, Some(110.0), 100.0, 100.04, Verdict::Misses),
-            (Kind::Amount, Some(110.0), 100.0, 100.06, Verdict::Holds),
-            (Kind::Amount, Some(90.0), 100.0, 99.96, Verdict::Misses),
-            (Kind::Amount, Some(90.0), 100.0, 99.94, Verdict::Holds),
-            (Kind::Amount, Some(96.0), 100.0, 80.0, Verdict::Holds),
-            (Kind::Amount, Some(102.0), 100.0, 80.0, Verdict::Open),
-            (Kind::Amount, None, 100.0, 80.0, Verdict::Open),
-            (Kind::Share, Some(42.0), 35.0, 51.0, Verdict::Holds),
-            (Kind::Share, Some(42.0), 35.0, 53.0, Verdict::Misses),
-            (Kind::Change, Some(8.3), 0.0, 1.0, Verdict::Holds),
-            (Kind::Change, Some(-1.0), 0.0, 1.0, Verdict::Open),
+        for (kind, published, do_nothing, simulated, holds) in [
+            (Kind::Amount, Some(110.0), 100.0, 100.5, Some(true)),
+            (Kind::Amount, Some(110.0), 100.0, 99.0, Some(false)),
+            (Kind::Amount, Some(110.0), 100.0, 100.0, Some(false)),
+            (Kind::Amount, Some(110.0), 100.0, 100.0 + 1e-12, Some(false)),
+            (Kind::Amount, Some(110.0), 100.0, 100.04, Some(false)),
+            (Kind::Amount, Some(110.0), 100.0, 100.06, Some(true)),
+            (Kind::Amount, Some(90.0), 100.0, 99.96, Some(false)),
+            (Kind::Amount, Some(90.0), 100.0, 99.94, Some(true)),
+            (Kind::Amount, Some(96.0), 100.0, 80.0, Some(true)),
+            (Kind::Amount, Some(102.0), 100.0, 80.0, None),
+            (Kind::Amount, None, 100.0, 80.0, None),
+            (Kind::Share, Some(42.0), 35.0, 51.0, Some(true)),
+            (Kind::Share, Some(42.0), 35.0, 53.0, Some(false)),
+            (Kind::Change, Some(8.3), 0.0, 1.0, Some(true)),
+            (Kind::Change, Some(-1.0), 0.0, 1.0, None),
         ] {
             let effect = effect(kind, published, do_nothing, simulated);
-            assert_eq!(effect.verdict(), verdict, "{kind:?} {published:?} {simulated}");
+            assert_eq!(effect.holds(), holds, "{kind:?} {published:?} {simulated}");
         }
     }
 }

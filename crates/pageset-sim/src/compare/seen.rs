@@ -25,7 +25,6 @@ pub enum Seen {
 
 impl Seen {
     /// The word in tables.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Seen::Base => "base",

@@ -8,7 +8,7 @@ use pageset::policy::presets::{LINUX_5_18, POSTED_3, POSTED_5, POSTED_7, POSTED_
 
 use super::cells::{Cells, known};
 use super::table::{Column, Experiment, Kind, Row, Table, words};
-use super::{Measure, Value};
+use super::{How, Measure, Value};
 use crate::era::Era;
 
 /// The era of the table's kernels.
@@ -92,14 +92,14 @@ pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let (of, to) = (experiment(tuning), experiment(LINUX_5_18));
     // The base's own row, if the table has one.
     let base = cells.all.iter().map(|(_, record)| record).find(|r| r.get(0) == Some(word) && r.get(1) == Some("base"));
-    let percent = |measure| Value::Ratio { measure, of, to, base: 100.0 };
+    let percent = |measure| Value { measure, how: How::Ratio(100.0), of, to };
     let mut columns = Vec::new();
     for (place, name, kind, value) in [
         (2, "result_pct_of_base", Kind::Amount, percent(subject.result)),
-        (3, "zone_lock_pct", Kind::Share, Value::Of(Measure::ZonePct, of)),
+        (3, "zone_lock_pct", Kind::Share, Value::itself(Measure::ZonePct, of)),
         (4, "free_high_pct_of_base", Kind::Amount, percent(subject.high_order_drains)),
         (5, "alloc_zone_pct_of_base", Kind::Amount, percent(subject.from_zone)),
-        (6, "cache_miss_rate_pct", Kind::Share, Value::Of(Measure::MissPct, of)),
+        (6, "cache_miss_rate_pct", Kind::Share, Value::itself(Measure::MissPct, of)),
     ] {
         let published = cells.number(place, name)?;
         let of_base = base.and_then(|record| record.get(place)).unwrap_or_default();

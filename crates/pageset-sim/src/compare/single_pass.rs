@@ -9,7 +9,7 @@ use pageset::policy::presets::LINUX_5_14;
 
 use super::cells::{Cells, cpus, known};
 use super::table::{Column, Experiment, Kind, Row, Table, words};
-use super::{Measure, Value};
+use super::{How, Measure, Value};
 use crate::era::Era;
 
 /// The era of the table's kernels.
@@ -63,7 +63,7 @@ pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
         published,
         do_nothing: base,
         forecast: None,
-        value: Value::Ratio { measure, of, to, base: unit },
+        value: Value { measure, how: How::Ratio(unit), of, to },
     };
     let columns = vec![column("two_pass", base, to), column("single_pass", cells.number(3, "single_pass")?, of)];
     let keys = words([("experiment", word), ("tasks", cells.word(1))]);

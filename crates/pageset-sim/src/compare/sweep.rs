@@ -6,7 +6,7 @@ use pageset::policy::presets::LINUX_4_17;
 use serde::Deserialize;
 
 use super::table::{Column, Experiment, Key, Kind, Layout, Row, SWEEP_COLUMNS as COLUMNS, Table};
-use super::{Measure, SHIPPED, TableError, Value, cells, records};
+use super::{How, Measure, SHIPPED, TableError, Value, cells, records};
 use crate::era::Era;
 
 /// The base batch of all changes, and of the fit of costs, in pages.
@@ -14,7 +14,6 @@ pub const BASE_BATCH: u32 = 31;
 /// The largest valid batch in pages, as in the rules.
 const MAX_BATCH: u32 = pageset::policy::sizes::MAX_BATCH;
 
-/// One row.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct SweepRow {
     /// The machine's name.
@@ -84,11 +83,11 @@ pub(super) fn add(table: &mut Table, text: &str) -> Result<(), TableError> {
         };
         let (of, to) = (experiment(row.batch), experiment(BASE_BATCH));
         let values = [
-            Value::Of(Measure::Score, of),
-            Value::ChangeOfMeanPct { measure: Measure::Score, of, to },
-            Value::Of(Measure::ZonePct, of),
-            Value::Of(Measure::LruPct, of),
-            Value::Of(Measure::LocksPct, of),
+            Value::itself(Measure::Score, of),
+            Value { measure: Measure::Score, how: How::ChangeOfMeanPct, of, to },
+            Value::itself(Measure::ZonePct, of),
+            Value::itself(Measure::LruPct, of),
+            Value::itself(Measure::LocksPct, of),
         ];
         let share = line_share(last.batch, row.batch);
         let column = |(place, ((name, kind), value)): (usize, ((&str, Kind), Value))| Column {

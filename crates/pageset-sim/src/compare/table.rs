@@ -179,7 +179,7 @@ impl Table {
         self.rows.retain(wanted);
         let mut kept = Vec::new();
         for column in self.rows.iter_mut().flat_map(|row| &mut row.columns) {
-            for place in column.value.experiments_mut() {
+            for place in [&mut column.value.of, &mut column.value.to] {
                 let old = *place;
                 *place = kept.iter().position(|kept| *kept == old).unwrap_or_else(|| {
                     kept.push(old);
@@ -191,16 +191,12 @@ impl Table {
     }
 
     /// The machines of all experiments, by name.
-    ///
-    /// # Errors
-    /// A machine description is invalid.
     pub fn machines(&self) -> Result<HashMap<&'static str, Machine>, MachineError> {
         let names: BTreeSet<&'static str> = self.experiments.iter().map(|experiment| experiment.machine).collect();
         names.into_iter().filter_map(|name| Some(machine::find(name)?.map(|machine| (name, machine)))).collect()
     }
 
     /// Creates a run for each experiment, on machines of [`Self::machines`].
-    #[must_use]
     pub fn runs<'m>(&self, machines: &'m HashMap<&'static str, Machine>, how: HowToRun<'_, 'm>) -> Vec<Run<'m>> {
         let run_of = |experiment: &Experiment| {
             let workload = Workload::find(experiment.workload)?;

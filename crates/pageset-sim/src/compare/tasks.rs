@@ -17,7 +17,6 @@ const COLUMNS: [(&str, &str); 2] =
 
 const HEADERS: [&str; 6] = ["kernel", "tasks", COLUMNS[0].0, "processes_stddev", COLUMNS[1].0, "threads_stddev"];
 
-/// One row.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct TasksRow {
     /// The kernel's name in the table.
@@ -72,7 +71,7 @@ pub(super) fn add(table: &mut Table, text: &str) -> Result<(), TableError> {
                 published: Some(row.published[place]),
                 do_nothing: Some(do_nothing[place]),
                 forecast: Some(amdahl[place]),
-                value: Value::Of(Measure::Score, of),
+                value: Value::itself(Measure::Score, of),
             }
         };
         let columns = COLUMNS.into_iter().enumerate().map(column).collect();

@@ -56,13 +56,11 @@ impl Source {
     ];
 
     /// Whether the line came from memory, of any node.
-    #[must_use]
     pub const fn is_memory(self) -> bool {
         matches!(self, Self::Memory | Self::NearMemory | Self::RemoteMemory)
     }
 
     /// Whether the line was in no cache that the core owns or shares.
-    #[must_use]
     pub const fn is_miss(self) -> bool {
         !matches!(self, Self::L1 | Self::L2 | Self::Llc)
     }

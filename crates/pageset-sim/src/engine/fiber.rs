@@ -43,9 +43,6 @@ pub(crate) fn scope<'env, T>(body: impl FnOnce(&mut Fibers<'env>) -> T) -> T {
 
 impl<'env> Fibers<'env> {
     /// Adds a fiber that starts at its first [`Self::resume`]. Its number is the number of earlier fibers.
-    ///
-    /// # Errors
-    /// The host has no memory for the fiber's stack.
     pub(crate) fn spawn(&mut self, body: impl FnOnce() + 'env) -> io::Result<()> {
         let stack = DefaultStack::new(STACK_BYTES)?;
         let main = move |yielder: &Yielder<(), ()>, ()| {

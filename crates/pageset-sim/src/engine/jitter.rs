@@ -91,7 +91,6 @@ impl Variation {
         Variation { factors }
     }
 
-    /// Draws a factor.
     #[inline]
     pub(crate) fn draw(&self, random: &Random) -> Factor {
         match &self.factors {

@@ -69,13 +69,11 @@ impl Account {
 
 impl LockStats {
     /// Total wait of all paths.
-    #[must_use]
     pub fn wait(&self) -> Time {
         self.paths.iter().map(|path| path.wait).sum()
     }
 
     /// Number of holds of all paths.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.paths.iter().map(|path| path.holds).sum()
     }

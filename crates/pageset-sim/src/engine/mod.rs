@@ -133,7 +133,6 @@ pub struct Engine {
 
 impl Engine {
     /// A machine whose CPUs have no tasks. Lock `i` of `locks` has the id `i`.
-    #[must_use]
     pub fn new(config: EngineConfig, locks: &[LockSpec]) -> Self {
         let topology = config.topology;
         let cpu = |cpu| Cpu {
@@ -292,9 +291,6 @@ impl Engine {
 
     /// Gives a CPU a task that starts at `start`. Fiber numbers are CPU numbers: spawn tasks in the order of the CPUs,
     /// from CPU 0.
-    ///
-    /// # Errors
-    /// The host has no memory for the task's stack.
     pub(crate) fn spawn<'env>(
         &'env self,
         fibers: &mut Fibers<'env>,

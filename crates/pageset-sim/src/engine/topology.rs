@@ -27,46 +27,39 @@ pub struct Topology {
 
 impl Topology {
     /// Number of cores of the machine.
-    #[must_use]
     pub const fn cores(self) -> u32 {
         self.sockets * self.cores_per_socket
     }
 
     /// Number of CPUs of the machine.
-    #[must_use]
     pub const fn cpus(self) -> u32 {
         self.cores() * self.threads_per_core
     }
 
     /// The core of a CPU.
-    #[must_use]
     pub const fn core_of(self, cpu: u32) -> Core {
         Core(cpu % self.cores())
     }
 
     /// The socket of a core.
     #[inline]
-    #[must_use]
     pub const fn socket_of(self, core: Core) -> Socket {
         Socket(core.0 / self.cores_per_socket)
     }
 
     /// The package of a node.
     #[inline]
-    #[must_use]
     pub const fn package_of(self, node: Socket) -> u32 {
         node.0 / self.nodes_per_package
     }
 
     /// Cores that share a last-level cache.
-    #[must_use]
     pub const fn cores_per_last_level(self) -> u32 {
         self.cores_per_socket / self.last_levels_per_node
     }
 
     /// The number of the last-level cache of a core.
     #[inline]
-    #[must_use]
     pub const fn last_level_of(self, core: Core) -> u32 {
         core.0 / self.cores_per_last_level()
     }

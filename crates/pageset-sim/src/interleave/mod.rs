@@ -91,9 +91,6 @@ impl<E: Into<RunError>> From<E> for Failure {
 
 impl Interleaving {
     /// Runs one interleaving. A panic inside the allocator counts as a violation.
-    ///
-    /// # Errors
-    /// See [`Failure`].
     pub fn run(&self) -> Result<Tried, Failure> {
         self.run_on(|_| ())
     }

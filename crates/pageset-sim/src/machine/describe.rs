@@ -46,7 +46,6 @@ impl Value {
 
 /// The text of the description. Values have at most one decimal, except below 10, where they have two, and the pace, which has
 /// four. A comment at each value says whose it is, but for guesses, which are those of every machine.
-#[must_use]
 pub fn describe(values: &Values) -> String {
     let Values { head, name, about, like, values } = values;
     let text = SHIPPED.iter().find(|(name, _)| name == like).map_or("", |(_, text)| text);

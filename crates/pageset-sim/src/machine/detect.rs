@@ -52,9 +52,6 @@ pub struct HostCpu {
 
 /// The text of a description. CPU counts, memory and caches come from Linux; all else comes from the most similar
 /// shipped description. `root` is `/` or a folder with a copy of the needed files of `/sys` and `/proc`.
-///
-/// # Errors
-/// A file is missing or has unexpected contents.
 pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
     let host = Host::read(root)?;
     let like = host.similar();
@@ -69,9 +66,6 @@ pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
 
 impl Host {
     /// Reads the files. `root` is `/` or a folder with a copy of the needed files of `/sys` and `/proc`.
-    ///
-    /// # Errors
-    /// A file is missing or has unexpected contents.
     pub fn read(root: &Path) -> Result<Host, DetectError> {
         let folder = root.join("sys/devices/system/cpu");
         let numbers = read_list(&folder.join("online"))?;
@@ -110,13 +104,11 @@ impl Host {
 
     /// The name of the most similar shipped machine. The core count separates desktops from servers, whose latencies
     /// differ.
-    #[must_use]
     pub fn similar(&self) -> &'static str {
         if self.cores_per_socket > 6 { "lkp-skl-2sp2" } else { "lkp-skl-d01" }
     }
 
     /// A description with the counts, memory and caches of the host. All other values are those of [`Self::similar`].
-    #[must_use]
     pub fn values(&self, name: &str) -> Values {
         let described = self.sockets * self.cores_per_socket * self.threads_per_core;
         let (last_levels, llc_kib) = self.last_levels;
@@ -150,7 +142,6 @@ impl Host {
 
     /// The CPUs in the order in which tasks fill a simulated machine: the first threads of all cores, socket by socket,
     /// then the second threads.
-    #[must_use]
     pub fn in_order_of_tasks(&self) -> Vec<HostCpu> {
         let mut order: Vec<(usize, HostCpu)> = Vec::new();
         for &cpu in &self.cpus {

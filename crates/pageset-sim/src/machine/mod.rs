@@ -198,9 +198,6 @@ const REFERENCE_GHZ: f64 = 2.5;
 
 impl Machine {
     /// Parses a description. Error messages name `file`.
-    ///
-    /// # Errors
-    /// The fault, with its line and key.
     pub fn parse(file: &str, text: &str) -> Result<Machine, MachineError> {
         let machine: Machine = toml::from_str(text).map_err(|error| MachineError::of_toml(file, text, &error))?;
         match machine.conflict() {
@@ -292,7 +289,6 @@ impl Machine {
     }
 
     /// The numbering of CPUs, cores and sockets.
-    #[must_use]
     pub fn topology(&self) -> Topology {
         Topology {
             sockets: self.node_count() as u32,
@@ -309,25 +305,21 @@ impl Machine {
     }
 
     /// Pages of memory per node.
-    #[must_use]
     pub fn node_pages(&self) -> u64 {
         (self.cited.memory_gib.get() << 30) / Pfn::PAGE_BYTES / self.node_count()
     }
 
     /// The duration of something measured in nanoseconds.
-    #[must_use]
     pub fn time(&self, ns: Ns) -> Time {
         Time::from_ns(ns.get() * self.fitted.pace.get())
     }
 
     /// The duration of instructions that run at the core's clock.
-    #[must_use]
     pub fn cycles(&self, cycles: Cycles) -> Time {
         Time::from_ns(cycles.get() / self.cited.clock_ghz.get() * self.fitted.pace.get())
     }
 
     /// Cycles as work of the engine, which slows down with the clock and the pace.
-    #[must_use]
     pub fn work(cycles: Cycles) -> Time {
         Time::from_ns(cycles.get() / REFERENCE_GHZ)
     }
@@ -343,7 +335,6 @@ impl Machine {
     }
 
     /// The engine configuration of this machine.
-    #[must_use]
     pub fn engine_config(&self, seed: u64) -> EngineConfig {
         let (c, d, g) = (&self.cited, &self.derived, &self.guessed);
         let lines = |kib: Kib| kib.get() * 1024 / LINE_BYTES;
@@ -400,7 +391,6 @@ impl Machine {
     }
 
     /// Pages of the last-level cache per CPU that shares it. Specification: `linux-page-allocator.md` 4.2.
-    #[must_use]
     pub fn cache_slice_pages(&self) -> u64 {
         self.cited.llc_kib.get() * 1024
             / Pfn::PAGE_BYTES
@@ -408,7 +398,6 @@ impl Machine {
     }
 
     /// Pages of all data caches per CPU, as in the first posting. Specification: `linux-page-allocator.md` 4.2.
-    #[must_use]
     pub fn cache_slice_of_all_levels(&self) -> u64 {
         let of_core = (self.cited.l1_kib.get() + self.cited.l2_kib.get()) * 1024 / Pfn::PAGE_BYTES;
         self.cache_slice_pages() + of_core / self.cited.threads_per_core.get()

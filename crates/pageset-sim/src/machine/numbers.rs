@@ -30,7 +30,6 @@ macro_rules! number {
 
         impl $name {
             /// The value.
-            #[must_use]
             pub const fn get(self) -> $kept {
                 self.0
             }
@@ -88,13 +87,11 @@ impl Count {
 
 impl Share {
     /// Zero.
-    #[must_use]
     pub(crate) const fn none() -> Share {
         Share(0.0)
     }
 
     /// The value in thousandths.
-    #[must_use]
     pub fn permille(self) -> u64 {
         (self.0 * 1000.0).round() as u64
     }
@@ -114,13 +111,11 @@ impl Rate {
 
 impl Slowdown {
     /// One: no slowdown.
-    #[must_use]
     pub(crate) const fn none() -> Slowdown {
         Slowdown(1.0)
     }
 
     /// The value in thousandths.
-    #[must_use]
     pub fn permille(self) -> u64 {
         (self.0 * 1000.0).round() as u64
     }

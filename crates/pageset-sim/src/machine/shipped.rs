@@ -31,9 +31,6 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
 ];
 
 /// The shipped machine with this name; `None` for an unknown name.
-///
-/// # Errors
-/// The description is invalid. A test rules this out.
 pub fn find(name: &str) -> Option<Result<Machine, MachineError>> {
     let (name, text) = SHIPPED.iter().find(|(shipped, _)| *shipped == name)?;
     Some(Machine::parse(&format!("{name}.toml"), text))

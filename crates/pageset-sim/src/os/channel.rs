@@ -26,7 +26,6 @@ pub struct Channel<T> {
 
 impl<T> Channel<T> {
     /// An empty channel for up to `room` items, at least 1. It is one of the workload's objects.
-    #[must_use]
     pub fn new(system: &System<'_>, room: usize) -> Self {
         let queue = Queue { items: VecDeque::new(), senders: VecDeque::new(), receivers: VecDeque::new() };
         Channel { room: room.max(1), lock: system.new_lock(), queue: RefCell::new(queue) }

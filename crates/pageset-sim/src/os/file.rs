@@ -19,33 +19,26 @@ pub struct File {
 
 impl File {
     /// An empty file.
-    #[must_use]
     pub fn new(system: &System<'_>) -> Self {
         File { lock: system.new_lock(), pages: RefCell::default() }
     }
 
     /// Number of pages in memory.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.pages.borrow().len()
     }
 
     /// Whether no page is in memory.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages.borrow().is_empty()
     }
 
     /// The page at an index; `None` if the page is not in memory.
-    #[must_use]
     pub fn page(&self, place: usize) -> Option<Pfn> {
         self.pages.borrow().get(place).copied()
     }
 
     /// Allocates and clears the next page, a hole of a sparse file.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn append(&self, system: &System<'_>) -> Result<Pfn, AllocError> {
         let page = system.alloc(MigrateType::Movable)?;
         system.machine().touch_page(page);
@@ -57,9 +50,6 @@ impl File {
     }
 
     /// A file with `pages` pages in memory.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn filled(system: &System<'_>, pages: u64) -> Result<Self, AllocError> {
         let file = File::new(system);
         for _ in 0..pages {
@@ -69,9 +59,6 @@ impl File {
     }
 
     /// Appends a page and forgets it: nothing reads the page again, and reclaim frees the page when it is the oldest.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn stream(&self, system: &System<'_>) -> Result<Pfn, AllocError> {
         let page = self.append(system)?;
         self.pages.borrow_mut().pop();

@@ -18,16 +18,12 @@ pub struct Folios<'s> {
 
 impl<'s> Folios<'s> {
     /// A region without pages.
-    #[must_use]
     pub const fn new(space: &'s Space) -> Self {
         Folios { single: Region::new(space), blocks: Vec::new() }
     }
 
     /// Writes to the next page for the first time. The fault maps a folio of `order`; if there is none, of the next smaller order
     /// that has one; at last a page. Returns the number of mapped pages.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn fault(&mut self, system: &System<'_>, order: Order) -> Result<u64, AllocError> {
         for order in (2..=order.get()).rev().filter_map(Order::new) {
             if let Ok(block) = system.fault_folio(order) {
@@ -39,9 +35,6 @@ impl<'s> Folios<'s> {
     }
 
     /// Unmaps and frees everything.
-    ///
-    /// # Errors
-    /// There is no memory for the bundles of single pages.
     pub fn unmap(mut self, system: &System<'_>) -> Result<(), AllocError> {
         self.single.unmap(system)?;
         for blocks in self.blocks.chunks(system.era.lru_release()) {

@@ -34,7 +34,6 @@ impl History {
     pub const NONE: History = History { turnovers: 0 };
 
     /// Whether the machine has just started.
-    #[must_use]
     pub const fn is_none(self) -> bool {
         self.turnovers == 0
     }
@@ -62,9 +61,6 @@ struct Aging {
 
 impl System<'_> {
     /// Ages the memory. All pages are free again at the end, or in pagesets.
-    ///
-    /// # Errors
-    /// There is no memory for a region.
     pub(crate) fn age(&self, history: History) -> Result<(), AllocError> {
         if history.is_none() {
             return Ok(());

@@ -9,9 +9,6 @@ impl System<'_> {
     /// Writes to a huge page for the first time. The request does not compact, as kernels are configured (`defrag` of
     /// transparent huge pages). The huge page joins the LRU at once, because large pages do not wait in batches.
     /// Specification: `linux-page-allocator.md` 5.
-    ///
-    /// # Errors
-    /// No huge page is available.
     pub(crate) fn fault_huge(&self) -> Result<Pfn, AllocError> {
         let pfn = self.take_huge(Wait::Lock)?;
         self.lru_add_now(pfn);
@@ -29,9 +26,6 @@ impl System<'_> {
 
     /// As [`Self::fault_huge`], but the request compacts and reclaims, and the block is kept: it stays off the LRU, so
     /// reclaim does not find it. The duration is recorded.
-    ///
-    /// # Errors
-    /// No huge page is available.
     pub(crate) fn fault_huge_slowly(&self) -> Result<Pfn, AllocError> {
         let begin = self.engine().now();
         let taken = self.take_huge(Wait::Memory);

@@ -132,7 +132,6 @@ impl Needs {
 
 /// The locks of a machine whose zones have some regions each: first the zones' locks in the order of the nodes, all of
 /// the kind `zone_lock`, then the LRU locks group by group, then the object locks.
-#[must_use]
 pub fn locks(machine: &Machine, era: Era, needs: Needs, regions: usize, zone_lock: LockKind) -> Vec<LockSpec> {
     let with = |around: Time| machine.nodes().map(move |node| LockSpec { node, around, kind: LockKind::Queue });
     let zones = with(machine.cycles(machine.guessed.zone_hold_cycles)).map(|lock| LockSpec { kind: zone_lock, ..lock });
@@ -145,7 +144,6 @@ pub fn locks(machine: &Machine, era: Era, needs: Needs, regions: usize, zone_loc
 
 impl<'w> System<'w> {
     /// A system above an allocator. The allocator's engine must have the locks that [`locks`] returns.
-    #[must_use]
     pub fn new(allocator: &'w Allocator<'w>, machine: &Machine, era: Era, needs: Needs) -> Self {
         let (cpus, nodes) = (machine.topology().cpus(), machine.topology().sockets);
         let lists = needs.lists(era);

@@ -29,9 +29,6 @@ impl System<'_> {
     }
 
     /// Allocates a movable page of anonymous memory and returns its place.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub(crate) fn new_place(&self) -> Result<u32, AllocError> {
         let page = self.alloc(MigrateType::Movable)?;
         self.machine().touch_page(page);
@@ -73,7 +70,6 @@ impl System<'_> {
         }
     }
 
-    /// The page of a place.
     #[cfg(test)]
     pub(crate) fn page_of(&self, place: u32) -> Option<Pfn> {
         self.movable.pages.borrow().get(place as usize).copied().flatten()

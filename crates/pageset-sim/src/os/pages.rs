@@ -22,7 +22,6 @@ pub struct Moved {
 
 impl Moved {
     /// All counters multiplied by `n`.
-    #[must_use]
     pub const fn times(self, n: u64) -> Moved {
         Moved {
             allocated: n * self.allocated,
@@ -34,7 +33,6 @@ impl Moved {
     }
 
     /// The difference to earlier counters.
-    #[must_use]
     pub const fn since(self, before: Moved) -> Moved {
         Moved {
             allocated: self.allocated - before.allocated,
@@ -54,9 +52,6 @@ impl System<'_> {
     }
 
     /// Allocates a block and records the duration.
-    ///
-    /// # Errors
-    /// There is no memory for it.
     #[inline]
     pub fn alloc_block(&self, order: Order, migratetype: MigrateType) -> Result<Pfn, AllocError> {
         self.request(&Request::new(order, migratetype))
@@ -95,9 +90,6 @@ impl System<'_> {
     }
 
     /// Allocates single unmovable pages in one call, as the receive ring of a network card does. The durations are not recorded.
-    ///
-    /// # Errors
-    /// There is no memory for all of them.
     pub(crate) fn alloc_pages(&self, count: usize) -> Result<Vec<Pfn>, AllocError> {
         let request = Request::new(Order::ZERO, MigrateType::Unmovable);
         let mut pages = vec![Pfn(0); count];

@@ -19,7 +19,6 @@ pub struct Scattered<'s> {
 
 impl<'s> Scattered<'s> {
     /// A region of `pages` pages, none of them present.
-    #[must_use]
     pub fn new(space: &'s Space, pages: usize) -> Self {
         Scattered {
             region: Region::new(space),
@@ -30,9 +29,6 @@ impl<'s> Scattered<'s> {
     }
 
     /// Touches a page. Returns whether that caused a fault; false for an index outside of the region.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn touch(&mut self, system: &System<'_>, index: usize) -> Result<bool, AllocError> {
         let Some(present) = self.present.get_mut(index) else { return Ok(false) };
         if *present {
@@ -47,15 +43,11 @@ impl<'s> Scattered<'s> {
     }
 
     /// Whether all pages are present.
-    #[must_use]
     pub fn is_full(&self) -> bool {
         self.indices.len() == self.present.len()
     }
 
     /// Unmaps and frees all pages, in the order of their indices.
-    ///
-    /// # Errors
-    /// There is no memory for the bundles.
     pub fn unmap(&mut self, system: &System<'_>) -> Result<(), AllocError> {
         let pages = self.region.pages_mut();
         let mut by_index: Vec<_> = self.indices.drain(..).zip(pages.iter().copied()).collect();

@@ -15,7 +15,6 @@ impl System<'_> {
         self.machine().map.nodes()
     }
 
-    /// The first CPU of a node.
     pub(crate) fn first_cpu(&self, node: u32) -> u32 {
         node * self.engine().config().topology.cores_per_socket
     }
@@ -68,7 +67,6 @@ impl System<'_> {
         given_back.chunks(GATHER_PAGE).for_each(|list| self.free_pages(list));
     }
 
-    /// Free pages of a node.
     pub(crate) fn free_pages_of_node(&self, node: u32) -> u64 {
         let zones = (0..self.allocator.zone_count()).map(|zone| self.allocator.zone_stats(zone));
         zones.filter(|zone| zone.node == NodeId(node)).map(|zone| zone.nr_free_pages).sum()

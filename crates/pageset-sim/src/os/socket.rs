@@ -42,15 +42,11 @@ pub struct Socket {
 
 impl Socket {
     /// A socket for messages of one shape.
-    #[must_use]
     pub fn new(system: &System<'_>, shape: Shape) -> Self {
         Socket { shape, lock: system.new_lock(), queue: RefCell::default() }
     }
 
     /// Allocates a message, copies data into it and queues it. Sleeps while the queue is full.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn send(&self, system: &System<'_>) -> Result<(), AllocError> {
         let engine = system.engine();
         engine.work(SYSCALL + MESSAGE + self.shape.protocol);

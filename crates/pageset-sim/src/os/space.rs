@@ -28,20 +28,17 @@ pub struct Space {
 
 impl Space {
     /// The address space of a process with one thread. Nobody waits for its semaphore, so it has none.
-    #[must_use]
     pub const fn own() -> Self {
         Space { semaphore: None, threads: 1 }
     }
 
     /// The address space of a process with `threads` threads.
-    #[must_use]
     pub fn shared(system: &System<'_>, threads: u32) -> Self {
         Space { semaphore: Some(Semaphore::new(system)), threads }
     }
 
     /// The address space of a process with `threads` threads whose faults and changes lock regions instead of the space.
     /// Each region has one user at a time, so no user waits.
-    #[must_use]
     pub const fn with_region_locks(threads: u32) -> Self {
         Space { semaphore: None, threads }
     }
@@ -92,19 +89,16 @@ pub struct Region<'s> {
 
 impl<'s> Region<'s> {
     /// A region without pages. Creating it takes no time; see [`Self::map`].
-    #[must_use]
     pub const fn new(space: &'s Space) -> Self {
         Region { space, pages: Vec::new(), shared: Vec::new(), tables: Vec::new() }
     }
 
     /// The region without its owner, for another thread. Only the region's own pages go along.
-    #[must_use]
     pub fn detach(self) -> Extent {
         Extent { pages: self.pages, tables: self.tables }
     }
 
     /// The region that [`Self::detach`] took from another thread of `space`.
-    #[must_use]
     pub fn attach(space: &'s Space, Extent { pages, tables }: Extent) -> Self {
         Region { space, pages, shared: Vec::new(), tables }
     }
@@ -117,13 +111,11 @@ impl<'s> Region<'s> {
     }
 
     /// Number of mapped pages.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.pages.len() + self.shared.len()
     }
 
     /// Whether no page is mapped.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -134,18 +126,12 @@ impl<'s> Region<'s> {
     }
 
     /// Writes to the next page for the first time, which causes a page fault.
-    ///
-    /// # Errors
-    /// There is no memory.
     #[inline]
     pub fn fault(&mut self, system: &System<'_>) -> Result<(), AllocError> {
         self.fault_in(system, self.len().is_multiple_of(TABLE_PAGES), None)
     }
 
     /// Writes to the next page of a private file mapping: the region gets a copy of `of`.
-    ///
-    /// # Errors
-    /// There is no memory.
     pub fn fault_copy(&mut self, system: &System<'_>, of: Pfn) -> Result<(), AllocError> {
         self.fault_in(system, self.len().is_multiple_of(TABLE_PAGES), Some(of))
     }
@@ -174,9 +160,6 @@ impl<'s> Region<'s> {
     }
 
     /// Touches the next page, which maps `page` of a file.
-    ///
-    /// # Errors
-    /// There is no memory for a page-table page.
     pub fn fault_shared(&mut self, system: &System<'_>, page: Pfn) -> Result<(), AllocError> {
         self.space.read(system);
         self.enter(system, self.len().is_multiple_of(TABLE_PAGES))?;
@@ -201,9 +184,6 @@ impl<'s> Region<'s> {
 
     /// Unmaps and frees all pages. Pages are gathered in bundles; the gathered pages are freed when all bundles are
     /// full.
-    ///
-    /// # Errors
-    /// There is no memory for the bundles.
     pub fn unmap(&mut self, system: &System<'_>) -> Result<(), AllocError> {
         const ROOM: usize = GATHER_FIRST + GATHER_PAGES * GATHER_PAGE;
         self.space.write(system);

@@ -115,7 +115,6 @@ pub enum RunError {
 
 impl RunError {
     /// The error of a run that panicked.
-    #[must_use]
     pub fn of_panic(panic: &(dyn Any + Send)) -> RunError {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         RunError::Panicked(text.unwrap_or("no message").to_owned())
@@ -139,9 +138,6 @@ struct OneOf {
 
 impl Run<'_> {
     /// Performs the run on this thread. Polls `keep_on`; `false` interrupts the run.
-    ///
-    /// # Errors
-    /// See [`RunError`].
     pub fn run(&self, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
         self.run_polled(&keep_on)
     }

@@ -99,19 +99,16 @@ impl Outcome {
     }
 
     /// Operations a second of all tasks; 0 if no time has passed.
-    #[must_use]
     pub fn score(&self) -> f64 {
         per(self.operations[0] as f64, self.time)
     }
 
     /// Operations of the second kind a second, of all tasks; 0 if no time has passed.
-    #[must_use]
     pub fn second_score(&self) -> f64 {
         per(self.operations[1] as f64, self.time)
     }
 
     /// Lines from memory or another socket, in per cent of the lines that were not in the core's own caches.
-    #[must_use]
     pub fn cache_miss_pct(&self) -> f64 {
         let sum = |sources: &[Source]| sources.iter().map(|source| self.lines[*source as usize]).sum::<u64>() as f64;
         let missed = sum(&[Source::Memory, Source::NearMemory, Source::RemoteMemory, Source::RemoteTransfer]);
@@ -126,7 +123,6 @@ impl Outcome {
 
     /// Wait for zone locks on some paths, by their indices in [`crate::engine::LockStats::paths`]; in per cent of the
     /// time that the tasks did not sleep.
-    #[must_use]
     pub fn zone_path_pct(&self, paths: &[usize]) -> f64 {
         let of_lock = |lock: &LockStats| paths.iter().map(|path| lock.paths[*path].wait).sum::<Time>();
         let waited: Time = self.zone_locks.iter().map(of_lock).sum();
@@ -134,13 +130,11 @@ impl Outcome {
     }
 
     /// Wait for zone locks, in per cent of the time that the tasks did not sleep.
-    #[must_use]
     pub fn zone_pct(&self) -> f64 {
         self.share_pct(&self.zone_locks)
     }
 
     /// Wait for LRU locks, in per cent of the time that the tasks did not sleep.
-    #[must_use]
     pub fn lru_pct(&self) -> f64 {
         self.share_pct(&self.lru_locks)
     }

@@ -298,7 +298,6 @@ pub struct LockWaits {
 
 impl RunRow {
     /// The waits for zone locks, and those for LRU locks.
-    #[must_use]
     pub fn waits(&self) -> [LockWaits; 2] {
         let width = |of: fn(&Figures) -> f64| self.interval.as_ref().map(of);
         [
@@ -308,7 +307,6 @@ impl RunRow {
     }
 
     /// The row of a run under rules of this name, from its outcomes by seed.
-    #[must_use]
     pub fn new(rules: &str, run: &Run<'_>, outcomes: &[(u64, Outcome)]) -> RunRow {
         let spread = |of: fn(&Outcome) -> f64| Spread::of(&outcomes.iter().map(|(_, o)| of(o)).collect::<Vec<_>>());
         RunRow {
@@ -329,13 +327,11 @@ impl RunRow {
 
 impl AllocTimes {
     /// All quantiles, in order.
-    #[must_use]
     pub const fn all(&self) -> [u64; 4] {
         [self.p50, self.p99, self.p999, self.max]
     }
 
     /// The means of the quantiles of these runs, and the longest of all; `None` without runs.
-    #[must_use]
     pub fn mean(all: &[AllocTimes]) -> Option<AllocTimes> {
         let mean = |of: fn(&AllocTimes) -> u64| all.iter().map(of).sum::<u64>().checked_div(all.len() as u64);
         Some(AllocTimes {
@@ -360,7 +356,6 @@ impl AllocTimes {
 
 impl RunResult {
     /// A result without rows, of runs like `run`.
-    #[must_use]
     pub fn new(run: &Run<'_>, seeds: u32) -> RunResult {
         let Run { workload, machine, .. } = run;
         RunResult {

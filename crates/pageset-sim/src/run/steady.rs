@@ -24,7 +24,6 @@ const PRECISION_PCT: f64 = 1.0;
 /// Totals since the start of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Totals {
-    /// Operations.
     pub(super) operations: f64,
     /// Waits for zone locks and for LRU locks of all tasks, in seconds.
     pub(super) waits: [f64; 2],

@@ -28,7 +28,6 @@ impl Length {
 
     /// The longest measurement of a run that measures until it is steady: six times the default. Slower changes than
     /// this are reported and not waited for.
-    #[must_use]
     pub const fn limit(self) -> Time {
         self.time.times(6)
     }

@@ -2,8 +2,7 @@
 
 use super::{
     Length, Workload, anon_r_rand, compile, database, ebizzy, exit, fault_file, folios, highalloc, lru_file, malloc,
-    net_receive, page_cache, page_fault1, parallel_free, pigz, processes, purge, read_write, streams, thp_mix, threads,
-    truncate,
+    net_receive, page_cache, page_fault1, parallel_free, pigz, purge, read_write, streams, thp_mix, truncate,
 };
 use crate::os::Needs;
 
@@ -12,7 +11,6 @@ const fn one_space(_tasks: u32) -> Needs {
     Needs { objects: 1, ..Needs::NOTHING }
 }
 
-/// Needs of tasks with a file each.
 const fn a_file_each(tasks: u32) -> Needs {
     Needs { objects: tasks, ..Needs::NOTHING }
 }
@@ -25,19 +23,15 @@ const fn a_file_each_and_one_space(tasks: u32) -> Needs {
 /// All workloads. The will-it-scale workloads come first. Each of their tasks is a process, or a thread in workloads
 /// named `-threads`.
 pub const WORKLOADS: &[Workload] = &[
-    Workload::new("page_fault1", "map 128 MiB, write a byte in each page, unmap", "pages", |system, _| {
-        Ok(processes(system, page_fault1::task))
-    })
-    .apart(),
-    Workload::new("page_fault1-threads", "as page_fault1, in one address space", "pages", |system, tasks| {
-        Ok(threads(system, tasks, page_fault1::task))
-    })
-    .needing(one_space),
-    Workload::new(
+    Workload::processes("page_fault1", "map 128 MiB, write a byte in each page, unmap", "pages", page_fault1::task)
+        .apart(),
+    Workload::threads("page_fault1-threads", "as page_fault1, in one address space", "pages", page_fault1::task)
+        .needing(one_space),
+    Workload::processes(
         "page_fault1-groups",
         "as page_fault1, each process in its own memory control group",
         "pages",
-        |system, _| Ok(processes(system, page_fault1::task)),
+        page_fault1::task,
     )
     .needing(|tasks| Needs { groups: tasks, ..Needs::NOTHING })
     .apart(),
@@ -49,80 +43,65 @@ pub const WORKLOADS: &[Workload] = &[
         folios::SIZE,
     )
     .apart(),
-    Workload::new(
+    Workload::processes(
         "page_fault2",
         "as page_fault1, in a private file mapping: pages are copied",
         "pages",
-        |system, _| Ok(processes(system, fault_file::private)),
+        fault_file::private,
     )
     .needing(a_file_each)
     .apart(),
-    Workload::new("page_fault2-threads", "as page_fault2, in one address space", "pages", |system, tasks| {
-        Ok(threads(system, tasks, fault_file::private))
-    })
-    .needing(a_file_each_and_one_space),
-    Workload::new(
+    Workload::threads("page_fault2-threads", "as page_fault2, in one address space", "pages", fault_file::private)
+        .needing(a_file_each_and_one_space),
+    Workload::processes(
         "page_fault3",
         "as page_fault1, in a shared file mapping: allocates only page tables",
         "pages",
-        |system, _| Ok(processes(system, fault_file::shared)),
+        fault_file::shared,
     )
     .needing(a_file_each)
     .apart()
     .lasting(Length::MAPPINGS),
-    Workload::new("page_fault3-threads", "as page_fault3, in one address space", "pages", |system, tasks| {
-        Ok(threads(system, tasks, fault_file::shared))
-    })
-    .needing(a_file_each_and_one_space)
-    .lasting(Length::MAPPINGS),
+    Workload::threads("page_fault3-threads", "as page_fault3, in one address space", "pages", fault_file::shared)
+        .needing(a_file_each_and_one_space)
+        .lasting(Length::MAPPINGS),
     Workload::new("malloc1", "map 128 MiB, write in the first page, unmap", "pairs", malloc::processes)
         .needing(malloc::needs)
         .lasting(Length::ROUNDS),
     Workload::new("malloc1-threads", "as malloc1, in one address space", "pairs", malloc::threads)
         .needing(malloc::needs)
         .lasting(Length::ROUNDS),
-    Workload::new("malloc2", "allocate and free 1 KiB in user space", "pairs", |system, _| {
-        Ok(processes(system, malloc::user_space))
-    })
-    .apart()
-    .lasting(Length::ROUNDS),
-    Workload::new("malloc2-threads", "as malloc2: nothing is shared", "pairs", |system, _| {
-        Ok(processes(system, malloc::user_space))
-    })
-    .apart()
-    .lasting(Length::ROUNDS),
-    Workload::new("read1", "read a file of 1 MiB in the page cache, 4 KiB a call", "calls", |system, _| {
-        Ok(processes(system, read_write::read))
-    })
-    .needing(a_file_each)
-    .apart()
-    .lasting(Length::ROUNDS),
-    Workload::new("read1-threads", "as read1: nothing is shared", "calls", |system, _| {
-        Ok(processes(system, read_write::read))
-    })
-    .needing(a_file_each)
-    .apart()
-    .lasting(Length::ROUNDS),
-    Workload::new("write1", "write a file of 1 MiB in the page cache, 4 KiB a call", "calls", |system, _| {
-        Ok(processes(system, read_write::write))
-    })
-    .needing(a_file_each)
-    .apart()
-    .lasting(Length::ROUNDS),
-    Workload::new("write1-threads", "as write1: nothing is shared", "calls", |system, _| {
-        Ok(processes(system, read_write::write))
-    })
-    .needing(a_file_each)
-    .apart()
-    .lasting(Length::ROUNDS),
-    Workload::new("anon-r-rand", "touch anonymous memory in random order (vm-scalability)", "touches", |system, _| {
-        Ok(processes(system, anon_r_rand::task))
-    })
+    Workload::processes("malloc2", "allocate and free 1 KiB in user space", "pairs", malloc::user_space)
+        .apart()
+        .lasting(Length::ROUNDS),
+    Workload::processes("malloc2-threads", "as malloc2: nothing is shared", "pairs", malloc::user_space)
+        .apart()
+        .lasting(Length::ROUNDS),
+    Workload::processes("read1", "read a file of 1 MiB in the page cache, 4 KiB a call", "calls", read_write::read)
+        .needing(a_file_each)
+        .apart()
+        .lasting(Length::ROUNDS),
+    Workload::processes("read1-threads", "as read1: nothing is shared", "calls", read_write::read)
+        .needing(a_file_each)
+        .apart()
+        .lasting(Length::ROUNDS),
+    Workload::processes("write1", "write a file of 1 MiB in the page cache, 4 KiB a call", "calls", read_write::write)
+        .needing(a_file_each)
+        .apart()
+        .lasting(Length::ROUNDS),
+    Workload::processes("write1-threads", "as write1: nothing is shared", "calls", read_write::write)
+        .needing(a_file_each)
+        .apart()
+        .lasting(Length::ROUNDS),
+    Workload::processes(
+        "anon-r-rand",
+        "touch anonymous memory in random order (vm-scalability)",
+        "touches",
+        anon_r_rand::task,
+    )
     .apart(),
-    Workload::new("anon-r-rand-mt", "as anon-r-rand, in one address space", "touches", |system, tasks| {
-        Ok(threads(system, tasks, anon_r_rand::task))
-    })
-    .needing(one_space),
+    Workload::threads("anon-r-rand-mt", "as anon-r-rand, in one address space", "touches", anon_r_rand::task)
+        .needing(one_space),
     Workload::new("lru-file-mmap-read", "read mapped sparse files larger than memory", "pages", lru_file::in_order)
         .needing(lru_file::needs)
         .lasting(Length::LONG_ROUNDS),
@@ -134,11 +113,9 @@ pub const WORKLOADS: &[Workload] = &[
     )
     .needing(lru_file::needs)
     .lasting(Length::LONG_ROUNDS),
-    Workload::new("ebizzy", "threads that search in copies of chunks", "records", |system, tasks| {
-        Ok(threads(system, tasks, ebizzy::task))
-    })
-    .needing(one_space)
-    .lasting(Length::LONG_ROUNDS),
+    Workload::threads("ebizzy", "threads that search in copies of chunks", "records", ebizzy::task)
+        .needing(one_space)
+        .lasting(Length::LONG_ROUNDS),
     Workload::new("kbuild", "a compile farm: one compiler after the other on each CPU", "pages", compile::set_up)
         .needing(|tasks| Needs { objects: 2 * tasks, groups: compile::GROUPS })
         .lasting(compile::LENGTH),

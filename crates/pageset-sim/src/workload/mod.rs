@@ -49,9 +49,15 @@ type Code = for<'s> fn(&'s System<'_>, u32) -> Result<Job<'s>, AllocError>;
 /// As [`Code`], for a workload with a size.
 type SizedCode = for<'s> fn(&'s System<'_>, u32, u32) -> Result<Job<'s>, AllocError>;
 
+/// A task with an address space.
+type InSpace = fn(&System<'_>, &Space, u32) -> Result<(), AllocError>;
+
 /// The source of the tasks.
 #[derive(Clone)]
 enum Setup {
+    Processes(InSpace),
+    /// Of one process.
+    Threads(InSpace),
     Code(Code),
     Sized(SizedCode, Size),
     Recorded(Arc<Recording>),
@@ -94,6 +100,16 @@ impl fmt::Debug for Workload {
 }
 
 impl Workload {
+    /// A workload of endless loops in which each task is a process.
+    const fn processes(name: &'static str, about: &'static str, unit: &'static str, task: InSpace) -> Self {
+        Self::of(name, about, unit, Setup::Processes(task))
+    }
+
+    /// The same with all tasks as threads of one process.
+    const fn threads(name: &'static str, about: &'static str, unit: &'static str, task: InSpace) -> Self {
+        Self::of(name, about, unit, Setup::Threads(task))
+    }
+
     /// A workload of endless loops without objects.
     const fn new(name: &'static str, about: &'static str, unit: &'static str, setup: Code) -> Self {
         Self::of(name, about, unit, Setup::Code(setup))
@@ -120,11 +136,10 @@ impl Workload {
     }
 
     /// The size, if the workload has one.
-    #[must_use]
     pub const fn size(&self) -> Option<Size> {
         match &self.setup {
             Setup::Sized(_, size) => Some(*size),
-            Setup::Code(_) | Setup::Recorded(_) => None,
+            _ => None,
         }
     }
 
@@ -135,7 +150,7 @@ impl Workload {
     pub fn with_size(self, value: u32) -> Result<Workload, String> {
         match self.setup {
             Setup::Sized(code, size) => Ok(Workload { setup: Setup::Sized(code, size.with(value)?), ..self }),
-            Setup::Code(_) | Setup::Recorded(_) => {
+            _ => {
                 let sized: Vec<&str> = WORKLOADS
                     .iter()
                     .filter(|workload| workload.size().is_some())
@@ -147,7 +162,6 @@ impl Workload {
     }
 
     /// The name, with the size if the workload has one.
-    #[must_use]
     pub fn title(&self) -> String {
         match self.size() {
             Some(size) => format!("{}, {}", self.name, size.named()),
@@ -186,7 +200,6 @@ impl Workload {
     }
 
     /// The workload of a recording: its processes run once, on any number of CPUs.
-    #[must_use]
     pub fn recorded(recording: Recording) -> Self {
         let unused: Code = |_, _| Ok(Box::new(|_| Ok(())));
         let about = "a recording's processes, each on a CPU of its own";
@@ -195,13 +208,11 @@ impl Workload {
     }
 
     /// The workload with this name.
-    #[must_use]
     pub fn find(name: &str) -> Option<&'static Workload> {
         WORKLOADS.iter().find(|workload| workload.name == name)
     }
 
     /// The needs of a run with `tasks` tasks.
-    #[must_use]
     pub fn needs(&self, tasks: u32) -> Needs {
         (self.needs)(tasks)
     }
@@ -212,25 +223,19 @@ impl Workload {
     /// There is not enough memory.
     pub fn set_up<'s>(&self, system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
         match &self.setup {
+            Setup::Processes(task) => {
+                let task = *task;
+                Ok(Box::new(move |number| task(system, &Space::own(), number)))
+            }
+            Setup::Threads(task) => {
+                let (task, space) = (*task, Space::shared(system, tasks));
+                Ok(Box::new(move |number| task(system, &space, number)))
+            }
             Setup::Code(code) => code(system, tasks),
             Setup::Sized(code, size) => code(system, tasks, size.value),
             Setup::Recorded(recording) => recorded::set_up(system, tasks, recording),
         }
     }
-}
-
-/// A task with an address space.
-type InSpace = fn(&System<'_>, &Space, u32) -> Result<(), AllocError>;
-
-/// Each task is a process.
-fn processes<'s>(system: &'s System<'_>, task: InSpace) -> Job<'s> {
-    Box::new(move |number| task(system, &Space::own(), number))
-}
-
-/// All tasks are threads of one process.
-fn threads<'s>(system: &'s System<'_>, tasks: u32, task: InSpace) -> Job<'s> {
-    let space = Space::shared(system, tasks);
-    Box::new(move |number| task(system, &space, number))
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use crate::time::Time;
 
 /// Compression of a block of 128 KiB at 20 MB a second. Unit: picoseconds, here 6.5 ms.
 const COMPRESS: Time = Time::from_ps(6_500_000_000);
-/// Pages of a block.
 const BLOCK_PAGES: u64 = 32;
 /// A pipe holds 16 pages.
 const PIPE: Shape = Shape { blocks: &[Order::ZERO], kept: None, protocol: Time::ZERO, room: 16 };

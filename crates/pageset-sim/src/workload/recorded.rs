@@ -81,7 +81,6 @@ impl RecordingBuilder {
     }
 
     /// Returns the recording.
-    #[must_use]
     pub fn build(self) -> Recording {
         self.recording
     }

@@ -35,7 +35,6 @@ impl Size {
     }
 
     /// The size with its unit, for people.
-    #[must_use]
     pub fn named(self) -> String {
         match self.unit {
             SizeUnit::Gib => format!("{} GiB", self.value),
@@ -58,7 +57,6 @@ impl Size {
     }
 
     /// GiB that the workload fills; `None` for another unit.
-    #[must_use]
     pub fn filled_gib(self) -> Option<u32> {
         (self.unit == SizeUnit::Gib).then_some(self.value)
     }

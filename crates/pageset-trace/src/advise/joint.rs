@@ -35,7 +35,6 @@ pub struct AdviceSet {
 impl AdviceSet {
     /// Decides on one verdict. The loads count by their lock acquisitions. A setting that takes locks more often under a
     /// single load is no choice.
-    #[must_use]
     pub fn of(recordings: Vec<Advice>) -> AdviceSet {
         let (used, failed): (Vec<&Advice>, Vec<&Advice>) = recordings.iter().partition(|advice| is_used(advice));
         let left_out = failed.into_iter().map(|advice| advice.trace.clone()).collect();
@@ -60,7 +59,6 @@ impl AdviceSet {
     }
 
     /// How far to trust the verdict: as far as the least trusted recording that it uses.
-    #[must_use]
     pub fn sure(&self) -> Sure {
         let recordings =
             || self.recordings.iter().filter(|advice| is_used(advice) || self.verdict.basis == Basis::NotFelt);

@@ -28,7 +28,6 @@ pub enum KnobName {
 
 impl KnobName {
     /// The name in JSON.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             KnobName::WatermarkScaleFactor => "watermark-scale-factor",

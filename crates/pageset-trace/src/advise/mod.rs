@@ -115,9 +115,6 @@ pub struct Kernel {
 
 impl Advice {
     /// Replays a recording under every setting and decides on a verdict.
-    ///
-    /// # Errors
-    /// If the recording cannot be replayed.
     pub fn of(trace: &Trace, progress: &mut dyn FnMut(Step<'_>)) -> Result<Self, ReplayError> {
         progress(Step::LookOver);
         let mut events = |events| progress(Step::Events(events));
@@ -201,20 +198,17 @@ impl Advice {
 
     /// How often zone locks would be taken if pages were freed on the CPU that allocated them, in a sentence. `None` if that
     /// is not clearly less often, or if locks are rare. Not part of the verdict: a replay does not show the cost.
-    #[must_use]
     pub fn affinity_gain(&self) -> Option<String> {
         knobs::affinity_gain(&self.knobs)
             .filter(|_| matches!(self.verdict.basis, Basis::NoGain | Basis::Gain | Basis::NoSetting))
     }
 
     /// Whether the replays say something: that of the setting in force follows the kernel.
-    #[must_use]
     pub fn rows_follow(&self) -> bool {
         self.verdict.kind() != Kind::None && !self.sure.has(Cause::ControlFails)
     }
 
     /// The replays under values of `vm.watermark_scale_factor`; none if it cannot be replayed.
-    #[must_use]
     pub fn scales(&self) -> &[Setting] {
         knobs::scales(&self.knobs)
     }

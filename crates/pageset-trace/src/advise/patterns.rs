@@ -191,9 +191,6 @@ fn pct(part: u64, of: u64) -> f64 {
 
 impl Patterns {
     /// Reads a recording and measures its patterns.
-    ///
-    /// # Errors
-    /// If the recording is damaged.
     pub(super) fn find(trace: &Trace, recorded: Recorded<'_>) -> Result<Patterns, TraceError> {
         let mut pass = Pass { huge_order: trace.facts().pageblock_order, ..Pass::default() };
         for event in recorded.events()? {

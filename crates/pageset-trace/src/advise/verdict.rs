@@ -74,7 +74,6 @@ pub struct Setting {
 
 impl Setting {
     /// Zone lock acquisitions per 1000 allocations and frees.
-    #[must_use]
     pub fn locks_per_1000(&self) -> f64 {
         per_1000(self.zone_lock_acquisitions, self.operations)
     }
@@ -107,13 +106,11 @@ impl Verdict {
     }
 
     /// What the verdict says of the setting in force.
-    #[must_use]
     pub const fn kind(&self) -> Kind {
         self.basis.kind()
     }
 
     /// What to do, in a sentence without its full stop.
-    #[must_use]
     pub fn text(&self) -> String {
         match (self.kind(), self.sysctl()) {
             (Kind::None, _) => "none".to_owned(),
@@ -123,14 +120,12 @@ impl Verdict {
     }
 
     /// The sysctl to set, and its value.
-    #[must_use]
     pub fn sysctl(&self) -> Option<(&'static str, u32)> {
         let fraction = self.high_fraction.map(|value| ("vm.percpu_pagelist_high_fraction", value));
         fraction.or(self.watermark_scale_factor.map(|value| ("vm.watermark_scale_factor", value)))
     }
 
     /// The advised one of these settings.
-    #[must_use]
     pub fn chosen<'s>(&self, settings: impl IntoIterator<Item = &'s Setting>) -> Option<&'s Setting> {
         let values = (self.high_fraction, self.watermark_scale_factor);
         settings.into_iter().find(|setting| self.basis == Basis::Gain && setting.values() == values)

@@ -8,7 +8,6 @@ use crate::error::{Place, TraceError};
 /// Bytes of a section's header.
 pub(super) const HEADER_BYTES: usize = 28;
 
-/// The kind of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SectionKind {
     Facts,

@@ -44,10 +44,6 @@ impl<W: Write> std::fmt::Debug for Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Starts a recording on `out`, which needs no buffer.
-    ///
-    /// # Errors
-    ///
-    /// If the output fails.
     pub fn create(mut out: W, facts: &Facts) -> io::Result<Self> {
         let mut header = MAGIC.to_vec();
         header.extend_from_slice(&VERSION.to_le_bytes());
@@ -140,10 +136,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the events so far as a section. No snapshot or event needs to follow.
-    ///
-    /// # Errors
-    ///
-    /// If the output fails.
     pub fn flush(&mut self) -> io::Result<()> {
         self.flush_snapshots()?;
         self.flush_events()
@@ -160,10 +152,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Ends the recording and returns the flushed output.
-    ///
-    /// # Errors
-    ///
-    /// If the output fails.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush()?;
         let totals = serde_json::to_vec(&self.totals)?;

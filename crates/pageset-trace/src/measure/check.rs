@@ -5,7 +5,6 @@ use crate::replay::agreement::{Deviation, deviations};
 
 impl ReplayResult {
     /// Checks each named set of rules. `near_pct` is the required share of refills near the kernel's, in percent.
-    #[must_use]
     pub fn checked(&self, near_pct: Option<f64>) -> Check {
         let limits: Vec<Limit> = self.named().flat_map(|row| self.limits(row, near_pct)).collect();
         Check { passed: limits.iter().all(|limit| limit.verdict != Verdict::Fail), limits }

@@ -57,7 +57,6 @@ pub struct Explanation {
 
 impl Identification {
     /// The result for a recording.
-    #[must_use]
     pub fn new(trace: &Trace, identified: &Identified) -> Self {
         let row = |candidate: &Candidate| {
             let [refill_pages, refills, drain_pages, drains] = candidate.deviations.map(|deviation| deviation.replay);
@@ -88,13 +87,11 @@ impl Identification {
     }
 
     /// The first candidates, which this traffic does not distinguish.
-    #[must_use]
     pub fn best(&self) -> &[Explanation] {
         &self.candidates[..self.alike]
     }
 
     /// Whether a candidate is the choice or has the same rules.
-    #[must_use]
     pub fn is_choice(&self, candidate: &Explanation) -> bool {
         candidate.rules == self.choice || candidate.same.contains(&self.choice)
     }

@@ -148,7 +148,6 @@ pub struct Differences {
 
 impl Differences {
     /// The differences of `ours` from the kernel's totals.
-    #[must_use]
     pub fn new(ours: &Totals, kernel: &Totals) -> Self {
         Differences {
             refills_diff_pct: differs_pct(ours.refills, kernel.refills),
@@ -159,14 +158,12 @@ impl Differences {
     }
 
     /// All differences, in the order of their columns.
-    #[must_use]
     pub const fn all(&self) -> [Option<f64>; 4] {
         [self.refills_diff_pct, self.refill_pages_diff_pct, self.drains_diff_pct, self.drain_pages_diff_pct]
     }
 }
 
 /// The difference of an amount from the kernel's, in percent; `None` if only the kernel's amount is 0.
-#[must_use]
 pub fn differs_pct(amount: u64, kernel: u64) -> Option<f64> {
     match (amount, kernel) {
         (0, 0) => Some(0.0),
@@ -198,7 +195,6 @@ pub struct Nearness {
 
 impl Nearness {
     /// The shares of refills and of drains, each with the share by chance.
-    #[must_use]
     pub const fn all(&self) -> [(Option<f64>, Option<f64>); 2] {
         [
             (self.refills_near_pct, self.refills_near_by_chance_pct),
@@ -207,7 +203,6 @@ impl Nearness {
     }
 
     /// The means over pagesets, weighted by the kernel's refills and drains on each.
-    #[must_use]
     pub fn mean(pagesets: &[(&Pageset, Totals)]) -> Nearness {
         let mean = |share: fn(&Nearness) -> Option<f64>, moves: fn(&Totals) -> u64| {
             let weighted = |(set, kernel): &(&Pageset, Totals)| Some(share(&set.near)? * moves(kernel) as f64);

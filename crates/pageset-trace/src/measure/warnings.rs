@@ -23,7 +23,6 @@ macro_rules! names {
             pub const ALL: &[Name] = &[$(Name::$variant),+];
 
             /// The name as printed and as `pageset explain` takes it.
-            #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {
                     $(Name::$variant => $name),+
@@ -120,7 +119,6 @@ impl fmt::Display for Counted {
 
 impl Counted {
     /// The warning with its name, followed by `of`, which names the replay.
-    #[must_use]
     pub fn warning(&self, of: &str) -> Warning {
         Warning::new(self.name, format!("{self}{of}"))
     }

@@ -25,14 +25,12 @@ fn counted(rows: impl IntoIterator<Item = (Name, &'static str, u64, &'static str
 }
 
 /// The CPUs that lost events, as `CPU 3` or `CPUs 0, 3`.
-#[must_use]
 pub fn lost_on(facts: &Facts) -> String {
     let cpus: Vec<String> = facts.loss.iter().filter(|loss| loss.any()).map(|loss| loss.cpu.to_string()).collect();
     format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, cpus.join(", "))
 }
 
 /// Warnings about a recording of which nothing is replayed.
-#[must_use]
 pub fn of_recording(trace: &Trace, replay: &Replay<'_>) -> Vec<Warning> {
     of_trace(trace, replay, Level::Reconstructed, &[], None)
 }
@@ -64,7 +62,6 @@ fn traffic(identified: &Identified) -> Warning {
 }
 
 /// A sentence on how the traffic and the rules of the release disagree.
-#[must_use]
 pub fn disagreement(identified: &Identified) -> String {
     let (choice, confidence) = (identified.choice().name, identified.confidence.name());
     match identified.by_release {

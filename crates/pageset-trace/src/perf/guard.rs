@@ -42,7 +42,6 @@ impl Part {
     }
 }
 
-/// The part with the records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Records(Part);
 

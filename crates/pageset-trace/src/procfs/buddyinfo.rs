@@ -61,7 +61,6 @@ impl BuddyInfo {
 
 /// Why a zone with these free blocks of order 0, 1, … has none of `order`: near 0 for lack of memory, near 1 because free memory is
 /// in small blocks. `None` if there is such a block. The kernel's `extfrag_index`, without numbers below 0.
-#[must_use]
 pub fn fragmentation_index(free_blocks: &[u64], order: usize) -> Option<f64> {
     if free_blocks.iter().skip(order).any(|blocks| *blocks > 0) {
         return None;

@@ -72,7 +72,6 @@ impl PageTypeInfo {
     }
 
     /// A migratetype's number by its name (`Unmovable`, `HighAtomic`, `CMA`, …).
-    #[must_use]
     pub fn type_number(&self, name: &str) -> Option<usize> {
         self.types.iter().position(|t| t == name)
     }
@@ -206,7 +205,6 @@ fn free_counts(at: u64, rest: &str) -> Result<(&str, Vec<FreeBlocks>), ParseErro
 }
 
 /// A row of the first table alone, without its header: the node, the zone, the type and its free blocks by order.
-#[must_use]
 pub fn row(line: &str) -> Option<(u32, &str, &str, Vec<FreeBlocks>)> {
     let (node, zone, rest) = node_and_zone(1, line.trim()).ok()??;
     let (name, counts) = free_counts(1, rest).ok()?;

@@ -114,13 +114,11 @@ impl Zoneinfo {
     }
 
     /// The zone with this node and name, if any.
-    #[must_use]
     pub fn zone(&self, node: u32, name: &str) -> Option<&ZoneSection> {
         self.zones.iter().find(|z| z.node == node && z.name == name)
     }
 
     /// The number of CPUs with a pageset in any zone.
-    #[must_use]
     pub fn cpus(&self) -> u32 {
         self.zones.iter().map(|z| z.pagesets.len()).max().unwrap_or(0) as u32
     }
@@ -216,7 +214,6 @@ impl PartialReader {
     }
 
     /// The zones in the order of the text.
-    #[must_use]
     pub fn finish(mut self) -> Vec<PartialZone> {
         self.close();
         self.zones

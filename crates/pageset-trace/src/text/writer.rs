@@ -52,10 +52,6 @@ impl<W: Write> TextWriter<W> {
     }
 
     /// Writes the rest and returns the output. A recording without events has the start time 0.
-    ///
-    /// # Errors
-    ///
-    /// If the output fails.
     pub fn finish(mut self) -> io::Result<W> {
         if self.time_ns.is_none() {
             self.header(0);

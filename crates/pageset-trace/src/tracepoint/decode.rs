@@ -325,14 +325,12 @@ impl Decoder {
     }
 
     /// Whether the event with this number has a known format and is part of a recording.
-    #[must_use]
     pub(crate) fn knows(&self, id: u16) -> bool {
         self.shapes.binary_search_by_key(&id, |&(id, _)| id).is_ok()
     }
 
     /// The event in `record`. `None` if the record is of another event, has values out of range, or is one part of a
     /// bulk allocation.
-    #[must_use]
     pub fn decode(&self, time_ns: u64, cpu: CpuId, record: &[u8]) -> Option<Event> {
         let Record { pid, context, content, .. } = self.record(time_ns, cpu, record)?;
         match content {

@@ -16,7 +16,6 @@ impl Field {
     /// machine's.
     ///
     /// Returns `None` if the record is too short or the size is not 1, 2, 4 or 8.
-    #[must_use]
     pub fn read(&self, record: &[u8]) -> Option<u64> {
         let bytes = record.get(self.offset..self.offset.checked_add(self.size)?)?;
         // The casts sign-extend on purpose.
@@ -33,7 +32,6 @@ impl Field {
     }
 
     /// Whether `value`, as [`Field::read`] returned it, is all ones in this field's width.
-    #[must_use]
     pub fn is_all_ones(&self, value: u64) -> bool {
         match self.size {
             size @ 1..=7 if !self.signed => value == (1 << (8 * size)) - 1,

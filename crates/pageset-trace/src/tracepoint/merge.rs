@@ -137,7 +137,6 @@ impl<R: Read> Merge<R> {
     }
 
     /// The counts so far.
-    #[must_use]
     pub fn counts(&self) -> MergeCounts {
         MergeCounts { unpaired: self.pairing.unpaired(), ..self.counts }
     }

@@ -60,13 +60,11 @@ impl Cursor {
     }
 
     /// The current time in nanoseconds: of the last record, or of the page before the first record.
-    #[must_use]
     pub fn time_ns(&self) -> u64 {
         self.time_ns
     }
 
     /// Whether the kernel lost events before this page.
-    #[must_use]
     pub fn missed(&self) -> bool {
         self.missed
     }

@@ -52,7 +52,6 @@ pub enum Basis {
 
 impl Basis {
     /// What such a verdict says of the control.
-    #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
             Basis::Gain => Kind::Differs,
@@ -97,13 +96,11 @@ pub struct Control {
 }
 
 /// Whether this rate of zone lock acquisitions, per second and CPU, is noticeable.
-#[must_use]
 pub fn is_noticeable(per_cpu_s: f64) -> bool {
     per_cpu_s >= NOTICEABLE_PER_CPU_S
 }
 
 /// The verdict that so few zone locks cannot be felt; `None` if they can.
-#[must_use]
 pub fn rare(locks: u64, seconds: f64, cpus: usize) -> Option<Decided> {
     let per_cpu_s = locks as f64 / seconds.max(1e-9) / cpus.max(1) as f64;
     (!is_noticeable(per_cpu_s)).then(|| {
@@ -117,14 +114,12 @@ pub fn rare(locks: u64, seconds: f64, cpus: usize) -> Option<Decided> {
 impl Control {
     /// Zone locks that the kernel took: for its refills and drains, and past the pagesets, where no choice of the replay
     /// plays a part.
-    #[must_use]
     pub fn locks(&self) -> u64 {
         let moves = |totals: &Totals| totals.refills + totals.drains;
         moves(&self.kernel) + self.replay_locks.saturating_sub(moves(&self.replay))
     }
 
     /// How the replay misses the kernel, if it is of no use: its largest difference.
-    #[must_use]
     pub fn failure(&self) -> Option<String> {
         let deviations = deviations(&self.kernel, &self.replay);
         let failures = deviations.iter().filter(|deviation| !deviation.is_within() && is_failure(deviation));
@@ -134,7 +129,6 @@ impl Control {
     }
 
     /// The verdict that follows from the control alone. Rare locks need no replay: the kernel's own events count them.
-    #[must_use]
     pub fn decided(&self) -> Option<Decided> {
         if self.operations == 0 {
             let why = "there are no allocations and frees in the recording".to_owned();
@@ -156,7 +150,6 @@ impl Control {
     }
 
     /// The difference that the control itself has from the kernel, and at least what counts as equal. Unit: percent.
-    #[must_use]
     pub fn noise_pct(&self) -> f64 {
         let own = deviations(&self.kernel, &self.replay).map(|deviation| match deviation.kernel {
             0 => 0.0,
@@ -166,7 +159,6 @@ impl Control {
     }
 
     /// Rates the trust in a verdict. `other_watermarks`: the verdict is another `vm.watermark_scale_factor`.
-    #[must_use]
     pub fn sure(&self, basis: Basis, other_watermarks: bool) -> Sure {
         let mut sure = Sure { trust: Trust::High, reasons: Vec::new() };
         if self.lost_events {

@@ -54,7 +54,6 @@ pub enum Larger {
 
 impl Larger {
     /// The setting, as `sysctl -w` takes it.
-    #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
             Larger::Tune => "vm.percpu_pagelist_high_fraction=0",
@@ -65,7 +64,6 @@ impl Larger {
 
 impl Lists {
     /// The setting that makes these lists larger, if there is one.
-    #[must_use]
     pub const fn larger(self) -> Option<Larger> {
         match self {
             Lists::Fraction(fraction) if fraction >= FRACTION_POOR => Some(Larger::Tune),
@@ -201,7 +199,6 @@ pub const KEYS: [&str; 9] = [
 ];
 
 /// The findings, at least one.
-#[must_use]
 pub fn judge(numbers: &Numbers, bounds: &Bounds) -> Vec<Finding> {
     let mut found: Vec<Finding> = numbers.short.iter().cloned().map(Finding::Short).collect();
     found.extend(numbers.stalls_per_s.filter(|stalls| *stalls >= 0.5).map(Finding::Stalls));
@@ -233,7 +230,6 @@ pub fn judge(numbers: &Numbers, bounds: &Bounds) -> Vec<Finding> {
 
 impl Finding {
     /// The finding's name in outputs, which `pageset explain` knows: one of [`KEYS`].
-    #[must_use]
     pub const fn key(&self) -> &'static str {
         match self {
             Finding::Short(_) => "memory-short",
@@ -251,7 +247,6 @@ impl Finding {
     }
 
     /// The setting that may help, if there is one.
-    #[must_use]
     pub const fn set(&self) -> Option<Larger> {
         match self {
             Finding::Waits { larger, .. } | Finding::Moves { larger, .. } => *larger,
@@ -260,7 +255,6 @@ impl Finding {
     }
 
     /// Whether only a recording can say what to do. Moves alone do not show that a CPU waits.
-    #[must_use]
     pub const fn needs_recording(&self) -> bool {
         match self {
             Finding::Waits { larger, .. } => !matches!(larger, Some(Larger::Tune)),
@@ -270,7 +264,6 @@ impl Finding {
     }
 
     /// How urgent the finding is.
-    #[must_use]
     pub fn level(&self) -> Level {
         match self {
             Finding::Short(Short { is_min: true, .. }) | Finding::Stalls(_) => Level::Severe,
@@ -282,7 +275,6 @@ impl Finding {
     }
 
     /// The sentence in parts: what it is, and what to do. A narrow screen omits parts from the end.
-    #[must_use]
     pub fn parts(&self) -> Vec<String> {
         match self {
             Finding::Short(Short { zone, free, is_min, mark }) => {
@@ -331,7 +323,6 @@ impl Finding {
     }
 
     /// The whole sentence, without a full stop.
-    #[must_use]
     pub fn sentence(&self) -> String {
         self.parts().concat()
     }
@@ -354,7 +345,6 @@ fn whole(number: f64) -> String {
 }
 
 /// The number of other CPUs, as the end of a sentence.
-#[must_use]
 pub fn others(all: usize) -> String {
     match all {
         0 | 1 => String::new(),

@@ -49,7 +49,6 @@ fn locks(row: &Replayed) -> f64 {
 
 impl ReplayResult {
     /// The replay of the kernel's own rules as the control of verdicts. `None` if they are not among the named rules.
-    #[must_use]
     pub fn control(&self) -> Option<Control> {
         self.named().find(|row| row.is_kernel).map(|own| self.control_of(own))
     }
@@ -74,7 +73,6 @@ impl ReplayResult {
 
     /// Which rules take zone locks least, and whether that may be trusted. The control is the replay under the kernel's own
     /// rules. Rules that run short of memory more often than the control are no choice.
-    #[must_use]
     pub fn verdict(&self) -> RulesVerdict<'_> {
         let rows: Vec<&Replayed> = self.named().collect();
         let Some(own) = rows.iter().copied().find(|row| row.is_kernel) else {
@@ -116,13 +114,11 @@ fn ranking<'r>(rows: &[&'r Replayed], own: Option<&'r Replayed>, noise_pct: f64)
 
 impl<'r> RulesVerdict<'r> {
     /// What the verdict says of the kernel's own rules.
-    #[must_use]
     pub const fn kind(&self) -> Kind {
         self.basis.kind()
     }
 
     /// The row that wins, and the one that it is compared with.
-    #[must_use]
     pub const fn rows(&self) -> Option<(&'r Replayed, &'r Replayed)> {
         match self.ranking {
             Ranking::None => None,
@@ -132,7 +128,6 @@ impl<'r> RulesVerdict<'r> {
     }
 
     /// The verdict in a sentence without its full stop.
-    #[must_use]
     pub fn text(&self) -> String {
         match (&self.decided, self.kind()) {
             (Some(_), Kind::None) => "no verdict".to_owned(),
@@ -142,7 +137,6 @@ impl<'r> RulesVerdict<'r> {
     }
 
     /// What the verdict rests on and compares, in a sentence without its full stop; may be empty.
-    #[must_use]
     pub fn why(&self) -> String {
         let (order, compared) = self.order();
         let parts = match &self.decided {
@@ -153,7 +147,6 @@ impl<'r> RulesVerdict<'r> {
     }
 
     /// The order of the rules, the verdict, and how far to trust it, in one line.
-    #[must_use]
     pub fn sentence(&self) -> String {
         let (order, compared) = self.order();
         let decided = self.decided.as_ref().map(|why| format!("{}: {why}", self.text())).unwrap_or_default();

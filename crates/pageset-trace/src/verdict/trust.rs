@@ -64,13 +64,11 @@ pub struct Sure {
 
 impl Sure {
     /// No trust, for one reason.
-    #[must_use]
     pub fn none(name: Cause, text: impl Into<String>) -> Sure {
         Sure { trust: Trust::Low, reasons: vec![Reason { name, text: text.into() }] }
     }
 
     /// Whether a reason is about this.
-    #[must_use]
     pub fn has(&self, name: Cause) -> bool {
         self.reasons.iter().any(|reason| reason.name == name)
     }

@@ -32,7 +32,6 @@ const KEYS: [&str; 9] = [
     " + - interval ",
 ];
 
-/// The keys of a playback.
 const PLAYBACK_KEYS: [&str; 9] = [
     " q quit ",
     " h help ",

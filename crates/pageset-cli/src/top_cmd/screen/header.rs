@@ -34,7 +34,6 @@ pub(super) fn clock(scene: &Scene<'_>, state: &State) -> Vec<String> {
     parts
 }
 
-/// A speed in quarters.
 fn quarters(speed: u32) -> String {
     match speed {
         1 => "1/4".to_owned(),

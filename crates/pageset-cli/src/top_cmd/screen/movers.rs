@@ -77,7 +77,6 @@ pub(super) fn lines<T>(list: &Movers<'_, T>, most: usize) -> u16 {
     rows.map_or(0, |rows| u16::try_from(rows + 2).unwrap_or(u16::MAX))
 }
 
-/// Draws the list.
 pub(super) fn draw<T>(frame: &mut Frame<'_>, area: Rect, state: &State, list: &Movers<'_, T>) {
     let width = usize::from(area.width);
     let all = match &list.all {

@@ -24,7 +24,6 @@ pub(super) fn limit(covered: bool, state: &State) -> Style {
     }
 }
 
-/// A verdict.
 pub(super) fn verdict(level: Level, state: &State) -> Style {
     match level {
         Level::Severe | Level::Unusual => alarm(level == Level::Severe, state),

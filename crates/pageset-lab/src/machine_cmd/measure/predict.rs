@@ -28,14 +28,10 @@ const TASK_SECONDS: f64 = 30.0;
 pub(super) struct Limits<'k> {
     /// With the fit, which is short.
     pub(super) fit: KeepOn<'k>,
-    /// With the rows.
     pub(super) rows: KeepOn<'k>,
 }
 
 /// Fits the pace, writes the description, and simulates all measured rows. Rows without time have no prediction.
-///
-/// # Errors
-/// The simulator fails.
 pub(super) fn predict(
     measured: &mut Measured,
     linux: &Host,

@@ -202,7 +202,6 @@ impl Code {
         self
     }
 
-    /// Jumps to the label.
     pub(super) fn jump(&mut self, to: Label) -> &mut Self {
         self.jumps.push((self.insns.len(), to));
         self.push(0x05, R(0), R(0), 0, 0)

@@ -93,7 +93,6 @@ impl Packed {
         Packed { time_ns: event.time_ns, pid: event.pid, cpu: event.cpu.0, kind, context: event.context }
     }
 
-    /// The event.
     #[inline]
     pub(super) fn event(&self, others: &[Kind]) -> Event {
         let kind = match self.kind {
