@@ -26,8 +26,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("pageset-cli/src/top_cmd/screen/", "columns with widths and short numbers of their own"),
     ("pageset-cli/src/trace_cmd/info.rs", "the bounds in a recording, not those in a look"),
     ("pageset-lab/src/kernels_cmd/", "computes the truth of the lab"),
-    ("pageset-report/src/explain/terms.rs", "sentences about other names"),
-    ("pageset-report/src/explain/warnings.rs", "sentences about warnings"),
     ("pageset-study/src/table.rs", "computes the rows of a study from its cells"),
 ];
 
