@@ -14,7 +14,7 @@ use core::ptr;
 use core::slice;
 
 use pageset::admin::audit::AuditError;
-use pageset::{
+use pageset::{Free, FreeTo, 
     Allocator, Config, CpuId, Immovable, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, Wait, ZoneKind,
     ZoneSpec,
 };
@@ -216,7 +216,7 @@ pub extern "C" fn core_free(page: u64, order: u32) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn core_free_deferred(page: u64, order: u32) -> i32 {
     let order = u8::try_from(order).ok().and_then(Order::new);
-    status(order.is_some_and(|order| allocator().free_deferred(Pfn(page), order).is_ok()))
+    status(order.is_some_and(|order| allocator().free_with(Free::block(Pfn(page), order).to(FreeTo::Deferred)).is_ok()))
 }
 
 /// Single pages. Returns how many it wrote.

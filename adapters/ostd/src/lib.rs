@@ -29,7 +29,7 @@ use ostd::mm::frame::GlobalFrameAllocator;
 use ostd::mm::{PAGE_SIZE, Paddr};
 use ostd::sync::SpinLock as OstdLock;
 use pageset::alloc::config::MapError;
-use pageset::{
+use pageset::{Alloc, 
     Allocator, CpuId, FreeError, Immovable, Machine, MigrateType, Order, PageRange, PageState, Pfn, Request, SpinLock,
     WrongFree,
 };
@@ -128,7 +128,7 @@ impl GlobalFrameAllocator for PagesetFrames {
         let allocator = self.allocator.get().or_else(|| self.build())?;
         let pages = layout.size().div_ceil(PAGE_SIZE) as u64;
         let align = layout.align().div_ceil(PAGE_SIZE) as u64;
-        allocator.alloc_contig(&REQUEST, pages, align, &Immovable).ok().map(Pfn::address)
+        allocator.alloc_with(Alloc::new(&REQUEST).pages(pages).aligned(align).owner(&Immovable)).ok().map(Pfn::address)
     }
 
     /// OSTD also returns frames here that were neither allocated nor added: boot page tables in the image of the kernel. They
@@ -170,7 +170,7 @@ impl GlobalFrameAllocator for PagesetFrames {
 
 /// Frees pages in use, or brings pages online that never were.
 fn give(allocator: &Allocator<'_, Cpus>, range: PageRange) -> Result<(), FreeError> {
-    match allocator.free_contig(range.start, range.pages) {
+    match allocator.free_range(PageRange::new(range.start, range.pages)) {
         // A part of the range may be online: then the first error tells more.
         Err(FreeError { reason: WrongFree::NotAllocated(PageState::Inside), .. })
             if allocator.online(range).is_ok() =>

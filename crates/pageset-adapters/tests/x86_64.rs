@@ -72,7 +72,7 @@ fn frames_of_each_size_are_aligned_and_distinct() {
                 .block_of(pfn)
                 .is_some_and(|(block, state)| block.pfn == pfn && state == pageset::PageState::Allocated)
         });
-        allocator.free_contig(left.expect("a page in use"), 1).expect("in use");
+        allocator.free_range(PageRange::new(left.expect("a page in use"), 1)).expect("in use");
     });
 }
 

@@ -126,7 +126,7 @@ impl Failure {
                 }
                 FreeReason::Wrong(WrongFree::NotOurs | WrongFree::NotAllocated(Inside)) => PAGESET_ERR_FOREIGN,
                 FreeReason::Wrong(
-                    WrongFree::WrongOrder(_) | WrongFree::NotPart { .. } | WrongFree::Inside { state: Allocated, .. },
+                    WrongFree::WrongOrder(_) | WrongFree::NoPages | WrongFree::Inside { state: Allocated, .. },
                 ) => PAGESET_ERR_WRONG_ORDER,
                 FreeReason::Wrong(WrongFree::NotAllocated(_) | WrongFree::Inside { .. }) => PAGESET_ERR_DOUBLE_FREE,
             },

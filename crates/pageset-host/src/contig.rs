@@ -1,6 +1,6 @@
 //! Contiguous runs of any size, even above the largest order.
 //!
-//! [`pageset::Allocator::search_contig`] looks for a free range in steps of 2 MiB and allocates it as the kernel's
+//! A search of the allocator ([`pageset::AllocFrom::Search`]) looks for a free range in steps of 2 MiB and allocates it as the kernel's
 //! `alloc_contig_range` does. It isolates the pageblocks of the range, so that nobody else gets pages from them, and drains the
 //! caches. Pages in use do not move. This is for buffers that live long, not for every request.
 #![allow(unsafe_code, reason = "slices over the memory of the handle, and a raw free")]
@@ -12,7 +12,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pageset::{AllocError as CoreAllocError, Immovable, MigrateType, NodeId, Order, PageState, Request, WrongFree};
+use pageset::{
+    Alloc, AllocError as CoreAllocError, AllocFrom, Free, Immovable, MigrateType, NodeId, Order, PageState, Request,
+    WrongFree,
+};
 
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::pages::{PoolRef, impl_run_handle};
@@ -63,7 +66,8 @@ impl PagePool {
         // guard also keeps give-back scans from holding a block of the range.
         let _no_scan = self.scanner.pause_scans();
         let (pages, align_pages) = ((rounded / PAGE_BYTES) as u64, (CHUNK_BYTES / PAGE_BYTES) as u64);
-        match self.allocator().search_contig(request, pages, align_pages, &Immovable) {
+        match self.allocator().alloc_with(Alloc::new(request).pages(pages).aligned(align_pages).from(AllocFrom::Search))
+        {
             Ok(pfn) => {
                 let start = pfn.0 as usize * PAGE_BYTES;
                 self.contig_runs.add(start, rounded);
@@ -114,13 +118,13 @@ impl PagePool {
     fn free_range(&self, address: usize, bytes: usize) -> Result<(), pageset::FreeError> {
         let range = page_range(address, bytes);
         if !self.hooks.has_free_hook() {
-            return self.allocator().free_range(range);
+            return self.allocator().free_with(Free::whole_blocks(range));
         }
-        self.allocator().free_range_cleaned(range, || {
+        self.allocator().free_with(Free::whole_blocks(range).cleaned(|_| {
             // SAFETY: (1) the run is in the pool, since all its blocks were claimed; (2) the caller of the free owns all of
             // it, and guarantees that nothing refers to it.
             unsafe { self.hooks.before_free(&self.memory, self.memory.pointer_to(address), bytes) };
-        })
+        }))
     }
 
     /// Why the page at an address is not in a contiguous run.

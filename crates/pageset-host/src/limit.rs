@@ -6,7 +6,7 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pageset::{MigrateType, Order, Pfn};
+use pageset::{Alloc, AllocFrom, Free, FreeTo, MigrateType, Order, Pfn};
 
 use crate::builder::PoolBuilder;
 use crate::error::PoolError;
@@ -113,7 +113,12 @@ impl PagePool {
         // The rest, from anywhere.
         for order in (0..=Order::MAX.get()).rev().filter_map(Order::new) {
             while left >= order.pages() {
-                let Ok(pfn) = self.allocator().alloc_direct(&request(order, MigrateType::Movable)) else { break };
+                let Ok(pfn) = self
+                    .allocator()
+                    .alloc_with(Alloc::new(&request(order, MigrateType::Movable)).from(AllocFrom::Buddy))
+                else {
+                    break;
+                };
                 hold(pfn, order, &mut left);
             }
         }
@@ -154,7 +159,7 @@ impl PagePool {
     fn release(&self, (pfn, order): (Pfn, Order)) {
         self.limit.withheld_bytes.fetch_sub(bytes_in(order), Relaxed);
         self.limit.released_bytes.fetch_add(bytes_in(order), Relaxed);
-        let freed = self.allocator().free_direct(pfn, order);
+        let freed = self.allocator().free_with(Free::block(pfn, order).to(FreeTo::Buddy));
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
 

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use pageset::admin::audit::{AuditError, Books};
-use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
-use pageset::{PageHandle, Pfn, Request};
+use pageset::{AllocError as CoreAllocError, Allocator, Free, FreeError as CoreFreeError, FreeTo, MigrateType, NodeId};
+use pageset::{Order, PageHandle, PageRange, Pfn, Request};
 
 use crate::contig_runs::ContigRuns;
 use crate::error::{AllocError, FreeError, FreeReason};
@@ -278,10 +278,11 @@ impl PagePool {
             return Err(FreeError { address, order: Some(order), reason: FreeReason::Forked });
         }
         let pfn = Pfn::at_address(address);
+        let free = Free::block(pfn, order).to(FreeTo::Deferred);
         let freed = if self.hooks.has_free_hook() {
-            self.allocator().free_deferred_cleaned(pfn, order, || self.before_free(pfn, order))
+            self.allocator().free_with(free.cleaned(|pages| self.before_free(pages)))
         } else {
-            self.allocator().free_deferred(pfn, order)
+            self.allocator().free_with(free)
         };
         self.note_deferred_free();
         freed.map_err(wrong_free)
@@ -320,7 +321,7 @@ impl PagePool {
         let freed = match self.cpu_for_free() {
             Some(_) => self.allocator().free_generally(pfn, order),
             None if self.hooks.has_free_hook() => {
-                self.allocator().free_cleaned(pfn, order, || self.before_free(pfn, order))
+                self.allocator().free_with(Free::block(pfn, order).cleaned(|pages| self.before_free(pages)))
             }
             None => self.allocator().free(pfn, order),
         };
@@ -330,11 +331,11 @@ impl PagePool {
 
     /// The hook of a free, for a block that the allocator has claimed.
     #[cold]
-    pub(crate) fn before_free(&self, pfn: Pfn, order: Order) {
-        let start = self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES);
+    pub(crate) fn before_free(&self, pages: PageRange) {
+        let start = self.memory.pointer_to(pages.start.address());
         // SAFETY: (1) the allocator claims only blocks of the pool; (2) a claimed block has no owner, and the caller of the
         // free guarantees that nothing refers to it.
-        unsafe { self.hooks.before_free(&self.memory, start, PAGE_BYTES << order.get()) };
+        unsafe { self.hooks.before_free(&self.memory, start, pages.pages as usize * PAGE_BYTES) };
     }
 
     /// Allocates single pages into the front of `pages` and returns how many. It allocates fewer than `pages.len()` only
@@ -431,7 +432,7 @@ impl PagePool {
             return Err(FreeError { address, order: Some(order), reason: FreeReason::Forked });
         }
         let freed = if self.hooks.has_free_hook() {
-            self.allocator().free_bulk_cleaned(order, runs, |pfn| self.before_free(pfn, order))
+            self.allocator().free_with(Free::blocks(order, runs).cleaned(|pages| self.before_free(pages)))
         } else {
             self.allocator().free_bulk_of(order, runs)
         };

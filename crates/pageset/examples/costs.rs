@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::{
-    AllocError, Allocator, Block, Config, CpuId, FreeCheck, FreeError, Machine, MigrateType, NodeId, Order, PageRange,
-    Pfn, RawLock, Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
+    AllocError, Allocator, Block, Config, CpuId, Free, FreeCheck, FreeError, FreeTo, Machine, MigrateType, NodeId,
+    Order, PageRange, Pfn, RawLock, Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
 };
 
 /// The number of counted calls. Fewer than a batch, so that none of the cheap calls meets a refill or a drain.
@@ -144,7 +144,7 @@ subjects! {
     subject_free_bulk(world, blocks: &[Block; BULK]) -> Result<(), FreeError> { world.free_bulk(blocks) }
     subject_refill(world,) -> Result<Pfn, AllocError> { world.alloc(&SINGLE) }
     subject_drain(world, page: Pfn) -> Result<(), FreeError> { world.free(page, Order::ZERO) }
-    subject_free_direct(world, page: Pfn) -> Result<(), FreeError> { world.free_direct(page, Order::ZERO) }
+    subject_free_direct(world, page: Pfn) -> Result<(), FreeError> { world.free_with(Free::block(page, Order::ZERO).to(FreeTo::Buddy)) }
 }
 
 /// Makes a counted call.

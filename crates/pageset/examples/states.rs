@@ -13,8 +13,8 @@ use pageset::policy::presets::{LINUX_6_18, PAGESET};
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, Immovable, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule,
-    Request, SpinLock, Tuning, Urgency, Wait, ZoneKind, ZoneSpec,
+    Alloc, AllocFrom, Allocator, Block, Config, CpuId, Free, FreeTo, Immovable, Machine, MigrateType, NodeId, Order,
+    PageRange, Pfn, RegionRule, Request, SpinLock, Tuning, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 
 /// Pages of a zone: 1 GiB.
@@ -84,17 +84,17 @@ calls! {
     alloc_9(world) -> Option<Pfn> { world.alloc(&NINE).ok() }
     free_9(world, page: Pfn) -> bool { world.free(page, NINE.order).is_ok() }
     alloc_non_blocking(world) -> Option<Pfn> { world.non_blocking().alloc(&SINGLE).ok() }
-    free_undrained(world, page: Pfn) -> bool { world.free_undrained(page, Order::ZERO).is_ok() }
-    alloc_direct(world) -> Option<Pfn> { world.alloc_direct(&SINGLE).ok() }
-    free_direct(world, page: Pfn) -> bool { world.free_direct(page, Order::ZERO).is_ok() }
-    alloc_exact(world) -> Option<Pfn> { world.alloc_exact(&SINGLE, 3).ok() }
-    free_exact(world, page: Pfn) -> bool { world.free_contig(page, 3).is_ok() }
+    free_undrained(world, page: Pfn) -> bool { world.free_with(Free::block(page, Order::ZERO).to(FreeTo::PagesetUndrained)).is_ok() }
+    alloc_direct(world) -> Option<Pfn> { world.alloc_with(Alloc::new(&SINGLE).from(AllocFrom::Buddy)).ok() }
+    free_direct(world, page: Pfn) -> bool { world.free_with(Free::block(page, Order::ZERO).to(FreeTo::Buddy)).is_ok() }
+    alloc_exact(world) -> Option<Pfn> { world.alloc_with(Alloc::new(&SINGLE).pages(3)).ok() }
+    free_exact(world, page: Pfn) -> bool { world.free_range(PageRange::new(page, 3)).is_ok() }
     alloc_4(world) -> Option<Pfn> { world.alloc(&FOUR).ok() }
-    free_part(world, page: Pfn) -> bool { world.free_part(page, 16).is_ok() }
-    alloc_contig(world) -> Option<Pfn> { world.alloc_contig(&SINGLE, 12, 4, &Immovable).ok() }
-    free_contig(world, page: Pfn) -> bool { world.free_contig(page, 12).is_ok() }
+    free_part(world, page: Pfn) -> bool { world.free_range(PageRange::new(page, 16)).is_ok() }
+    alloc_contig(world) -> Option<Pfn> { world.alloc_with(Alloc::new(&SINGLE).pages(12).aligned(4).owner(&Immovable)).ok() }
+    free_contig(world, page: Pfn) -> bool { world.free_range(PageRange::new(page, 12)).is_ok() }
     refill(world) -> Option<Pfn> { world.alloc(&SINGLE).ok() }
-    free_deferred(world, page: Pfn) -> bool { world.free_deferred(page, Order::ZERO).is_ok() }
+    free_deferred(world, page: Pfn) -> bool { world.free_with(Free::block(page, Order::ZERO).to(FreeTo::Deferred)).is_ok() }
     alloc_bulk(world, pages: &mut [Pfn; BULK]) -> bool { world.alloc_bulk(&SINGLE, pages) == Ok(BULK) }
     free_bulk(world, blocks: &Bulk) -> bool { world.free_bulk(blocks).is_ok() }
     drain(world) -> () { black_box(world.drain()); }
@@ -553,14 +553,16 @@ fn boost(world: &World<'_>) {
         let taken = world.alloc_at(Pfn(BASE + page + 256), Order::new(8).expect("an order"));
         assert!(taken, "a free block");
     }
-    world.alloc_direct(&UNMOVABLE).expect("memory");
+    world.alloc_with(Alloc::new(&UNMOVABLE).from(AllocFrom::Buddy)).expect("memory");
     assert!(world.zone_stats(0).watermark_boost > 0, "a boost");
 }
 
 /// Some frees are deferred.
 fn defer(world: &World<'_>) {
     let pages: Vec<_> = (0..8).filter_map(|_| world.alloc(&SINGLE).ok()).collect();
-    pages.iter().for_each(|&page| world.free_deferred(page, Order::ZERO).expect("in use"));
+    pages
+        .iter()
+        .for_each(|&page| world.free_with(Free::block(page, Order::ZERO).to(FreeTo::Deferred)).expect("in use"));
 }
 
 /// Many single pages were allocated and freed.

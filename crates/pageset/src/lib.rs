@@ -147,6 +147,7 @@ mod store;
 mod sync;
 mod zone;
 
+pub use admin::alloc_with::Alloc;
 pub use admin::compact::{CompactMode, CompactOutcome, CompactReport};
 pub use admin::owner::{Immovable, MoveError, Owner};
 pub use admin::range::{Obstacle, RangeError};
@@ -154,9 +155,9 @@ pub use alloc::config::{
     Config, FreeCheck, MapError, Metadata, MetadataSize, ZoneMetadata, ZoneMetadataSize, ZoneSpec,
 };
 pub use alloc::error::{AllocError, FreeError, HotplugError, SplitError, WrongFree};
-pub use alloc::request::{Block, PageHandle, Request, Urgency, Wait};
+pub use alloc::request::{AllocFrom, Block, PageHandle, Request, Urgency, Wait};
 pub use alloc::shortage::OutOfMemory;
-pub use alloc::{Allocator, NonBlocking};
+pub use alloc::{Allocator, Free, FreeTo, NonBlocking};
 pub use buddy::region::Region;
 pub use frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, ZoneKind};
 pub use machine::{Access, CpuHint, Line, LockPath, Machine, RawLock, SpinLock};

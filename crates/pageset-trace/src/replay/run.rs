@@ -7,7 +7,9 @@ use std::slice;
 use pageset::admin::stats::PagesetStats;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, OwnerRule, PcpState};
-use pageset::{AllocError, Allocator, CpuId, Machine as _, MigrateType, Order, PageRange, Pfn, Request, ZoneSpec};
+use pageset::{
+    AllocError, Allocator, CpuId, Free, FreeTo, Machine as _, MigrateType, Order, PageRange, Pfn, Request, ZoneSpec,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::{BlockMap, Freed};
@@ -437,7 +439,11 @@ impl<'r, 'a> Run<'r, 'a> {
         };
         self.operate(zone, cpu, |run| {
             let page = Pfn(replayed.into());
-            let freed = if direct { run.world.free_direct(page, order) } else { run.world.free(page, order) };
+            let freed = if direct {
+                run.world.free_with(Free::block(page, order).to(FreeTo::Buddy))
+            } else {
+                run.world.free(page, order)
+            };
             run.outcome.refused_frees += u64::from(freed.is_err());
         });
     }

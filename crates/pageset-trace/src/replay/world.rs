@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use pageset::policy::Bounds;
 use pageset::policy::lists::{KERNEL_LISTS, order_of};
 use pageset::{
-    Access, Allocator, Config, CpuId, Machine, MigrateType, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec,
+    Access, Alloc, AllocFrom, Allocator, Config, CpuId, Free, FreeTo, Machine, MigrateType, Order, PageRange, Pfn,
+    Request, ZoneKind, ZoneSpec,
 };
 
 use super::RuleSet;
@@ -234,7 +235,11 @@ pub(super) fn apply(world: &World<'_>, plans: &Plans, limits: &[u32]) -> Vec<Pla
         // once.
         let held = world.pageset_state(zone, cpu).count;
         let fits = u64::from(held) + order.pages() <= u64::from(limits[zone]);
-        let _ = if fits { world.free_undrained(page, order) } else { world.free(page, order) };
+        let _ = if fits {
+            world.free_with(Free::block(page, order).to(FreeTo::PagesetUndrained))
+        } else {
+            world.free(page, order)
+        };
     }
     placed
 }
@@ -250,7 +255,7 @@ pub(super) fn unmarked(zone: usize, order: Order) -> Request {
 }
 
 fn whole_unit(world: &World<'_>, zone: usize) -> Option<Pfn> {
-    world.alloc_direct(&unmarked(zone, Order::MAX)).ok()
+    world.alloc_with(Alloc::new(&unmarked(zone, Order::MAX)).from(AllocFrom::Buddy)).ok()
 }
 
 /// Splits an allocated unit as planned, and frees its free blocks.
@@ -263,7 +268,7 @@ fn split_unit(
 ) {
     match unit {
         Unit::Free => {
-            let _ = world.free_direct(page, Order::MAX);
+            let _ = world.free_with(Free::block(page, Order::MAX).to(FreeTo::Buddy));
         }
         Unit::FreeBlocks(order, count) => {
             let _ = world.split(page, Order::MAX, *order);

@@ -7,11 +7,13 @@
 //! | `settings` | fractions, watermarks, bounds, pageblock types |
 //! | `drains` | drains of pagesets, by time and by request |
 //! | `online` | CPUs and memory that come and go, free blocks taken by page number |
+//! | [`alloc_with`] | allocations other than the common one: of any number of pages, from elsewhere, with an owner |
 //! | [`range`], `contig` | contiguous ranges; runs of any number of pages |
 //! | [`owner`] | the trait for the owner of the memory, which compaction, ranges and reclaim call |
 //! | [`compact`], [`reclaim`] | free blocks made by moving pages; requests that wait for memory, and background reclaim |
 //! | [`stats`], [`audit`] | counters and the zoneinfo view; the consistency check |
 
+pub mod alloc_with;
 pub mod audit;
 mod build;
 #[cfg(feature = "bytes")]

@@ -13,7 +13,7 @@ use crate::admin::owner::Owner;
 use crate::admin::range::RangeError;
 use crate::alloc::Allocator;
 use crate::alloc::config::MapError;
-use crate::alloc::error::{FreeError, HotplugError};
+use crate::alloc::error::HotplugError;
 use crate::buddy::list::End;
 use crate::frame::{CpuId, MigrateType, Order, PageRange, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
@@ -223,19 +223,6 @@ impl<M: Machine> Allocator<'_, M> {
             self.drain_zone(zone.shared.index);
         }
         cached && self.alloc_at(pfn, order)
-    }
-
-    /// Frees a block to the buddy, as [`Self::free_direct`] does, at the end of its list that is allocated last: for
-    /// memory that costs more to use than other free memory. Holds the zone lock.
-    ///
-    /// # Errors
-    /// As [`Self::free`].
-    pub fn free_cold(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.claim_free(pfn, order)?;
-        let guard = zone.shared.lock(self.env(), LockPath::DirectFree, page);
-        guard.free_cold(page, order, guard.frames.block_type(page));
-        guard.count_direct_free(order.pages());
-        Ok(())
     }
 }
 

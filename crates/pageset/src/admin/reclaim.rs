@@ -2,7 +2,7 @@
 //!
 //! # Direct reclaim
 //!
-//! [`Allocator::alloc_with`] serves a request that finds no memory: it compacts, asks the [`Owner`] for pages, and drains
+//! [`Allocator::alloc_with`] an owner serves a request that finds no memory: it compacts, asks the [`Owner`] for pages, and drains
 //! the pagesets, in this order.
 //!
 //! # Background reclaim
@@ -38,9 +38,7 @@ const RECLAIM_ROUNDS: u32 = 16;
 
 /// Direct reclaim.
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Allocates a block as [`Self::alloc`] does. If that finds none, asks the owner for pages.
-    ///
-    /// Specification 1.7. A request that may wait for memory ([`Wait::Memory`]) goes on after the low marks and the min
+    /// [`Self::alloc_with`] for a block, with an owner. Specification 1.7. A request that may wait for memory ([`Wait::Memory`]) goes on after the low marks and the min
     /// marks:
     ///
     /// 1. Above order 0, async direct compaction, then the zones at the min marks.
@@ -55,12 +53,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ///    no owner to ask, drains at once. In this call that would be too early: CPUs would take pages from one another instead of reclaiming
     ///    some. (Step 3 drains under any rules.)
     /// 7. Then it returns all HIGHATOMIC pageblocks, one by one.
-    ///
-    /// Calls the owner without a lock; the owner may allocate and free.
-    ///
-    /// # Errors
-    /// An invalid request; or no memory, with the state of the zones and the reason.
-    pub fn alloc_with(&self, request: &Request, owner: &impl Owner) -> Result<Pfn, AllocError> {
+    pub(super) fn alloc_or_reclaim(&self, request: &Request, owner: &impl Owner) -> Result<Pfn, AllocError> {
         if request.wait != Wait::Memory {
             return self.alloc(request);
         }
@@ -78,7 +71,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     #[cold]
-    fn reclaim_and_retry(&self, request: &Request, owner: &impl Owner) -> Result<Pfn, AllocError> {
+    pub(super) fn reclaim_and_retry(&self, request: &Request, owner: &impl Owner) -> Result<Pfn, AllocError> {
         if let Some(pfn) = self.compact_and_retry(request, CompactMode::Async, owner)? {
             return Ok(pfn);
         }

@@ -86,15 +86,8 @@ pub enum WrongFree {
     NotAllocated(PageState),
     /// The block that starts there has another order.
     WrongOrder(Order),
-    /// The pages from there on are no part of the block around the page: none, or more than it has.
-    NotPart {
-        /// The block's first page.
-        head: Pfn,
-        /// The block's order.
-        order: Order,
-        /// The number of pages that was given.
-        pages: u64,
-    },
+    /// The range has no pages.
+    NoPages,
     /// The page is inside a larger block.
     Inside {
         /// The block's first page.
@@ -115,9 +108,7 @@ impl fmt::Display for WrongFree {
             Self::NotAllocated(PageState::Free) => f.write_str("it is free"),
             Self::NotAllocated(_) => f.write_str("it is free, in a pageset"),
             Self::WrongOrder(actual) => write!(f, "the block there has order {actual}"),
-            Self::NotPart { head, order, pages } => {
-                write!(f, "{pages} pages from there are no part of the block of order {order} at {head}")
-            }
+            Self::NoPages => f.write_str("the range has no pages"),
             Self::Inside { head, order, state } => {
                 write!(f, "it is inside the block of order {order} at {head}, which is {state:?}")
             }

@@ -12,15 +12,16 @@
 //! | `fast` | the common case: a block taken from a pageset, or freed into one |
 //! | `general` | the zonelist, the low marks, the pageset or the free lists; then the min marks with the request's rights |
 //! | `bulk`, `parts` | many pages in one call; any number of pages, and parts of blocks |
+//! | `free_with` | frees to a given place, and frees with a step of the caller |
 //! | `non_blocking` | the calls that wait for nothing, as a type |
 //! | [`error`], [`shortage`] | the errors; the details of an out-of-memory error |
 //! | `owned` | metadata from a heap |
 
 mod bulk;
-mod cleaned;
 pub mod config;
 pub mod error;
 pub(crate) mod fast;
+mod free_with;
 mod general;
 mod non_blocking;
 #[cfg(feature = "alloc")]
@@ -41,6 +42,7 @@ use crate::policy::{Active, Tuning};
 use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicBool;
 
+pub use free_with::{Free, FreeTo};
 pub use non_blocking::NonBlocking;
 
 use error::{AllocError, FreeError, SplitError, WrongFree};
@@ -231,11 +233,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         move |zone, attempt| self.take(zone, cpu, request, attempt).map(|page| zone.frames().pfn(page))
     }
 
-    /// Allocates a block from the buddy, without the pageset: for pages that are kept for long. Holds the zone lock.
-    ///
-    /// # Errors
-    /// As [`Self::alloc`].
-    pub fn alloc_direct(&self, request: &Request) -> Result<Pfn, AllocError> {
+    /// [`Self::alloc_with`] [`AllocFrom::Buddy`](crate::AllocFrom::Buddy).
+    pub(crate) fn alloc_direct(&self, request: &Request) -> Result<Pfn, AllocError> {
         let cpu = self.machine.cpu();
         self.walk(request, cpu, |zone, attempt| {
             self.take_direct(zone, cpu, request, attempt).map(|page| zone.frames().pfn(page))
@@ -264,41 +263,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let (zone, page) = self.claim_free(pfn, order)?;
         self.commit_free(zone, page, order, true);
-        Ok(())
-    }
-
-    /// Frees a block and drains nothing: for a caller that must not hold a zone lock for long. The pageset drains at a later
-    /// free. Where the pageset is busy or full or may keep nothing, the block goes to the buddy under the zone lock; so a
-    /// caller that may have interrupted a holder of one of the locks must not use this. Specification 4.11, last paragraph.
-    ///
-    /// # Errors
-    /// As [`Self::free`].
-    pub fn free_undrained(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.claim_free(pfn, order)?;
-        self.commit_free(zone, page, order, false);
-        Ok(())
-    }
-
-    /// Frees a block to the buddy, without the pageset: for pages that are not needed again soon. Holds the zone lock.
-    ///
-    /// # Errors
-    /// As [`Self::free`].
-    pub fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.claim_free(pfn, order)?;
-        self.free_to_buddy(zone, page, order);
-        Ok(())
-    }
-
-    /// Frees a block later: for callers that must wait for nothing, such as NMIs and signal handlers, in any context. Takes no
-    /// lock. The block goes to the buddy in one of the next calls that take the zone's lock; until then it counts as freed,
-    /// but is no free page: [`ZoneStats::deferred`](crate::admin::stats::ZoneStats::deferred). A request that finds no memory first
-    /// completes these frees, unless it waits for nothing. [`Self::drain_all`] and [`Self::drain_zone`] also complete them.
-    ///
-    /// # Errors
-    /// As [`Self::free`].
-    pub fn free_deferred(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.claim_free(pfn, order)?;
-        zone.shared.defer(page);
         Ok(())
     }
 

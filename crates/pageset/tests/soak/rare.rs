@@ -1,10 +1,12 @@
 //! Calls that are rare: other ways to allocate and free, time, and an administrator.
 
 use pageset::policy::Bounds;
-use pageset::{Block, CpuId, FreeError, MigrateType, Order, PageRange, Pfn, Request, Urgency, Wait};
+use pageset::{
+    Alloc, AllocFrom, Block, CpuId, Free, FreeTo, MigrateType, Order, PageRange, Pfn, Request, Urgency, Wait,
+};
 
 use crate::work::{Worker, order};
-use crate::world::{CPU, World, largest_at};
+use crate::world::{CPU, largest_at};
 
 impl<'a> Worker<'_, 'a> {
     fn any_zone(&mut self) -> usize {
@@ -37,18 +39,20 @@ impl<'a> Worker<'_, 'a> {
             }
             4 => self.world.drain_zone(self.any_zone()),
             5 => self.world.drain_cpu(self.any_cpu()),
-            6 => self.free_some(World::free_direct),
-            7 => self.free_some(World::free_deferred),
-            8 => self.free_some(World::free_cold),
-            9 => self.free_some(World::free_undrained),
+            6 => self.free_some(FreeTo::Buddy),
+            7 => self.free_some(FreeTo::Deferred),
+            8 => self.free_some(FreeTo::BuddyCold),
+            9 => self.free_some(FreeTo::PagesetUndrained),
             10 => {
-                if let Ok(pfn) = self.world.alloc_direct(&Request { order, ..self.phase.request }) {
+                if let Ok(pfn) =
+                    self.world.alloc_with(Alloc::new(&Request { order, ..self.phase.request }).from(AllocFrom::Buddy))
+                {
                     self.take(Block { pfn, order });
                 }
             }
             11 => {
                 let pages = 1 + self.random.below(Order::MAX.pages());
-                if let Ok(pfn) = self.world.alloc_exact(&self.phase.request, pages) {
+                if let Ok(pfn) = self.world.alloc_with(Alloc::new(&self.phase.request).pages(pages)) {
                     self.take_range(PageRange::new(pfn, pages));
                 }
             }
@@ -76,11 +80,11 @@ impl<'a> Worker<'_, 'a> {
         }
     }
 
-    fn free_some(&mut self, free: impl Fn(&World<'a>, Pfn, Order) -> Result<(), FreeError>) {
+    fn free_some(&mut self, to: FreeTo) {
         let many = 1 + self.random.below(40);
         for block in self.drop_some(many) {
             self.calls += 1;
-            free(self.world, block.pfn, block.order).expect("it is in use");
+            self.world.free_with(Free::block(block.pfn, block.order).to(to)).expect("it is in use");
         }
     }
 
@@ -98,7 +102,7 @@ impl<'a> Worker<'_, 'a> {
         let Some(Block { pfn, order }) = self.drop_one() else { return };
         let first = self.random.below(order.pages());
         let pages = 1 + self.random.below(order.pages() - first);
-        self.world.free_part(pfn.offset(first), pages).expect("a part of a block in use");
+        self.world.free_range(PageRange::new(pfn.offset(first), pages)).expect("a part of a block in use");
         self.take_range(PageRange::new(pfn, first));
         self.take_range(PageRange::new(pfn.offset(first + pages), order.pages() - first - pages));
     }

@@ -7,8 +7,8 @@ use crate::threads::Random;
 use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_LISTS};
 use pageset::policy::{Bounds, BulkFree, TuningError, Watermarks};
 use pageset::{
-    CompactMode, CompactOutcome, Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule,
-    Request, Tuning, Wait, WrongFree, ZoneKind, ZoneSpec,
+    Alloc, AllocFrom, CompactMode, CompactOutcome, Config, CpuId, Free, FreeTo, MapError, MigrateType, NodeId, Order,
+    PageRange, Pfn, RegionRule, Request, Tuning, Wait, WrongFree, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -48,7 +48,7 @@ fn scatter(world: &World<'_>, free: impl Fn(u64) -> bool) -> Vec<Pfn> {
 fn scatter_pages(world: &World<'_>, pages: u64, free: impl Fn(u64) -> bool) -> Vec<Pfn> {
     let all = take(world, 0, pages as usize);
     // Drains go to the lists until a tick has seen that the zone has memory again.
-    world.free_direct(all[0], Order::ZERO).expect("in use");
+    world.free_with(Free::block(all[0], Order::ZERO).to(FreeTo::Buddy)).expect("in use");
     let _ = world.tick();
     assert_eq!(world.alloc(&movable(0)), Ok(all[0]));
     let (freed, kept): (Vec<Pfn>, _) = shuffled(all).into_iter().partition(|pfn| free(pfn.0 - BASE));
@@ -390,7 +390,7 @@ fn a_claim_that_fails_leaves_the_bitmap() {
     two_regions(PAGESET, |world| {
         let kept = scatter(world, |n| n % 8 == 0);
         // One page on a list, where a claim finds it.
-        world.free_direct(kept[0], Order::ZERO).expect("in use");
+        world.free_with(Free::block(kept[0], Order::ZERO).to(FreeTo::Buddy)).expect("in use");
         let before = world.zone_stats(0);
         let request = Request { watermarks: false, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
         assert_eq!(world.alloc(&request), Ok(kept[0]));
@@ -536,9 +536,9 @@ fn requests_for_one_page_leave_bitmaps_alone() {
         assert!(before > 0);
         let all = 4 * REGION;
         world.set_watermarks(0, Watermarks { min: all, low: all, high: all }, [0; 4]);
-        world.alloc_direct(&movable(0)).expect_err("below the marks");
+        world.alloc_with(Alloc::new(&movable(0)).from(AllocFrom::Buddy)).expect_err("below the marks");
         assert_eq!(world.zone_stats(0).bitmap, before);
-        world.alloc_direct(&movable(5)).expect_err("below the marks");
+        world.alloc_with(Alloc::new(&movable(5)).from(AllocFrom::Buddy)).expect_err("below the marks");
         assert_eq!(world.zone_stats(0).bitmap, 0, "for a larger block they are emptied");
     });
 }

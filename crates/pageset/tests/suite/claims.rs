@@ -7,8 +7,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{LINUX_6_19, PCP_BUDDY, PCP_BUDDY_LIST, PCP_BUDDY_TRY, PCP_CLAIM, PCP_MERGE};
 use pageset::policy::{BulkFree, ListRule, TuningError};
 use pageset::{
-    Allocator, Config, CpuId, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, RawLock, RegionRule, Request,
-    SpinLock, Tuning, ZoneKind, ZoneSpec,
+    Allocator, Config, CpuId, Free, FreeTo, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, RawLock, RegionRule,
+    Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -84,7 +84,9 @@ fn a_drain_of_a_full_pageset_leaves_nothing_deferred() {
             let pages = alloc(world, 0, 16_000);
             world.drain_all();
             let even: Vec<Pfn> = pages.iter().copied().filter(|pfn| pfn.0 % 2 == 0).collect();
-            even.iter().for_each(|&pfn| world.free_undrained(pfn, Order::ZERO).expect("in use"));
+            even.iter().for_each(|&pfn| {
+                world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::PagesetUndrained)).expect("in use")
+            });
             world.machine().run_on(0);
             world.drain_all();
             let stats = world.zone_stats(0);

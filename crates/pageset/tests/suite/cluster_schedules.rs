@@ -10,8 +10,8 @@ use crate::watched::{Scheduled, fault, plant, run_on};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{BatchRule, Bounds, Preset, Tuning};
 use pageset::{
-    Allocator, CompactMode, Config, CpuId, Immovable, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind,
-    ZoneSpec,
+    Allocator, CompactMode, Config, CpuId, Free, FreeTo, Immovable, MigrateType, NodeId, Order, PageRange, Pfn,
+    Request, ZoneKind, ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, thread};
@@ -27,7 +27,9 @@ fn takes(world: &World<'_>) {
     for _ in 0..2 {
         let got =
             world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("enough memory");
-        pages[..got].iter().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
+        pages[..got]
+            .iter()
+            .for_each(|&pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("allocated"));
     }
 }
 
@@ -87,7 +89,10 @@ fn schedule(tuning: Tuning, act: Act) {
     let singles =
         [(); 13].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough memory"));
     world.drain_all();
-    singles.iter().rev().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
+    singles
+        .iter()
+        .rev()
+        .for_each(|&pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("allocated"));
     let parts: [Act; 3] = [takes, act, takes];
     thread::scope(|scope| {
         for (cpu, part) in (0..).zip(parts) {

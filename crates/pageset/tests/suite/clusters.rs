@@ -5,8 +5,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::*;
 use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{
-    Access, Allocator, CompactMode, Config, CpuId, Immovable, Line, LockPath, MigrateType, NodeId, Order, PageRange,
-    Pfn, Request, ZoneKind, ZoneSpec,
+    Access, Allocator, CompactMode, Config, CpuId, Free, FreeTo, Immovable, Line, LockPath, MigrateType, NodeId, Order,
+    PageRange, Pfn, Request, ZoneKind, ZoneSpec,
 };
 use std::cell::{Cell, RefCell};
 
@@ -38,7 +38,7 @@ fn take(world: &World<'_>, pages: u64) -> Vec<u64> {
 /// Frees single pages without the pagesets, by their page indexes in the zone.
 fn free(world: &World<'_>, pages: impl IntoIterator<Item = u64>) {
     for page in pages {
-        world.free_direct(Pfn(BASE + page), Order::ZERO).expect("was allocated");
+        world.free_with(Free::block(Pfn(BASE + page), Order::ZERO).to(FreeTo::Buddy)).expect("was allocated");
     }
 }
 
@@ -360,7 +360,7 @@ fn a_cluster_stays_whole_if_merging_resumes_during_its_drain() {
     pages
         .iter()
         .filter(|pfn| pfn.0 >= BASE + 2048 && pfn.0 % 2 == 0)
-        .for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
+        .for_each(|&pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("allocated"));
     // The compaction fails, so the next request is deferred, which ends skipped merging.
     let deferred = || world.compact(&movable(9), CompactMode::SyncLight, &Immovable);
     deferred();

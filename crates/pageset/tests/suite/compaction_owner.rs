@@ -7,7 +7,7 @@ use crate::owner::StampingOwner;
 use crate::support::{TestMachine, World, movable, one_zone};
 use pageset::policy::Bounds;
 use pageset::policy::presets::MERGE_SKIP;
-use pageset::{CompactMode, CompactOutcome, MigrateType, MoveError, Order, Owner, PageRange, Pfn};
+use pageset::{CompactMode, CompactOutcome, Free, FreeTo, MigrateType, MoveError, Order, Owner, PageRange, Pfn};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -139,7 +139,7 @@ fn a_target_that_was_allocated_again_is_not_taken_back() {
             (n < 512 && n % 2 == 1).then_some(Order::ZERO)
         }
         fn move_block(&self, _from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
-            self.0.free_direct(to, order).expect("it is ours now");
+            self.0.free_with(Free::block(to, order).to(FreeTo::Buddy)).expect("it is ours now");
             assert!(self.0.alloc_at(to, order), "nobody else takes it");
             self.1.borrow_mut().insert(to);
             Err(MoveError::Busy)

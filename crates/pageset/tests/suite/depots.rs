@@ -5,8 +5,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{PAGESET, PAGESET_LISTS};
 use pageset::policy::{Bounds, TuningError, Watermarks};
 use pageset::{
-    Allocator, Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, RegionRule, Request, SpinLock,
-    Tuning, Wait, ZoneKind, ZoneSpec,
+    Alloc, AllocFrom, Allocator, Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, RegionRule,
+    Request, SpinLock, Tuning, Wait, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -245,7 +245,8 @@ fn other_cpus_give_way_to_requests() {
         keep(world, 5, 3);
         let kept = world.pageset_state(0, CpuId(1)).count;
         let request = Request { watermarks: false, ..movable(0) };
-        let all: Vec<_> = std::iter::from_fn(|| world.alloc_direct(&request).ok()).collect();
+        let all: Vec<_> =
+            std::iter::from_fn(|| world.alloc_with(Alloc::new(&request).from(AllocFrom::Buddy)).ok()).collect();
         assert_eq!((all.len() as u64, world.pageset_state(0, CpuId(1)).count), (2 * REGION, 0), "{kept} were kept");
         // Without pages that could help, no pageset is touched; nor by a request that waits for nothing.
         keep(world, 0, 0);

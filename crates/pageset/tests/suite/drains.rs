@@ -5,8 +5,8 @@ use pageset::admin::stats::PagesetStats;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, Tuning, Watermarks};
 use pageset::{
-    AllocError, Config, CpuId, Immovable, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, Request, Wait,
-    ZoneKind, ZoneSpec,
+    AllocError, Config, CpuId, Free, FreeTo, Immovable, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, Request,
+    Wait, ZoneKind, ZoneSpec,
 };
 
 use MigrateType::{Movable, Reclaimable, Unmovable};
@@ -242,7 +242,9 @@ fn all_deferred(test: impl Fn(&World<'_>)) {
     for tuning in [LINUX_4_19, PAGESET] {
         one_zone(tuning, 1 << 12, 1, |world| {
             let all = std::iter::from_fn(|| world.alloc(&Request { watermarks: false, ..movable(0) }).ok());
-            all.collect::<Vec<_>>().into_iter().for_each(|pfn| world.free_deferred(pfn, Order::ZERO).expect("in use"));
+            all.collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Deferred)).expect("in use"));
             let stats = world.zone_stats(0);
             assert_eq!((stats.nr_free_pages, stats.deferred, stats.pgalloc() - stats.pgfree()), (0, 1 << 12, 0));
             assert_eq!(stats.cached_pages(), 1 << 12);
@@ -283,6 +285,6 @@ fn a_range_completes_deferred_frees() {
     all_deferred(|world| {
         let range = world.zone_span(0);
         world.alloc_range(range, Movable, &Immovable).expect("all memory is free");
-        world.free_range(range).expect("in use");
+        world.free_with(Free::whole_blocks(range)).expect("in use");
     });
 }

@@ -8,8 +8,9 @@ use pageset::alloc::shortage::{Nearest, Reason};
 use pageset::pcp::Pageset;
 use pageset::policy::{Bounds, Tuning, TuningError};
 use pageset::{
-    AllocError, Allocator, Block, CachedZone, Config, CpuId, FreeError, MapError, Metadata, MigrateType, NodeId, Order,
-    OutOfMemory, PageRange, PageState, Pfn, Region, Request, SpinLock, WrongFree, ZoneKind, ZoneMetadata, ZoneSpec,
+    AllocError, Allocator, Block, CachedZone, Config, CpuId, Free, FreeError, FreeTo, MapError, Metadata, MigrateType,
+    NodeId, Order, OutOfMemory, PageRange, PageState, Pfn, Region, Request, SpinLock, WrongFree, ZoneKind,
+    ZoneMetadata, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -271,7 +272,7 @@ fn wrong_frees() {
             let error = world.free(pfn, order(of)).expect_err("wrong");
             assert_eq!((error.pfn, error.order, error.reason), (pfn, order(of), reason));
             assert_eq!(error.to_string(), message);
-            assert_eq!(world.free_undrained(pfn, order(of)), Err(error));
+            assert_eq!(world.free_with(Free::block(pfn, order(of)).to(FreeTo::PagesetUndrained)), Err(error));
             let wrong = world.split(pfn, order(of), Order::ZERO).expect_err("wrong");
             let why = message.split_once(": ").expect("a reason").1;
             let no_split = format!("cannot split page {pfn}, a block of order {of}, into blocks of order 0: {why}");

@@ -9,8 +9,8 @@ use pageset::pcp::Pageset;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
-    Allocator, Block, CachedZone, Config, CpuId, HotplugError, MapError, Metadata, MigrateType, NodeId, Order,
-    PageRange, Pfn, Region, Request, ZoneKind, ZoneMetadata, ZoneSpec,
+    Allocator, Block, CachedZone, Config, CpuId, Free, FreeTo, HotplugError, MapError, Metadata, MigrateType, NodeId,
+    Order, PageRange, Pfn, Region, Request, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 const CPUS: u32 = 2;
@@ -59,10 +59,12 @@ fn passes_through(world: &World<'_>, cpu: u32, what: &str) {
                 assert_eq!(count(world, 0, cpu), 0, "{what}, order {order}: a refill took more than was asked for");
                 pfn
             };
-            type Free = fn(&World<'_>, Pfn, Order);
-            let frees: [(&str, Free); 3] = [
+            type FreeCall = fn(&World<'_>, Pfn, Order);
+            let frees: [(&str, FreeCall); 3] = [
                 ("free", |world, pfn, order| world.free(pfn, order).expect("allocated")),
-                ("free_undrained", |world, pfn, order| world.free_undrained(pfn, order).expect("allocated")),
+                ("free_undrained", |world, pfn, order| {
+                    world.free_with(Free::block(pfn, order).to(FreeTo::PagesetUndrained)).expect("allocated")
+                }),
                 ("free_bulk", |world, pfn, order| world.free_bulk(&[Block { pfn, order }]).expect("allocated")),
             ];
             for (name, free) in frees {

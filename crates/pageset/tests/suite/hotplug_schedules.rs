@@ -9,8 +9,8 @@ use crate::watched::{Watched, fault, plant, point};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, PcpState, Preset};
 use pageset::{
-    Access, Allocator, Block, Config, CpuId, Immovable, Machine, MigrateType, NodeId, Obstacle, Order, PageRange, Pfn,
-    Request, Tuning, ZoneKind, ZoneSpec,
+    Access, Allocator, Block, Config, CpuId, Free, FreeTo, Immovable, Machine, MigrateType, NodeId, Obstacle, Order,
+    PageRange, Pfn, Request, Tuning, ZoneKind, ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, thread};
@@ -57,7 +57,7 @@ fn caller(world: &World<'_>) {
     let got = world.alloc_bulk(&movable, &mut pages).expect("there is enough memory");
     let large = Request::new(Order::new(1).expect("an order"), MigrateType::Movable);
     let block = world.alloc(&large).expect("there is enough memory");
-    world.free_undrained(pages[0], Order::ZERO).expect("it was allocated");
+    world.free_with(Free::block(pages[0], Order::ZERO).to(FreeTo::PagesetUndrained)).expect("it was allocated");
     world.free(block, large.order).expect("it was allocated");
     let blocks: Vec<_> = pages[1..got].iter().map(|&pfn| Block { pfn, order: Order::ZERO }).collect();
     world.free_bulk(&blocks).expect("they were allocated");
@@ -244,7 +244,7 @@ fn ranges_meet_pages_that_move() {
         for _ in 0..2 {
             let range = PageRange::new(Pfn(1 << 20), 24);
             match world.alloc_range(range, MigrateType::Movable, &Immovable) {
-                Ok(()) => world.free_range(range).expect("allocated"),
+                Ok(()) => world.free_with(Free::whole_blocks(range)).expect("allocated"),
                 Err(error) => assert_ne!(error.obstacle, Obstacle::Offline, "{error}"),
             }
         }

@@ -11,8 +11,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::policy::presets::{CLUSTERS_FREE, LINUX_6_19, PAGESET, PCP_BUDDY_LIST, PCP_CLAIM};
 use pageset::{
-    Access, AllocError, Allocator, Config, CpuId, Immovable, Line, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
-    RawLock, Request, Tuning, ZoneKind, ZoneSpec,
+    Access, AllocError, Allocator, Config, CpuId, Free, FreeTo, Immovable, Line, Machine, MigrateType, NodeId, Order,
+    PageRange, Pfn, RawLock, Request, Tuning, ZoneKind, ZoneSpec,
 };
 
 thread_local! {
@@ -228,7 +228,9 @@ fn calls_that_wait_for_nothing_wait_for_no_refill_of_clusters() {
     fn interrupt() {
         let unmovable = Request::new(Order::ZERO, MigrateType::Unmovable);
         if let Some(before) = PAGE.replace(interrupted().non_blocking().alloc(&unmovable).ok()) {
-            interrupted().free_deferred(before, Order::ZERO).expect("an interrupt allocated it");
+            interrupted()
+                .free_with(Free::block(before, Order::ZERO).to(FreeTo::Deferred))
+                .expect("an interrupt allocated it");
         }
     }
     let world = world(CLUSTERS_FREE);
@@ -257,8 +259,9 @@ fn interrupts_defer_frees() {
         let page = world.alloc(&movable(3)).ok();
         if let Some(before) = PAGE.replace(page) {
             let order = Order::new(3).expect("an order");
-            world.free_deferred(before, order).expect("an interrupt allocated it");
-            let twice = world.free_deferred(before, order).expect_err("its free is deferred");
+            world.free_with(Free::block(before, order).to(FreeTo::Deferred)).expect("an interrupt allocated it");
+            let twice =
+                world.free_with(Free::block(before, order).to(FreeTo::Deferred)).expect_err("its free is deferred");
             assert!(twice.to_string().ends_with("it is free, in a pageset"), "{twice}");
         }
     }
@@ -288,7 +291,7 @@ fn changes_hold_no_lock_while_they_wait_for_pagesets() {
     world.offline(range, &Immovable).expect("free memory");
     world.online(range).expect("offline");
     world.alloc_range(range, MigrateType::Movable, &Immovable).expect("free memory");
-    world.free_range(range).expect("allocated");
+    world.free_with(Free::whole_blocks(range)).expect("allocated");
     world.free(page, Order::ZERO).expect("allocated");
     ends_well(world);
 }

@@ -12,8 +12,9 @@ use crate::support::movable;
 use pageset::pcp::Pageset;
 use pageset::policy::{Bounds, Watermarks};
 use pageset::{
-    Access, Allocator, Block, CachedZone, CompactMode, Config, CpuId, Immovable, Machine, Metadata, MigrateType,
-    NodeId, Order, PageRange, Pfn, RawLock, Region, RegionRule, SpinLock, Tuning, ZoneKind, ZoneMetadata, ZoneSpec,
+    Access, Alloc, Allocator, Block, CachedZone, CompactMode, Config, CpuId, Free, FreeTo, Immovable, Machine,
+    Metadata, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Region, RegionRule, SpinLock, Tuning, ZoneKind,
+    ZoneMetadata, ZoneSpec,
 };
 
 const PAGES: u64 = 1 << 15;
@@ -185,7 +186,9 @@ fn refills_drains_and_bulk_calls() {
         });
         // The deferred frees of many blocks, in one call.
         let blocks = take(world, 0, 3000);
-        blocks.iter().for_each(|block| world.free_deferred(block.pfn, block.order).expect("in use"));
+        blocks.iter().for_each(|block| {
+            world.free_with(Free::block(block.pfn, block.order).to(FreeTo::Deferred)).expect("in use")
+        });
         measure("deferred frees", || world.drain_all());
     });
 }
@@ -243,18 +246,18 @@ fn ranges_and_memory() {
                 assert!(holds >= least, "{what}: {holds} holds");
             };
             call("alloc_range", &|| world.alloc_range(range, MigrateType::Movable, &Immovable).expect("free"));
-            let (_, holds, _) = measure("free_range", || world.free_range(range).expect("in use"));
+            let (_, holds, _) = measure("free_range", || world.free_with(Free::whole_blocks(range)).expect("in use"));
             assert!(holds >= least / 2, "one for each block: {holds}");
             call("offline", &|| world.offline(range, &Immovable).expect("free"));
             call("online", &|| world.online(range).expect("offline"));
             keep(world, 6000);
         }
-        let run = world.alloc_contig(&movable(0), 5000, 1, &Immovable).expect("free");
+        let run = world.alloc_with(Alloc::new(&movable(0)).pages(5000).owner(&Immovable)).expect("free");
         measure("alloc_contig", || {
-            let other = world.alloc_contig(&movable(0), 5000, 1, &Immovable).expect("free");
-            world.free_contig(other, 5000).expect("in use");
+            let other = world.alloc_with(Alloc::new(&movable(0)).pages(5000).owner(&Immovable)).expect("free");
+            world.free_range(PageRange::new(other, 5000)).expect("in use");
         });
-        measure("free_contig", || world.free_contig(run, 5000).expect("in use"));
+        measure("free_contig", || world.free_range(PageRange::new(run, 5000)).expect("in use"));
     });
 }
 

@@ -12,8 +12,8 @@ use pageset::policy::presets::{CLUSTERS_FREE, LINUX_6_19, PAGESET, PAGESET_LISTS
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, Immovable, Machine, MigrateType, NodeId, Order, PageRange, PageState, Pfn,
-    RawLock, RegionRule, Request, Tuning, ZoneKind, ZoneSpec,
+    Allocator, Block, Config, CpuId, Free, FreeTo, Immovable, Machine, MigrateType, NodeId, Order, PageRange,
+    PageState, Pfn, RawLock, RegionRule, Request, Tuning, ZoneKind, ZoneSpec,
 };
 
 thread_local! {
@@ -139,7 +139,7 @@ fn all_calls() {
             }
         }
     }
-    if let Ok(pfn) = world.alloc_exact(&movable(0), 3) {
+    if let Ok(pfn) = world.alloc_pages(&movable(0), 3) {
         assert_eq!(world.block_of(pfn).expect("in use").1, PageState::Allocated);
         world.split(pfn, order(1), Order::ZERO).expect("in use");
         (0..3).for_each(|page| keep(pfn.offset(page), Order::ZERO));
@@ -160,8 +160,8 @@ fn work(world: &World) {
             for (i, block) in blocks.into_iter().enumerate() {
                 match i % 3 {
                     0 => world.free(block, order(of)),
-                    1 => world.free_direct(block, order(of)),
-                    _ => world.free_deferred(block, order(of)),
+                    1 => world.free_with(Free::block(block, order(of)).to(FreeTo::Buddy)),
+                    _ => world.free_with(Free::block(block, order(of)).to(FreeTo::Deferred)),
                 }
                 .expect("allocated");
             }
@@ -173,7 +173,7 @@ fn work(world: &World) {
     // In the middle of a region, whether there are 1, 2 or 8: handlers have blocks from its ends.
     let range = PageRange::new(Pfn(5 * PAGES / 16), 1024);
     if world.alloc_range(range, MigrateType::Movable, &Immovable).is_ok() {
-        world.free_range(range).expect("allocated");
+        world.free_with(Free::whole_blocks(range)).expect("allocated");
     }
     // Refused where the arrays are too small for it.
     let _ = world.set_high_fraction(8);
@@ -220,7 +220,7 @@ fn a_handler_raises_the_boost_inside_a_call_that_raises_it() {
         // A pageblock in each half of the zone, whatever its regions, is half free.
         for start in [0, 1 << 15] {
             world.split(Pfn(start), huge, half).expect("in use");
-            world.free_direct(Pfn(start), half).expect("in use");
+            world.free_with(Free::block(Pfn(start), half).to(FreeTo::Buddy)).expect("in use");
         }
         HANDLER.set(Some(handler));
         let page = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable));

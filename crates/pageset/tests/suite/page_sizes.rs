@@ -7,8 +7,8 @@ use pageset::policy::presets::{LINUX_4_16, LINUX_4_19, PAGESET};
 use pageset::policy::sizes::{WatermarkRule, ZoneSize, zone_batch};
 use pageset::policy::{Bounds, PRESETS, Watermarks};
 use pageset::{
-    AllocError, CompactMode, Config, Immovable, MapError, MigrateType, NodeId, Order, PageRange, Pfn, Request, Tuning,
-    ZoneKind, ZoneSpec,
+    AllocError, CompactMode, Config, Free, Immovable, MapError, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    Tuning, ZoneKind, ZoneSpec,
 };
 
 const BASE: Pfn = Pfn(1 << 20);
@@ -185,7 +185,7 @@ fn ranges_that_cut_blocks() {
                     .alloc_range(range, MigrateType::Unmovable, &Immovable)
                     .unwrap_or_else(|error| panic!("{what}: {error}"));
                 assert_eq!(world.audit(0).expect("balanced books").in_use, pages, "{what}");
-                world.free_range(range).unwrap_or_else(|error| panic!("{what}: {error}"));
+                world.free_with(Free::whole_blocks(range)).unwrap_or_else(|error| panic!("{what}: {error}"));
                 world.merge_skipped(0);
                 world.audit(0).unwrap_or_else(|error| panic!("{what}: {error}"));
                 assert_eq!(world.free_blocks(0, Order::MAX, MigrateType::Movable), 2, "{what}");

@@ -3,7 +3,7 @@
 use crate::support::{World, movable, one_zone};
 use pageset::policy::presets::*;
 use pageset::policy::{BatchRule, Bounds, Tuning};
-use pageset::{MigrateType, Order, PageRange, Pfn, Request};
+use pageset::{Free, FreeTo, MigrateType, Order, PageRange, Pfn, Request};
 
 const BASE: u64 = 1 << 20;
 
@@ -72,12 +72,12 @@ fn cold_blocks_are_allocated_last() {
     bare(LINUX_6_18, 8 * 1024, |world| {
         for cold in [5, 3] {
             assert!(world.alloc_at(page(1024 * cold), Order::MAX));
-            world.free_cold(page(1024 * cold), Order::MAX).expect("in use");
+            world.free_with(Free::block(page(1024 * cold), Order::MAX).to(FreeTo::BuddyCold)).expect("in use");
         }
         let got: Vec<_> = (0..8).map(|_| world.alloc(&movable(10)).expect("memory").0 - BASE).collect();
         assert_eq!(got[6..], [5 * 1024, 3 * 1024]);
-        world.free_cold(page(0), Order::MAX).expect("in use");
-        world.free_cold(page(0), Order::MAX).expect_err("free");
+        world.free_with(Free::block(page(0), Order::MAX).to(FreeTo::BuddyCold)).expect("in use");
+        world.free_with(Free::block(page(0), Order::MAX).to(FreeTo::BuddyCold)).expect_err("free");
     });
 }
 
@@ -86,14 +86,14 @@ fn cold_blocks_are_allocated_last() {
 fn single_pages_under_clusters() {
     bare(Tuning { batch: BatchRule::Fixed(4), ..CLUSTERS }, 2048, |world| {
         let pages: Vec<_> = (0..64).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
-        pages.iter().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("in use"));
+        pages.iter().for_each(|&pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("in use"));
         let free = world.zone_stats(0).nr_free_pages;
         let single = pages[7];
         assert_eq!(world.free_block_around(single), Some(PageRange::new(single, 1)));
         assert!(world.alloc_at(single, Order::ZERO));
         assert_eq!(world.zone_stats(0).nr_free_pages, free - 1);
         world.audit(0).expect("the audit passes");
-        world.free_cold(single, Order::ZERO).expect("in use");
+        world.free_with(Free::block(single, Order::ZERO).to(FreeTo::BuddyCold)).expect("in use");
         world.alloc(&Request::new(Order::PAGEBLOCK, MigrateType::Movable)).expect("all memory merges");
     });
 }

@@ -8,8 +8,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7, PAGESET_LISTS};
 use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{
-    Access, Allocator, Config, CpuId, Immovable, Line, LockPath, MigrateType, NodeId, Order, PageRange, Pfn, Request,
-    ZoneKind, ZoneSpec,
+    Access, Allocator, Config, CpuId, Free, FreeTo, Immovable, Line, LockPath, MigrateType, NodeId, Order, PageRange,
+    Pfn, Request, ZoneKind, ZoneSpec,
 };
 
 /// The reported accesses.
@@ -68,15 +68,16 @@ fn two_free_of_four(tuning: Tuning, test: impl FnOnce(&Allocator<'_, Behaving<'_
     for page in 0..4 {
         assert_eq!(world.alloc(&request), Ok(Pfn(BASE + page)));
     }
-    world.free_direct(Pfn(BASE + 1), Order::ZERO).unwrap();
-    world.free_direct(Pfn(BASE + 3), Order::ZERO).unwrap();
+    world.free_with(Free::block(Pfn(BASE + 1), Order::ZERO).to(FreeTo::Buddy)).unwrap();
+    world.free_with(Free::block(Pfn(BASE + 3), Order::ZERO).to(FreeTo::Buddy)).unwrap();
     test(&world, &recorder);
 }
 
 #[test]
 fn a_merge_touches_buddies_and_neighbours() {
     two_free_of_four(LINUX_4_16, |world, recorder| {
-        let told = recorder.during(|| world.free_direct(Pfn(BASE + 2), Order::ZERO).unwrap());
+        let told =
+            recorder.during(|| world.free_with(Free::block(Pfn(BASE + 2), Order::ZERO).to(FreeTo::Buddy)).unwrap());
         assert_eq!(told[0], lock(LockPath::DirectFree));
         let expected = [
             // The buddy is read, then taken off its list; the page after it on the list is its neighbour.
@@ -225,7 +226,7 @@ fn ranges_hold_the_lock_for_pieces() {
     };
     check("online", &|| world.online(span).unwrap());
     check("alloc_range", &|| world.alloc_range(span, MigrateType::Movable, &Immovable).unwrap());
-    check("free_range", &|| world.free_range(span).unwrap());
+    check("free_range", &|| world.free_with(Free::whole_blocks(span)).unwrap());
     check("offline", &|| world.offline(span, &Immovable).unwrap());
 }
 

@@ -5,8 +5,9 @@ use crate::support::{TestMachine, World, build, movable, one_zone};
 use pageset::policy::Watermarks;
 use pageset::policy::presets::{LINUX_4_19, LINUX_6_18, PRESETS};
 use pageset::{
-    AllocError, Block, CompactMode, CompactOutcome, Config, CpuId, Immovable, MapError, MigrateType, MoveError, NodeId,
-    Obstacle, Order, Owner, PageRange, PageState, Pfn, RangeError, Request, Tuning, WrongFree, ZoneKind, ZoneSpec,
+    AllocError, Block, CompactMode, CompactOutcome, Config, CpuId, Free, Immovable, MapError, MigrateType, MoveError,
+    NodeId, Obstacle, Order, Owner, PageRange, PageState, Pfn, RangeError, Request, Tuning, WrongFree, ZoneKind,
+    ZoneSpec,
 };
 use std::cell::Cell;
 
@@ -69,8 +70,8 @@ fn a_free_range() {
         );
         // One block alone, then the rest of the range on both sides.
         world.free(page(1024), Order::MAX).expect("it is a block of its own");
-        world.free_range(range(1000, 1024)).expect("in use");
-        world.free_range(range(2048, 2051)).expect("in use");
+        world.free_with(Free::whole_blocks(range(1000, 1024))).expect("in use");
+        world.free_with(Free::whole_blocks(range(2048, 2051))).expect("in use");
         world.drain_all();
         assert_eq!(free_blocks(world), [(10, MigrateType::Movable, 4)], "all memory has merged");
     });
@@ -80,7 +81,7 @@ fn a_free_range() {
 fn free_range_frees_all_or_nothing() {
     zone(LINUX_6_18, 4096, |world| {
         world.alloc_range(range(512, 1024), MigrateType::Movable, &Immovable).expect("free");
-        let refused = |first, end| world.free_range(range(first, end)).expect_err("wrong");
+        let refused = |first, end| world.free_with(Free::whole_blocks(range(first, end))).expect_err("wrong");
         let before = world.zone_stats(0);
         let error = refused(512, 1025);
         assert_eq!((error.pfn, error.reason), (page(1024), WrongFree::NotAllocated(PageState::Free)));
@@ -93,9 +94,12 @@ fn free_range_frees_all_or_nothing() {
         let inside = WrongFree::Inside { head: page(512), order: order(9), state: PageState::Allocated };
         assert_eq!((refused(600, 1024).pfn, refused(600, 1024).reason), (page(600), inside));
         assert_eq!(refused(5000, 5001).reason, WrongFree::NotOurs);
-        assert_eq!(world.free_range(PageRange::new(page(0), 0)).expect_err("empty").reason, WrongFree::NotOurs);
+        assert_eq!(
+            world.free_with(Free::whole_blocks(PageRange::new(page(0), 0))).expect_err("empty").reason,
+            WrongFree::NotOurs
+        );
         assert_eq!(world.zone_stats(0), before);
-        world.free_range(range(512, 1024)).expect("nothing has changed");
+        world.free_with(Free::whole_blocks(range(512, 1024))).expect("nothing has changed");
         let error = refused(512, 1024);
         assert!(matches!(error.reason, WrongFree::NotAllocated(_) | WrongFree::Inside { .. }), "{error}");
     });
@@ -138,7 +142,7 @@ fn blocks_in_use_move_away() {
             assert_eq!(books.in_use, owner.pages() + 1101);
             let stats = world.zone_stats(0);
             assert_eq!(stats.pgalloc() - stats.pgfree(), books.in_use);
-            world.free_range(wanted).expect("in use");
+            world.free_with(Free::whole_blocks(wanted)).expect("in use");
         });
     }
 }
@@ -159,7 +163,7 @@ fn a_block_that_reaches_in_moves_whole() {
             assert_eq!(owner.moved().len(), 1);
             world.audit(0).expect("the audit passes");
             assert_eq!(world.zone_stats(0).nr_free_pages, 8192 - 5 * 1024 - 1);
-            world.free_range(range(first + 700, first + 701)).expect("in use");
+            world.free_with(Free::whole_blocks(range(first + 700, first + 701))).expect("in use");
         });
     }
 }
@@ -185,7 +189,7 @@ fn every_move_may_fail() {
                 if times == 1 {
                     // A later attempt moves the block.
                     assert_eq!(result, Ok(()), "{nth}");
-                    world.free_range(span).expect("in use");
+                    world.free_with(Free::whole_blocks(span)).expect("in use");
                 } else {
                     let obstacle = Obstacle::Move(Order::ZERO, error);
                     assert_eq!(result, Err(RangeError { pfn: span.start.offset(nth as u64), obstacle }));

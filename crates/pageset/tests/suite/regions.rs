@@ -8,8 +8,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_LISTS};
 use pageset::{
-    Access, Allocator, Block, Config, CpuId, Line, LockPath, MapError, MigrateType, NodeId, Order, PageRange, Pfn,
-    RegionRule, Request, Tuning, ZoneKind, ZoneSpec,
+    Access, Alloc, AllocFrom, Allocator, Block, Config, CpuId, Free, FreeTo, Line, LockPath, MapError, MigrateType,
+    NodeId, Order, PageRange, Pfn, RegionRule, Request, Tuning, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -58,7 +58,7 @@ fn an_empty_region_is_left_for_the_next() {
         assert_eq!(regions, [0, 1, 2, 3]);
         // The pages of one region come back: the next request finds them.
         let back = pages.into_iter().filter(|&pfn| region(pfn) == 1);
-        back.for_each(|pfn| world.free_direct(pfn, Order::ZERO).expect("in use"));
+        back.for_each(|pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("in use"));
         assert_eq!(region(world.alloc(&request).expect("memory")), 1);
         world.audit(0).expect("the audit passes");
     });
@@ -98,7 +98,10 @@ fn types_mix_last() {
     four_regions(|world| {
         // The first region has free pages in pageblocks in use only.
         let pages: Vec<_> = take_all_of_region(world);
-        pages.iter().step_by(2).for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("in use"));
+        pages
+            .iter()
+            .step_by(2)
+            .for_each(|&pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("in use"));
         let pfn = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).expect("memory");
         assert_eq!((region(pfn), world.zone_stats(0).steals), (1, 0));
         assert_eq!(world.pageblock_type(pfn), Some(MigrateType::Unmovable));
@@ -169,8 +172,8 @@ fn direct_calls_bypass_the_pageset() {
     four_regions(|world| {
         for order in [0, 4, 9, 10] {
             let before = world.zone_stats(0);
-            let pfn = world.alloc_direct(&movable(order)).expect("memory");
-            world.free_direct(pfn, Order::new(order).expect("an order")).expect("in use");
+            let pfn = world.alloc_with(Alloc::new(&movable(order)).from(AllocFrom::Buddy)).expect("memory");
+            world.free_with(Free::block(pfn, Order::new(order).expect("an order")).to(FreeTo::Buddy)).expect("in use");
             let after = world.zone_stats(0);
             assert_eq!(after.pagesets, before.pagesets, "order {order}");
             assert_eq!(after.direct_alloc_pages - before.direct_alloc_pages, 1 << order);
@@ -240,7 +243,8 @@ fn a_busy_region_is_drained_last() {
     let machine = BusyRegion::default();
     let world = Allocator::new(Behaving(&machine), &config, metadata.lend(&mut zones)).expect("the map is valid");
     let request = Request { watermarks: false, ..movable(0) };
-    let pages: Vec<_> = std::iter::from_fn(|| world.alloc_direct(&request).ok()).collect();
+    let pages: Vec<_> =
+        std::iter::from_fn(|| world.alloc_with(Alloc::new(&request).from(AllocFrom::Buddy)).ok()).collect();
     let (first, second) = (pages[0], pages[REGION as usize]);
     assert_eq!((region(first), region(second)), (0, 1));
     world.free(first, Order::ZERO).expect("in use");
@@ -248,7 +252,7 @@ fn a_busy_region_is_drained_last() {
     std::thread::scope(|threads| {
         threads.spawn(|| {
             machine.holder.set(std::thread::current().id()).expect("one holder");
-            world.free_direct(pages[1], Order::ZERO).expect("in use");
+            world.free_with(Free::block(pages[1], Order::ZERO).to(FreeTo::Buddy)).expect("in use");
         });
         machine.held.wait();
         world.drain_cpu(CpuId(0));

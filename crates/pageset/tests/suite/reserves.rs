@@ -9,8 +9,8 @@ use pageset::policy::presets::*;
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, Tuning, Watermarks};
 use pageset::{
-    Allocator, CachedZone, Config, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Region, Request, SpinLock,
-    Urgency, Wait, ZoneKind, ZoneMetadata, ZoneSpec,
+    Allocator, CachedZone, Config, Free, FreeTo, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Region, Request,
+    SpinLock, Urgency, Wait, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 use MigrateType::{HighAtomic, Movable, Unmovable};
@@ -301,7 +301,7 @@ fn types_stay_apart_while_another_zone_has_a_pageblock() {
             // node.
             while let Ok(pfn) = world.alloc(&Request { zone: Some(1), ..movable(9) }) {
                 world.split(pfn, order(9), order(4)).expect("was allocated");
-                world.free_direct(pfn, order(4)).expect("was allocated");
+                world.free_with(Free::block(pfn, order(4)).to(FreeTo::Buddy)).expect("was allocated");
             }
             assert_eq!(serving(world, &unmovable), 0);
         });

@@ -11,8 +11,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{BatchRule, Bounds, Preset, RegionRule, Tuning, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request, Urgency,
-    Wait, ZoneKind, ZoneSpec,
+    Alloc, Allocator, Block, Config, CpuId, Free, FreeTo, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn,
+    Request, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, thread};
@@ -82,7 +82,8 @@ fn short(world: &Allocator<'_, Scheduled>, thread: u32, mail: &shuttle::sync::Mu
     let take = |order: u8, migratetype, wait| {
         let order = Order::new(order).expect("an order");
         let request = Request { urgency: Urgency::High, wait, ..Request::new(order, migratetype) };
-        let block = world.alloc_with(&request, &Giving(world, mail)).ok().map(|pfn| Block { pfn, order });
+        let block =
+            world.alloc_with(Alloc::new(&request).owner(&Giving(world, mail))).ok().map(|pfn| Block { pfn, order });
         mail.lock().expect("no thread panics").extend(block);
     };
     match thread {
@@ -135,7 +136,9 @@ fn schedule(preset: &Preset, part: Part) {
     world.set_bounds(0, Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
     // Single pages on the free list, in clusters if there are any.
     let singles: Vec<_> = (0..9).map(|_| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable))).collect();
-    singles.into_iter().for_each(|pfn| world.free_direct(pfn.expect("memory"), Order::ZERO).expect("allocated"));
+    singles.into_iter().for_each(|pfn| {
+        world.free_with(Free::block(pfn.expect("memory"), Order::ZERO).to(FreeTo::Buddy)).expect("allocated")
+    });
     let mail = shuttle::sync::Mutex::new(vec![]);
     thread::scope(|scope| {
         for thread in 0..3 {

@@ -3,7 +3,8 @@
 use crate::support::{World, build};
 use pageset::policy::presets::PAGESET;
 use pageset::{
-    Block, Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, Tuning, Wait, ZoneKind, ZoneSpec,
+    Block, Config, CpuId, Free, FreeTo, MigrateType, NodeId, Order, PageRange, Pfn, Request, Tuning, Wait, ZoneKind,
+    ZoneSpec,
 };
 
 /// A small random number generator.
@@ -57,7 +58,7 @@ fn most_kept(world: &World<'_>, cpus: u32, seed: u64) -> u64 {
         } else if !live.is_empty() {
             let block = live.swap_remove(random.below(live.len() as u64) as usize);
             match random.below(8) {
-                0 => world.free_undrained(block.pfn, block.order).expect("in use"),
+                0 => world.free_with(Free::block(block.pfn, block.order).to(FreeTo::PagesetUndrained)).expect("in use"),
                 1 => {
                     let start = live.len() - live.len().min(100);
                     world.free(block.pfn, block.order).expect("in use");

@@ -11,8 +11,8 @@ use pageset::alloc::shortage::Reason;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, ListRule, Tuning, Watermarks};
 use pageset::{
-    Access, AllocError, Allocator, Config, CpuId, Line, MigrateType, MoveError, NodeId, Order, OutOfMemory, Owner,
-    PageRange, Pfn, Request, Urgency, Wait, ZoneKind, ZoneSpec,
+    Access, Alloc, AllocError, Allocator, Config, CpuId, Free, FreeTo, Line, MigrateType, MoveError, NodeId, Order,
+    OutOfMemory, Owner, PageRange, Pfn, Request, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -84,17 +84,20 @@ fn the_owner_is_asked_only_where_nothing_else_helps() {
     one_zone(LINUX_6_18, 4096, 2, |world| {
         let owner = Giving::new(world, vec![], 1);
         world.set_watermarks(0, Watermarks { min: 100, low: 4096, high: 4096 }, [0; 4]);
-        world.alloc_with(&movable(4), &owner).expect("above the min mark");
+        world.alloc_with(Alloc::new(&movable(4)).owner(&owner)).expect("above the min mark");
         assert_eq!(owner.calls.get(), 0);
         world.set_watermarks(0, Watermarks { min: 4096, low: 4096, high: 4096 }, [0; 4]);
         for wait in [Wait::Lock, Wait::Nothing] {
-            out_of_memory(world.alloc_with(&Request { wait, ..movable(4) }, &owner));
+            out_of_memory(world.alloc_with(Alloc::new(&Request { wait, ..movable(4) }).owner(&owner)));
         }
         assert_eq!(owner.calls.get(), 0, "it cannot wait");
         let wrong = Request::new(order(4), MigrateType::Isolate);
-        assert_eq!(world.alloc_with(&wrong, &owner), Err(AllocError::Migratetype(MigrateType::Isolate)));
+        assert_eq!(
+            world.alloc_with(Alloc::new(&wrong).owner(&owner)),
+            Err(AllocError::Migratetype(MigrateType::Isolate))
+        );
         assert_eq!(owner.calls.get(), 0, "nothing can help");
-        out_of_memory(world.alloc_with(&movable(4), &owner));
+        out_of_memory(world.alloc_with(Alloc::new(&movable(4)).owner(&owner)));
         assert_eq!(owner.calls.get(), 1, "it gave nothing and is not asked again");
     });
 }
@@ -105,13 +108,13 @@ fn what_the_owner_frees_is_found() {
         // The page goes to this CPU's pageset, where watermarks do not count it; a drain makes it count.
         let owner = Giving::new(world, blocks, 1);
         let drains = world.zone_stats(0).pagesets.drains;
-        world.alloc_with(&movable(0), &owner).expect("one was given");
+        world.alloc_with(Alloc::new(&movable(0)).owner(&owner)).expect("one was given");
         assert_eq!((owner.calls.get(), world.zone_stats(0).pagesets.drains), (1, drains + 1));
     });
     full(4, |world, blocks| {
         let owner = Giving::new(world, blocks, 1);
         let drains = world.zone_stats(0).pagesets.drains;
-        world.alloc_with(&movable(4), &owner).expect("one was given");
+        world.alloc_with(Alloc::new(&movable(4)).owner(&owner)).expect("one was given");
         assert_eq!((owner.calls.get(), world.zone_stats(0).pagesets.drains), (1, drains), "nothing to drain");
     });
     full(0, |world, mut blocks| {
@@ -123,9 +126,9 @@ fn what_the_owner_frees_is_found() {
         }
         world.machine().run_on(0);
         let last = blocks.pop().expect("thousands");
-        out_of_memory(world.alloc_with(&movable(0), &Giving::new(world, vec![], 1)));
+        out_of_memory(world.alloc_with(Alloc::new(&movable(0)).owner(&Giving::new(world, vec![], 1))));
         assert_eq!(world.zone_stats(0).pagesets.count, 50);
-        world.alloc_with(&movable(0), &Giving::new(world, vec![last], 1)).expect("51 pages");
+        world.alloc_with(Alloc::new(&movable(0)).owner(&Giving::new(world, vec![last], 1))).expect("51 pages");
         let stats = world.zone_stats(0);
         assert_eq!(stats.nr_free_pages + stats.pagesets.count, 50);
     });
@@ -145,7 +148,7 @@ fn the_owner_is_asked_before_pages_are_taken_from_other_cpus() {
             }
             world.machine().run_on(0);
             let owner = Giving::new(world, blocks, gives);
-            world.alloc_with(&movable(0), &owner).expect("the owner or the other CPU has some");
+            world.alloc_with(Alloc::new(&movable(0)).owner(&owner)).expect("the owner or the other CPU has some");
             assert_eq!((owner.calls.get(), world.pageset_state(0, CpuId(1)).count), (1, left), "{gives} given");
             world.audit(0).expect("the audit passes");
         });
@@ -161,7 +164,7 @@ fn retries_end() {
             // Every other page: they never merge.
             let given = blocks.into_iter().step_by(2).collect();
             let owner = Giving::new(world, given, 8);
-            let shortage = out_of_memory(world.alloc_with(&movable(of), &owner));
+            let shortage = out_of_memory(world.alloc_with(Alloc::new(&movable(of)).owner(&owner)));
             assert_eq!(owner.calls.get(), calls, "order {of}");
             assert_eq!((shortage.reason, shortage.free_pages), (reason, u64::from(8 * calls)));
             assert_eq!(shortage.free_blocks[0], 8 * calls);
@@ -170,7 +173,7 @@ fn retries_end() {
     full(0, |world, blocks| {
         // Adjacent pages, one per call: two make a block of order 1 if they are buddies.
         let owner = Giving::new(world, blocks, 1);
-        world.alloc_with(&movable(1), &owner).expect("two buddies");
+        world.alloc_with(Alloc::new(&movable(1)).owner(&owner)).expect("two buddies");
         assert_eq!(owner.calls.get(), 2);
     });
 }
@@ -207,7 +210,7 @@ impl Owner for Busy<'_, '_> {
 fn the_owner_may_use_the_allocator() {
     full(0, |world, blocks| {
         let owner = Busy(Giving::new(world, blocks, 3));
-        world.alloc_with(&movable(0), &owner).expect("three were given");
+        world.alloc_with(Alloc::new(&movable(0)).owner(&owner)).expect("three were given");
         let stats = world.zone_stats(0);
         assert_eq!(stats.nr_free_pages + stats.pagesets.count, 2);
     });
@@ -233,20 +236,20 @@ fn reserved_pageblocks_are_given_back_last_one_last() {
         let request = Request::new(order(4), MigrateType::Unmovable);
         let page = |blocks: &mut Vec<_>| vec![blocks.swap_remove(0), blocks.swap_remove(2)];
         let owner = Giving::new(world, page(&mut blocks), 1);
-        let got = world.alloc_with(&request, &owner).expect("the first reserved pageblock");
+        let got = world.alloc_with(Alloc::new(&request).owner(&owner)).expect("the first reserved pageblock");
         assert_eq!((owner.calls.get(), state(world)), (1, (512, 512)));
         assert_eq!(world.pageblock_type(got), Some(MigrateType::Unmovable), "the type that was wanted");
         // The other 31 blocks of the pageblock, then the last pageblock, which is returned by force: the owner frees
         // nothing more.
         let owner = Giving::new(world, vec![], 1);
         for _ in 1..32 {
-            world.alloc_with(&request, &owner).expect("of the same pageblock");
+            world.alloc_with(Alloc::new(&request).owner(&owner)).expect("of the same pageblock");
         }
         assert_eq!((owner.calls.get(), state(world)), (0, (512, 512)));
-        world.alloc_with(&request, &owner).expect("the last one");
+        world.alloc_with(Alloc::new(&request).owner(&owner)).expect("the last one");
         assert_eq!((owner.calls.get(), state(world)), (1, (0, 0)));
         while world.alloc(&request).is_ok() {}
-        out_of_memory(world.alloc_with(&request, &owner));
+        out_of_memory(world.alloc_with(Alloc::new(&request).owner(&owner)));
         world.audit(0).expect("the audit passes");
     });
     // A request that cannot wait does not reach that step.
@@ -254,7 +257,7 @@ fn reserved_pageblocks_are_given_back_last_one_last() {
         world.set_watermarks(0, Watermarks::default(), [0; 4]);
         let blocks = reserve(world);
         let owner = Giving::new(world, blocks, 1);
-        out_of_memory(world.alloc_with(&Request { wait: Wait::Lock, ..movable(4) }, &owner));
+        out_of_memory(world.alloc_with(Alloc::new(&Request { wait: Wait::Lock, ..movable(4) }).owner(&owner)));
         assert_eq!((owner.calls.get(), state(world)), (0, (1024, 1024)));
     });
 }
@@ -321,7 +324,7 @@ fn needs_reclaim_and_is_balanced() {
         assert!(world.is_balanced(NodeId(7), Order::ZERO, ZoneKind::Movable));
         exhaust(world, 10).iter().for_each(|&(pfn, of)| {
             world.split(pfn, of, order(9)).expect("was allocated");
-            world.free_direct(pfn, order(9)).expect("was allocated");
+            world.free_with(Free::block(pfn, order(9)).to(FreeTo::Buddy)).expect("was allocated");
         });
         assert!(!balanced(Order::MAX, ZoneKind::Normal) && balanced(order(9), ZoneKind::Normal));
         // The reserve counts by the waking request's highest zone.
@@ -410,7 +413,7 @@ fn out_of_memory_says_where_and_why() {
         let blocks: Vec<_> = std::iter::from_fn(|| world.alloc(&huge).ok()).collect();
         for &block in &blocks[..2] {
             world.split(block, order(9), order(8)).expect("was allocated");
-            world.free_direct(block, order(8)).expect("was allocated");
+            world.free_with(Free::block(block, order(8)).to(FreeTo::Buddy)).expect("was allocated");
         }
         for watermarks in [true, false] {
             let shortage = out_of_memory(world.alloc(&Request { watermarks, ..huge }));
@@ -471,7 +474,7 @@ fn a_request_that_never_waits_skips_held_locks() {
         is_held.recv().expect("the other thread is there");
         // This CPU's pageset serves the request. Blocks of any order that need the zone lock are refused.
         let cached = world.alloc(&nothing(0)).expect("in the pageset");
-        world.free_undrained(cached, Order::ZERO).expect("was allocated");
+        world.free_with(Free::block(cached, Order::ZERO).to(FreeTo::PagesetUndrained)).expect("was allocated");
         let before = world.zone_stats(0);
         for of in [2, 4, 9, 10] {
             let shortage = out_of_memory(world.alloc(&nothing(of)));
@@ -520,7 +523,7 @@ fn pages_of_other_cpus_make_room_for_a_compaction() {
         world.machine().run_on(0);
         world.set_bounds(0, Bounds::DISABLED).expect("room");
         assert_eq!((world.pageset_state(0, CpuId(1)).count, world.zone_stats(0).nr_free_pages), (64, 0));
-        world.alloc_with(&movable(3), &MovesAll).expect("64 pages are free, and all others can move");
+        world.alloc_with(Alloc::new(&movable(3)).owner(&MovesAll)).expect("64 pages are free, and all others can move");
     });
 }
 
@@ -536,7 +539,7 @@ fn scattered_memory_is_compacted_without_a_page_reclaimed() {
             pages.iter().step_by(2).for_each(|&(pfn, order)| world.free(pfn, order).expect("allocated"));
             let request = Request::new(order(6), migratetype);
             world.alloc(&request).expect_err("only single pages are free");
-            world.alloc_with(&request, &MovesAll).expect("compaction makes it");
+            world.alloc_with(Alloc::new(&request).owner(&MovesAll)).expect("compaction makes it");
             world.audit(0).expect("the audit passes");
         });
     }

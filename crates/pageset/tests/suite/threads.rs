@@ -14,8 +14,8 @@ use pageset::policy::presets::*;
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, RegionRule, Tuning, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, HotplugError, Machine, MigrateType, MoveError, NodeId, Order, Owner, PageRange,
-    Pfn, RawLock, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
+    Alloc, Allocator, Block, Config, CpuId, HotplugError, Machine, MigrateType, MoveError, NodeId, Order, Owner,
+    PageRange, Pfn, RawLock, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 
 const PAGES: u64 = 1 << 14;
@@ -154,7 +154,7 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
                     ..Request::new(order, migratetype)
                 };
                 let owner = Giving { world, shared, blocks: RefCell::new(mine) };
-                let got = world.alloc_with(&request, &owner);
+                let got = world.alloc_with(Alloc::new(&request).owner(&owner));
                 mine = owner.blocks.into_inner();
                 if let Ok(pfn) = got {
                     let block = Block { pfn, order };

@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pageset::policy::{Bounds, Watermarks};
 use pageset::{
-    Allocator, Block, CpuId, Machine, MapError, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request,
-    WrongFree, ZoneKind,
+    Alloc, Allocator, Block, CpuId, Free, FreeTo, Machine, MapError, MigrateType, MoveError, NodeId, Order, Owner,
+    PageRange, Pfn, Request, WrongFree, ZoneKind,
 };
 
 use crate::ops::{Op, Wrong, request};
@@ -137,7 +137,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             // The mover moves blocks for compaction; it has none to free.
             Op::AllocWith { order, migratetype, rights, .. } => {
                 let request = request(order, migratetype, ZoneKind::Movable, rights);
-                let got = world.alloc_with(&request, &self.mover(rights));
+                let got = world.alloc_with(Alloc::new(&request).owner(&self.mover(rights)));
                 got.into_iter().for_each(|pfn| self.take(Block { pfn, order: request.order }));
             }
             Op::AllocBulk { order, migratetype, pages } => {
@@ -155,22 +155,33 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
                 }
             }
             Op::Free { from, times, undrained } => {
-                let free = if undrained { Allocator::free_undrained } else { Allocator::free };
-                self.free_some(from, times, |block| free(world, block.pfn, block.order).expect("it is in use"));
+                self.free_some(from, times, |Block { pfn, order }| {
+                    let undrained_free = Free::block(pfn, order).to(FreeTo::PagesetUndrained);
+                    let freed = if undrained { world.free_with(undrained_free) } else { world.free(pfn, order) };
+                    freed.expect("it is in use");
+                });
             }
             Op::FreeDirect { from, times } => {
-                self.free_some(from, times, |b| world.free_direct(b.pfn, b.order).expect("it is in use"));
+                self.free_some(from, times, |b| {
+                    world.free_with(Free::block(b.pfn, b.order).to(FreeTo::Buddy)).expect("it is in use")
+                });
             }
             Op::FreeCold { from, times } => {
-                self.free_some(from, times, |b| world.free_cold(b.pfn, b.order).expect("it is in use"));
+                self.free_some(from, times, |b| {
+                    world.free_with(Free::block(b.pfn, b.order).to(FreeTo::BuddyCold)).expect("it is in use")
+                });
             }
             Op::FreeDeferred { from, times } => {
-                self.free_some(from, times, |b| world.free_deferred(b.pfn, b.order).expect("it is in use"));
+                self.free_some(from, times, |b| {
+                    world.free_with(Free::block(b.pfn, b.order).to(FreeTo::Deferred)).expect("it is in use")
+                });
             }
             Op::FreePart { nth, first, pages } => self.free_part(nth, first, pages),
             Op::AllocExact { pages, migratetype, rights, .. } => {
                 let pages = 1 + u64::from(pages) % 40;
-                if let Ok(pfn) = world.alloc_exact(&request(0, migratetype, ZoneKind::Movable, rights), pages) {
+                if let Ok(pfn) =
+                    world.alloc_with(Alloc::new(&request(0, migratetype, ZoneKind::Movable, rights)).pages(pages))
+                {
                     self.take_range(PageRange::new(pfn, pages));
                 }
             }
@@ -245,7 +256,9 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             }
             Op::FreeRange { nth, .. } => {
                 if let Some(block) = self.give(nth) {
-                    world.free_range(PageRange::new(block.pfn, block.order.pages())).expect("it is in use");
+                    world
+                        .free_with(Free::whole_blocks(PageRange::new(block.pfn, block.order.pages())))
+                        .expect("it is in use");
                 }
             }
             Op::Offline { faults, .. } => either_way(world.offline(HOLE, &self.mover(faults))),
@@ -310,7 +323,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
         let end = block.pfn.offset(block.order.pages());
         let start = block.pfn.offset(u64::from(first) % block.order.pages());
         let part = PageRange::new(start, 1 + u64::from(pages) % (end.0 - start.0));
-        self.world.free_part(part.start, part.pages).expect("a part of a block in use");
+        self.world.free_range(PageRange::new(part.start, part.pages)).expect("a part of a block in use");
         self.take_range(PageRange::new(block.pfn, start.0 - block.pfn.0));
         self.take_range(PageRange::new(part.end(), end.0 - part.end().0));
     }
@@ -353,7 +366,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             _ => (Pfn(u64::MAX), Order::ZERO),
         };
         let error = match (wrong, block) {
-            (Wrong::NoPart, Some(block)) => self.world.free_part(block.pfn, block.order.pages() + 1),
+            (Wrong::NoPart, Some(block)) => self.world.free_range(PageRange::new(block.pfn, block.order.pages() + 1)),
             _ => self.world.free(pfn, order),
         };
         let error = error.expect_err("a wrong free");

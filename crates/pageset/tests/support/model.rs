@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 
 use pageset::policy::{Bounds, Watermarks};
 use pageset::{
-    AllocError, Block, CompactOutcome, CpuId, MapError, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request, Wait,
-    ZoneKind,
+    Alloc, AllocError, Block, CompactOutcome, CpuId, Free, FreeTo, MapError, MoveError, NodeId, Order, Owner,
+    PageRange, Pfn, Request, Wait, ZoneKind,
 };
 
 use super::{CAPACITY, Map, Op, order, range, request};
@@ -111,22 +111,31 @@ impl<'w> Model<'w> {
             Op::Free { from, times, undrained } => {
                 for _ in 0..times {
                     if let Some(block) = self.drop_block(from) {
-                        let free = if undrained { World::free_undrained } else { World::free };
-                        free(self.world, block.pfn, block.order).expect("it is in use");
+                        let Block { pfn, order } = block;
+                        let freed = if undrained {
+                            self.world.free_with(Free::block(pfn, order).to(FreeTo::PagesetUndrained))
+                        } else {
+                            self.world.free(pfn, order)
+                        };
+                        freed.expect("it is in use");
                     }
                 }
             }
             Op::FreeDirect { from, times } => {
                 for _ in 0..times {
                     if let Some(block) = self.drop_block(from) {
-                        self.world.free_direct(block.pfn, block.order).expect("it is in use");
+                        self.world
+                            .free_with(Free::block(block.pfn, block.order).to(FreeTo::Buddy))
+                            .expect("it is in use");
                     }
                 }
             }
             Op::FreeCold { from, times } => {
                 for _ in 0..times {
                     if let Some(block) = self.drop_block(from) {
-                        self.world.free_cold(block.pfn, block.order).expect("it is in use");
+                        self.world
+                            .free_with(Free::block(block.pfn, block.order).to(FreeTo::BuddyCold))
+                            .expect("it is in use");
                     }
                 }
             }
@@ -140,7 +149,9 @@ impl<'w> Model<'w> {
             Op::FreeDeferred { from, times } => {
                 for _ in 0..times {
                     if let Some(block) = self.drop_block(from) {
-                        self.world.free_deferred(block.pfn, block.order).expect("it is in use");
+                        self.world
+                            .free_with(Free::block(block.pfn, block.order).to(FreeTo::Deferred))
+                            .expect("it is in use");
                     }
                 }
             }
@@ -339,7 +350,7 @@ impl<'w> Model<'w> {
 
     /// Allocates any number of pages. They begin at a multiple of the next power of two.
     fn alloc_exact(&mut self, request: &Request, pages: u64) {
-        let result = self.world.alloc_exact(request, pages);
+        let result = self.world.alloc_with(Alloc::new(request).pages(pages));
         match (Order::holding(pages), result) {
             (Some(order), Ok(pfn)) => {
                 self.check_place(pfn, &Request { order, ..*request });
@@ -359,7 +370,7 @@ impl<'w> Model<'w> {
         let end = block.pfn.offset(block.order.pages());
         let start = block.pfn.offset(u64::from(first) % block.order.pages());
         let part = PageRange::new(start, 1 + u64::from(pages) % (end.0 - start.0));
-        self.world.free_part(part.start, part.pages).expect("a part of a block in use");
+        self.world.free_range(PageRange::new(part.start, part.pages)).expect("a part of a block in use");
         self.take_range(range(block.pfn.0, start.0));
         self.take_range(range(part.end().0, end.0));
     }
@@ -423,7 +434,7 @@ impl<'w> Model<'w> {
     fn alloc_with(&mut self, request: &Request, gives: u8) {
         let own = (0..40).map_while(|nth| self.drop_block(7_u16 * nth)).collect();
         let owner = Giving { world: self.world, blocks: RefCell::new(own), gives: gives.into(), calls: Cell::new(0) };
-        let result = self.world.alloc_with(request, &owner);
+        let result = self.world.alloc_with(Alloc::new(request).owner(&owner));
         let calls = owner.calls.get();
         assert!(calls == 0 || request.wait == Wait::Memory, "{request:?} waits for the owner");
         assert!(calls <= if request.order > Order::COSTLY { 1 } else { 16 }, "{request:?}: {calls} calls");

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 use pageset::{
-    Block, CompactReport, MigrateType, MoveError, Obstacle, Order, Owner, PageRange, Pfn, RangeError, Request,
+    Block, CompactReport, Free, MigrateType, MoveError, Obstacle, Order, Owner, PageRange, Pfn, RangeError, Request,
 };
 
 use super::{Model, PAGEBLOCK, range as pages};
@@ -292,7 +292,9 @@ impl<'w> Model<'w> {
                 _ => break,
             }
         }
-        self.world.free_range(PageRange::new(first.pfn, end.0 - first.pfn.0)).expect("all are in use");
+        self.world
+            .free_with(Free::whole_blocks(PageRange::new(first.pfn, end.0 - first.pfn.0)))
+            .expect("all are in use");
         while let Some(at) = self.live.iter().position(|block| block.pfn >= first.pfn && block.pfn < end) {
             self.drop_block(at);
         }

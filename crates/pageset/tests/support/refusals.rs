@@ -3,8 +3,8 @@
 use pageset::admin::stats::ZoneStats;
 use pageset::policy::{Bounds, PcpState};
 use pageset::{
-    AllocError, Block, CpuId, HotplugError, Immovable, MapError, MigrateType, NodeId, Obstacle, Order, PageRange, Pfn,
-    RangeError, Request, WrongFree,
+    AllocError, Block, CpuId, Free, HotplugError, Immovable, MapError, MigrateType, NodeId, Obstacle, Order, PageRange,
+    Pfn, RangeError, Request, WrongFree,
 };
 
 use super::Model;
@@ -80,16 +80,16 @@ impl Model<'_> {
             Wrong::NoPart => {
                 if let Some(Block { pfn: head, order }) = live {
                     let inside = nth as u64 % order.pages();
-                    let rest = order.pages() - inside;
-                    for pages in [0, rest + 1, u64::MAX] {
-                        let error = world.free_part(head.offset(inside), pages).expect_err("no part of the block");
-                        assert_eq!(error.reason, WrongFree::NotPart { head, order, pages });
-                    }
+                    let wrong = |pages| {
+                        world.free_range(PageRange::new(head.offset(inside), pages)).expect_err("a wrong range")
+                    };
+                    assert_eq!(wrong(0).reason, WrongFree::NoPages);
+                    assert_eq!(wrong(u64::MAX).reason, WrongFree::NotOurs);
                 }
                 if let Some(block) = nth.checked_rem(self.freed.len()).map(|at| self.freed[at])
                     && !self.held[block.pfn.0 as usize]
                 {
-                    let reason = world.free_part(block.pfn, 1).expect_err("it is not in use").reason;
+                    let reason = world.free_range(PageRange::new(block.pfn, 1)).expect_err("it is not in use").reason;
                     assert!(matches!(reason, WrongFree::NotAllocated(_) | WrongFree::Inside { .. }), "{reason:?}");
                 }
             }
@@ -153,16 +153,20 @@ impl Model<'_> {
                     let error = world.alloc_range(asked, migratetype, &Immovable).expect_err("wrong");
                     assert_eq!(error, RangeError { pfn: asked.start, obstacle });
                 }
-                world.free_range(PageRange::new(start, 0)).expect_err("no pages");
+                world.free_with(Free::whole_blocks(PageRange::new(start, 0))).expect_err("no pages");
                 if let Some(Block { pfn, order }) = live {
                     // The range ends after the first page that is not in use.
                     let free = (pfn.0..).find(|&page| !self.held[page as usize]).expect("not all is in use");
-                    world.free_range(PageRange::new(pfn, free + 1 - pfn.0)).expect_err("not all in use");
+                    world
+                        .free_with(Free::whole_blocks(PageRange::new(pfn, free + 1 - pfn.0)))
+                        .expect_err("not all in use");
                     if order > Order::ZERO {
                         world
-                            .free_range(PageRange::new(pfn, order.pages() - 1))
+                            .free_with(Free::whole_blocks(PageRange::new(pfn, order.pages() - 1)))
                             .expect_err("the block reaches beyond the range");
-                        world.free_range(PageRange::new(pfn.offset(1), order.pages() - 1)).expect_err("inside");
+                        world
+                            .free_with(Free::whole_blocks(PageRange::new(pfn.offset(1), order.pages() - 1)))
+                            .expect_err("inside");
                     }
                 }
             }

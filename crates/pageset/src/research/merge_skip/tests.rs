@@ -11,8 +11,8 @@ use crate::policy::BatchRule;
 use crate::policy::presets::CLUSTERS;
 use crate::zone::Zone;
 use crate::{
-    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Tuning, ZoneKind,
-    ZoneSpec,
+    Allocator, Config, CpuId, Free, FreeTo, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock,
+    Tuning, ZoneKind, ZoneSpec,
 };
 use std::string::ToString;
 use std::vec::Vec;
@@ -48,7 +48,9 @@ fn take(world: &Allocator<'_, OneCpu>) -> u64 {
 }
 
 fn free(world: &Allocator<'_, OneCpu>, pages: impl IntoIterator<Item = u64>) {
-    pages.into_iter().for_each(|page| world.free_direct(Pfn(page), Order::ZERO).expect("was allocated"));
+    pages.into_iter().for_each(|page| {
+        world.free_with(Free::block(Pfn(page), Order::ZERO).to(FreeTo::Buddy)).expect("was allocated")
+    });
 }
 
 fn blocks(world: &Allocator<'_, OneCpu>) -> Vec<u32> {

@@ -206,7 +206,7 @@ fn a_page_of_a_block_is_freed_in_a_zone_with_an_odd_end() {
     zone(LARGEST - 1, 1, |world| {
         world.alloc_range(world.zone_span(0), MigrateType::Movable, &Immovable).expect("all is free");
         check_books(world, LARGEST - 1);
-        world.free_part(Pfn(BASE), 1).expect("the first page of a block in use");
+        world.free_range(PageRange::new(Pfn(BASE), 1)).expect("the first page of a block in use");
         check_books(world, LARGEST - 2);
         let page = super::allocate(world, Order::ZERO).expect("one page is free");
         assert_eq!(page.pfn, Pfn(BASE));
