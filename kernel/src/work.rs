@@ -4,7 +4,7 @@
 //! freed by another CPU than their first. The other operations use the demand-paged region, send an NMI, or tick.
 
 use arrayvec::ArrayVec;
-use pageset::{Alloc, Free, FreeTo, Block, CpuId, FreeError, MigrateType, Order, PageRange, PageState, Request};
+use pageset::{Alloc, Block, CpuId, Free, FreeError, FreeTo, MigrateType, Order, PageRange, PageState, Request};
 
 use crate::cpu::{self, COUNTS, MAX_CPUS, PerCpu};
 use crate::frames::frames;

@@ -274,14 +274,14 @@ pub struct Books {
 /// `books` is a value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn core_audit(zone: u32, books: *mut Books) -> i32 {
-    let allocator = allocator();
     // SAFETY: the caller vouches for the value.
     let books = unsafe { &mut *books };
-    books.what = ptr::null();
-    let what = match allocator.audit(zone as usize) {
+    (books.what, books.length) = (ptr::null(), 0);
+    let Some(zone) = allocator().zone(zone as usize) else { return -1 };
+    let what = match zone.audit() {
         Ok(found) => {
             (books.free, books.cached, books.in_use) = (found.free, found.cached, found.in_use);
-            books.holds = allocator.zone_stats(zone as usize).lock_acquisitions();
+            books.holds = zone.stats().lock_acquisitions();
             return 0;
         }
         Err(AuditError::Inconsistent(error)) => {

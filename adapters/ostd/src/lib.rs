@@ -95,8 +95,7 @@ impl PagesetFrames {
     pub fn free_bytes(&self) -> u64 {
         let _guard = irq::disable_local();
         let pages = self.with(|allocator| {
-            let zone = allocator.zone_stats(0);
-            zone.nr_free_pages + zone.cached_pages()
+            allocator.zones().map(|zone| zone.stats()).map(|zone| zone.nr_free_pages + zone.cached_pages()).sum()
         });
         let pages = pages.unwrap_or_else(|| self.pieces.lock().iter().map(|piece| piece.pages).sum());
         pages * PAGE_SIZE as u64
@@ -170,7 +169,7 @@ impl GlobalFrameAllocator for PagesetFrames {
 
 /// Frees pages in use, or brings pages online that never were.
 fn give(allocator: &Allocator<'_, Cpus>, range: PageRange) -> Result<(), FreeError> {
-    match allocator.free_range(PageRange::new(range.start, range.pages)) {
+    match allocator.free_range(range) {
         // A part of the range may be online: then the first error tells more.
         Err(FreeError { reason: WrongFree::NotAllocated(PageState::Inside), .. })
             if allocator.online(range).is_ok() =>

@@ -20,7 +20,7 @@ const UNMOVABLE: Request = Request::new(Order::ZERO, MigrateType::Unmovable);
 /// CPUs at once.
 ///
 /// Frames of 4 KiB and 2 MiB are blocks of orders 0 and 9 and come from the pagesets. A frame of 1 GiB is larger than the
-/// largest block, 4 MiB: the call searches for a free range, as [`Allocator::alloc_contig`] describes.
+/// largest block, 4 MiB: the call searches for a free range, as [`pageset::AllocFrom::Search`] describes.
 pub struct Frames<'m, 'a, M: Machine> {
     allocator: &'m Allocator<'a, M>,
     /// `None` for [`UNMOVABLE`]: the compiler makes a shorter fast path for a constant.

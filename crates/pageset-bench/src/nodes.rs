@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use pageset_host::{GiveBack, NodeId, Order, PAGE_BYTES, PagePool};
+use pageset_host::{GiveBack, NodeId, Order, PAGE_BYTES, PagePool, RunSpec};
 use pageset_statistics::quantile;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use schemars::JsonSchema;
@@ -147,13 +147,15 @@ fn sample(pool: &PagePool, node: NodeId, is_bulk: bool, window: Duration) -> Opt
     while begin.at().elapsed() < window || pages == 0 {
         held.clear();
         held.extend((0..BATCH).map(|_| {
-            pool.alloc_on(node, Order::ZERO).expect("a node has more pages than a batch and all caches").cast::<u8>()
+            pool.alloc_with(&RunSpec::new(Order::ZERO).node(node))
+                .expect("a node has more pages than a batch and all caches")
+                .cast::<u8>()
         }));
         // The lines of the list are in the cache, as those of a caller's are.
         let start = Instant::now();
         if is_bulk {
             // SAFETY: nothing refers to the contents of the pages.
-            unsafe { pool.free_bulk(black_box(&held)).expect("the pages were allocated") };
+            unsafe { pool.free_bulk(Order::ZERO, black_box(&held)).expect("the pages were allocated") };
         } else {
             for &page in black_box(&held) {
                 // SAFETY: as above.

@@ -10,8 +10,9 @@ use pageset::{Alloc, AllocFrom, Free, FreeTo, MigrateType, Order, Pfn};
 
 use crate::builder::PoolBuilder;
 use crate::error::PoolError;
-use crate::pool::{PAGE_BYTES, PagePool, request};
+use crate::pool::{PAGE_BYTES, PagePool};
 use crate::size::CHUNK_BYTES;
+use crate::spec::request;
 
 impl PoolBuilder {
     /// Sets how many bytes of the pool can be in use at the same time, 1 to the size, rounded up to pages. Default: all.
@@ -25,6 +26,16 @@ impl PoolBuilder {
 
 impl PagePool {
     /// The limit in bytes, if the pool has one.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// assert_eq!(pool.limit(), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         Some(self.limit.bytes.load(Relaxed)).filter(|&bytes| bytes < u64::MAX)
@@ -40,6 +51,18 @@ impl PagePool {
     ///
     /// A lower limit drains the caches of all CPUs and takes about 1 µs for each 4 MiB that it withholds, and more for memory
     /// that is resident. Threads that find no memory meanwhile wait for the call. A pool with a limit cannot grow or shrink.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// pool.set_limit(Some(16 << 20))?;
+    /// assert_eq!(pool.limit(), Some(16 << 20));
+    /// pool.set_limit(None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`PoolError::LimitSize`] for another number of bytes. [`PoolError::LimitInUse`] if more is in use now.

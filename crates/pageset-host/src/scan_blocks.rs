@@ -1,6 +1,6 @@
 //! Blocks that a scan holds: how it gives their memory back, and how it frees them.
 //!
-//! A scan holds a block from `Allocator::alloc_at` until `Allocator::free_cold`, and `GiveBackScanner::pause_scans`
+//! A scan holds a block from `Allocator::alloc_at` until its free to `FreeTo::BuddyCold`, and `GiveBackScanner::pause_scans`
 //! meanwhile.
 
 use std::io;

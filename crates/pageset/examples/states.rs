@@ -340,7 +340,7 @@ const STATES: &[State] = &[
     State { name: "boosted", shape: BOOSTS, age: boost, ..FRESH },
     State {
         name: "reclaim-active",
-        before: |world| world.set_reclaim_active(0, true),
+        before: |world| world.zone(0).expect("a zone").set_reclaim_active(true),
         slow: &[(
             "alloc_9 alloc_bulk free free_3 free_9 free_bulk",
             "each free lowers high to four batches, and the pagesets drain: specification 4.6",
@@ -351,7 +351,7 @@ const STATES: &[State] = &[
     State { name: "depot-full", age: |world| drains(world, 1 << 15), ..FRESH },
     State {
         name: "pagesets-disabled",
-        age: |world| world.disable_pagesets(0),
+        age: |world| world.zone(0).expect("a zone").disable_pagesets(),
         slow: &[(
             "alloc alloc_3 alloc_9 alloc_bulk alloc_non_blocking alloc_unmovable free free_3 free_9 free_bulk free_unmovable",
             "the pagesets keep nothing: each block is split or merged under the zone's lock",
@@ -532,19 +532,19 @@ fn reserve(world: &World<'_>) {
     marks(world, [1, 1, 1]);
     let page = world.alloc(&urgent);
     world.recompute();
-    assert!(world.zone_stats(0).nr_reserved_highatomic > 0, "a reserve after {page:?}");
+    assert!(world.zone(0).expect("a zone").stats().nr_reserved_highatomic > 0, "a reserve after {page:?}");
 }
 
 /// Sets each mark to more than the free pages where `above`, else to 0.
 fn marks(world: &World<'_>, above: [u64; 3]) {
     let [min, low, high] = above.map(|above| above * 2 * PAGES);
-    world.set_watermarks(0, Watermarks { min, low, high }, [0; 4]);
+    world.zone(0).expect("a zone").set_watermarks(Watermarks { min, low, high }, [0; 4]);
 }
 
 /// Sets the marks so that `room` pages more than the high mark are free.
 fn marks_at(world: &World<'_>, room: u64) {
-    let high = world.zone_stats(0).nr_free_pages - room;
-    world.set_watermarks(0, Watermarks { min: high / 2, low: high / 2, high }, [0; 4]);
+    let high = world.zone(0).expect("a zone").stats().nr_free_pages - room;
+    world.zone(0).expect("a zone").set_watermarks(Watermarks { min: high / 2, low: high / 2, high }, [0; 4]);
 }
 
 /// The marks are boosted: a request took part of another type's pageblock.
@@ -554,7 +554,7 @@ fn boost(world: &World<'_>) {
         assert!(taken, "a free block");
     }
     world.alloc_with(Alloc::new(&UNMOVABLE).from(AllocFrom::Buddy)).expect("memory");
-    assert!(world.zone_stats(0).watermark_boost > 0, "a boost");
+    assert!(world.zone(0).expect("a zone").stats().watermark_boost > 0, "a boost");
 }
 
 /// Some frees are deferred.
@@ -572,7 +572,7 @@ fn drains(world: &World<'_>, pages: usize) {
 }
 
 fn small_pagesets(world: &World<'_>) {
-    world.set_bounds(0, Bounds { batch: 8, high_min: 24, high_max: 24 }).expect("valid");
+    world.zone(0).expect("a zone").set_bounds(Bounds { batch: 8, high_min: 24, high_max: 24 }).expect("valid");
 }
 
 fn half_offline(world: &World<'_>) {

@@ -233,8 +233,8 @@ fn no_free_is_accepted_twice_and_no_page_is_handed_out_twice() {
         }
     });
     test.world.drain_all();
-    assert_eq!(test.world.zone_stats(0).nr_free_pages, PAGES);
-    let books = test.world.audit(0).expect("balanced books");
+    assert_eq!(test.world.zone(0).expect("a zone").stats().nr_free_pages, PAGES);
+    let books = test.world.zone(0).expect("a zone").audit().expect("balanced books");
     assert_eq!(books.in_use, 0);
     println!("{} operations", test.operations.load(SeqCst));
 }

@@ -24,7 +24,7 @@ impl FreeScanner {
     }
 
     pub(super) fn take(&mut self, world: &World<'_>, zone: usize, order: Order) -> Option<Pfn> {
-        if self.failed_with.is_some_and(|free| world.zone_stats(zone).nr_free_pages <= free) {
+        if self.failed_with.is_some_and(|free| world::zone_at(world, zone).stats().nr_free_pages <= free) {
             return None;
         }
         self.failed_with = None;
@@ -38,7 +38,7 @@ impl FreeScanner {
             }
             self.next = self.range.end();
         }
-        self.failed_with = Some(world.zone_stats(zone).nr_free_pages);
+        self.failed_with = Some(world::zone_at(world, zone).stats().nr_free_pages);
         None
     }
 }

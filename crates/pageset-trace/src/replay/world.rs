@@ -6,11 +6,12 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
+use pageset::machine::Access;
 use pageset::policy::Bounds;
 use pageset::policy::lists::{KERNEL_LISTS, order_of};
 use pageset::{
-    Access, Alloc, AllocFrom, Allocator, Config, CpuId, Free, FreeTo, Machine, MigrateType, Order, PageRange, Pfn,
-    Request, ZoneKind, ZoneSpec,
+    Alloc, AllocFrom, Allocator, Config, CpuId, Free, FreeTo, Machine, MigrateType, Order, PageRange, PagesetView, Pfn,
+    Request, ZoneKind, ZoneSpec, ZoneView,
 };
 
 use super::RuleSet;
@@ -209,9 +210,9 @@ pub(super) struct Placed {
 /// Creates the planned layout in a new allocator and returns the blocks in use. Pagesets get their recorded contents,
 /// as far as `limits` (in pages, by zone) allow. The caller sets bounds and watermarks afterwards.
 pub(super) fn apply(world: &World<'_>, plans: &Plans, limits: &[u32]) -> Vec<Placed> {
-    for zone in 0..world.zone_count() {
+    for zone in world.zones() {
         // Pagesets must not keep pages of the layout.
-        let _ = world.set_bounds(zone, Bounds::DISABLED);
+        let _ = zone.set_bounds(Bounds::DISABLED);
     }
     let mut placed = Vec::new();
     let mut stock = Vec::new();
@@ -226,14 +227,14 @@ pub(super) fn apply(world: &World<'_>, plans: &Plans, limits: &[u32]) -> Vec<Pla
     }
     for (zone, &limit) in limits.iter().enumerate() {
         let open = Bounds { batch: 1, high_min: limit, high_max: limit };
-        let _ = world.set_bounds(zone, open);
+        let _ = zone_at(world, zone).set_bounds(open);
     }
     for (page, order, cpu) in stock {
         world.machine().run_on(cpu);
-        let zone = world.zone_of(page).unwrap_or(0);
+        let zone = world.zone_of(page).map_or(0, ZoneView::number);
         // Under these rules, the first free would drain all pages above the limit. Pages above it go to the buddy at
         // once.
-        let held = world.pageset_state(zone, cpu).count;
+        let held = pageset_at(world, zone, cpu).state().count;
         let fits = u64::from(held) + order.pages() <= u64::from(limits[zone]);
         let _ = if fits {
             world.free_with(Free::block(page, order).to(FreeTo::PagesetUndrained))
@@ -242,6 +243,20 @@ pub(super) fn apply(world: &World<'_>, plans: &Plans, limits: &[u32]) -> Vec<Pla
         };
     }
     placed
+}
+
+/// A zone of the setting, which its world has.
+pub(super) fn zone_at<'w, 'a>(world: &'w World<'a>, number: usize) -> ZoneView<'w, 'a, ReplayMachine> {
+    world.zone(number).expect("the world has the setting's zones")
+}
+
+/// The pageset of a zone and a CPU of the setting.
+pub(super) fn pageset_at<'w, 'a>(
+    world: &'w World<'a>,
+    number: usize,
+    cpu: CpuId,
+) -> PagesetView<'w, 'a, ReplayMachine> {
+    zone_at(world, number).pageset(cpu).expect("the world has the setting's CPUs")
 }
 
 /// A request for exactly this zone that ignores watermarks.

@@ -103,6 +103,19 @@ impl<M: Machine> Allocator<'_, M> {
     /// found by a search: see [`AllocFrom::Search`]. Without an owner there is no search. The pages are blocks in use, the largest
     /// first. [`Self::free_range`] frees all of them or any part.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// // 1,500 neighbouring pages, at a multiple of 512.
+    /// let run = allocator.alloc_with(Alloc::new(&MOVABLE).pages(1500).aligned(512).owner(&Immovable))?;
+    /// allocator.free_range(PageRange::new(run, 1500))?;
+    /// // A page that is kept for long.
+    /// let table = allocator.alloc_with(Alloc::new(&MOVABLE).from(AllocFrom::Buddy))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// An invalid request; no pages, or an alignment that is no power of two; no such run; no memory, with the state of the zones and
     /// the reason.

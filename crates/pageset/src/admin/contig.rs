@@ -72,7 +72,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             |pass| list.zones().find_map(|zone| self.search_zone(zone, request, pages, align_pages, pass, owner));
         let drained = || {
             // Cached pages keep their blocks from merging.
-            list.zones().for_each(|zone| self.drain_zone(zone.shared.index));
+            list.zones().for_each(|zone| self.drain_zone(zone));
             find(Look::Settled).or_else(|| if owner.moves() { find(Look::Movable) } else { None })
         };
         let fits = |zone: &CachedZone<'a, M>| zone.frames().spanned() >= pages;
@@ -90,7 +90,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         pass: Look,
         owner: &impl Owner,
     ) -> Option<Pfn> {
-        let span = self.zone_span(zone.shared.index);
+        let span = self.view(zone).span();
         let step = align_pages.max(Order::PAGEBLOCK.pages());
         let mut start = span.start.0.checked_next_multiple_of(step).map(Pfn)?;
         while start.0.checked_add(pages).is_some_and(|end| end <= span.end().0) && owner.keep_going() {
@@ -137,6 +137,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Frees the pages of a range, all of which are in use: a block, any part of one, or several neighbours. The rest of each block stays
     /// in use, as the largest aligned blocks, with the type of the block. Uses the caller's pageset, as [`Self::free`] does.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let three = allocator.alloc_with(Alloc::new(&MOVABLE).pages(3))?;
+    /// allocator.free_range(PageRange::new(three.offset(1), 2))?;
+    /// assert!(allocator.free_range(PageRange::new(three, 2)).is_err(), "the second page is free");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The first page that is not in use, or a range of 0 pages. Nothing has changed then, unless another caller freed a page of
@@ -188,7 +199,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 Some((block, state)) => {
                     return wrong(WrongFree::Inside { head: block.pfn, order: block.order, state });
                 }
-                None if self.zone_of(at).is_some() => return wrong(WrongFree::NotAllocated(PageState::Inside)),
+                None if self.locate(at).is_some() => return wrong(WrongFree::NotAllocated(PageState::Inside)),
                 None => return wrong(WrongFree::NotOurs),
             };
             visit(at, end.0 - at.0)?;

@@ -57,7 +57,7 @@ impl fmt::Display for AllocError {
                     "no zone for this request has {pages} neighbouring pages to allocate at a multiple of {align_pages}"
                 )
             }
-            Self::Node(node) => write!(f, "node {} has no zone for this request", node.0),
+            Self::Node(node) => write!(f, "cannot allocate from node {}: it has no zone for this request", node.0),
         }
     }
 }
@@ -77,6 +77,7 @@ pub struct FreeError {
 
 /// The reason why a free is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum WrongFree {
     /// The page is in no zone.
     NotOurs,
@@ -156,6 +157,7 @@ impl From<SplitError> for FreeError {
 
 /// An invalid change of the online CPUs or of a zone's pagesets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum HotplugError {
     /// The CPU is not possible.
     NoSuchCpu {
@@ -180,11 +182,15 @@ pub enum HotplugError {
 impl fmt::Display for HotplugError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchCpu { cpu, possible } => write!(f, "{cpu} is not possible; allowed: below {possible}"),
-            Self::Offline(cpu) => write!(f, "{cpu} is offline already"),
-            Self::Online(cpu) => write!(f, "{cpu} is online already"),
-            Self::LastCpu(cpu) => write!(f, "{cpu} is the last online CPU"),
-            Self::PagesetsEnabled { zone } => write!(f, "the pagesets of zone {zone} are not disabled"),
+            Self::NoSuchCpu { cpu, possible } => {
+                write!(f, "cannot change {cpu}: it is not possible; allowed: below {possible}")
+            }
+            Self::Offline(cpu) => write!(f, "cannot take {cpu} offline: it is offline already"),
+            Self::Online(cpu) => write!(f, "cannot bring {cpu} online: it is online already"),
+            Self::LastCpu(cpu) => write!(f, "cannot take {cpu} offline: it is the last online CPU"),
+            Self::PagesetsEnabled { zone } => {
+                write!(f, "cannot enable the pagesets of zone {zone}: they are not disabled")
+            }
         }
     }
 }

@@ -109,6 +109,18 @@ impl<H: fmt::Debug, C> fmt::Debug for Free<'_, H, C> {
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Frees blocks to a given place, with a step of the caller: see [`Free`].
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let page = allocator.alloc(&MOVABLE)?;
+    /// // Not needed again soon; the owner clears it first.
+    /// let clear = |pages: PageRange| assert_eq!(pages, PageRange::new(page, 1));
+    /// allocator.free_with(Free::block(page, Order::ZERO).to(FreeTo::Buddy).cleaned(clear))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The first wrong free. No step has run, and no block has been freed.
     #[inline]

@@ -35,13 +35,14 @@ pub(crate) mod zonelist;
 use core::sync::atomic::AtomicU32;
 
 use crate::buddy::Env;
-use crate::frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, Tag, ZoneKind};
+use crate::frame::{CpuId, MigrateType, NodeId, Order, PageState, Pfn, Tag, ZoneKind};
 use crate::machine::{Guard, LockPath, Machine, MachineHint};
 use crate::pcp::CachedZone;
 use crate::policy::{Active, Tuning};
 use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicBool;
 
+pub use fast::FastPath;
 pub use free_with::{Free, FreeTo};
 pub use non_blocking::NonBlocking;
 
@@ -151,11 +152,29 @@ impl<'a> CpuSet<'a> {
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// The machine that the allocator runs on.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// assert_eq!(allocator.machine().cpu(), CpuId(0));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn machine(&self) -> &M {
         &self.machine
     }
 
     /// The rules that the allocator follows.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// assert_eq!(*allocator.tuning(), Tuning::default());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tuning(&self) -> &Tuning {
         &self.tuning
     }
@@ -164,41 +183,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Env { machine: &self.machine, tuning: &self.tuning }
     }
 
-    /// The number of zones. Zones are numbered as in the map.
-    #[must_use]
-    pub fn zone_count(&self) -> usize {
-        self.zones.len()
-    }
-
-    /// The number of regions of a zone, given by its number: see [`crate::RegionRule`].
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    #[must_use]
-    pub fn region_count(&self, zone: usize) -> usize {
-        self.zones[zone].shared.buddy.regions.len()
-    }
-
-    /// The frames that a zone may ever hold, as in the map. The zone is given by its number.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    #[must_use]
-    pub fn zone_span(&self, zone: usize) -> PageRange {
-        let frames = self.zones[zone].frames();
-        PageRange::new(frames.pfn(frames.first), frames.spanned())
-    }
-
-    /// The zone whose span a page lies in.
-    #[must_use]
-    pub fn zone_of(&self, pfn: Pfn) -> Option<usize> {
-        self.zones.iter().position(|zone| zone.frames().page(pfn).is_some())
-    }
-
     /// Allocates a block, through the caller's pageset where its order is cached.
     ///
     /// Tries the low marks first, then the min marks with the rights of the request. It never calls the owner of the memory:
     /// [`Self::alloc_with`] does. Specification 1.7, 2.3.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let page = allocator.alloc(&Request::new(Order::ZERO, MigrateType::Movable))?;
+    /// allocator.free(page, Order::ZERO)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// A request that no zone can serve, or no memory above the marks.
@@ -216,7 +214,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// As [`Self::alloc`].
     #[cold]
     #[inline(never)]
-    pub fn alloc_generally(&self, request: &Request) -> Result<Pfn, AllocError> {
+    pub(crate) fn alloc_generally(&self, request: &Request) -> Result<Pfn, AllocError> {
         let cpu = self.machine.cpu();
         if let Some(pfn) = self.take_first(request, cpu) {
             return Ok(pfn);
@@ -243,6 +241,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Frees a block, through the caller's pageset where its order is cached. Specification 2.5.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let page = allocator.alloc(&MOVABLE)?;
+    /// allocator.free(page, Order::ZERO)?;
+    /// let twice = allocator.free(page, Order::ZERO);
+    /// assert!(twice.is_err(), "a second free changes nothing");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// A wrong free; nothing has changed. If two threads free the same block at the same instant, one of them fails;
     /// [`FreeCheck`](config::FreeCheck) names the exceptions.
@@ -257,7 +267,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// As [`Self::free`].
     #[cold]
     #[inline(never)]
-    pub fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+    pub(crate) fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         if self.free_other(pfn, order) {
             return Ok(());
         }
@@ -323,6 +333,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Turns an allocated block into allocated blocks of a smaller order, to be freed one by one.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let order = Order::new(2).expect("at most the largest");
+    /// let block = allocator.alloc(&Request { order, ..MOVABLE })?;
+    /// allocator.split(block, order, Order::ZERO)?;
+    /// allocator.free(block.offset(1), Order::ZERO)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for freeing it, and when `to` is larger than `order`.

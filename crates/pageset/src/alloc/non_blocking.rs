@@ -16,6 +16,19 @@ pub struct NonBlocking<'x, 'a, M: Machine>(&'x Allocator<'a, M>);
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// The calls that wait for nothing.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// // In a non-maskable interrupt.
+    /// let nmi = allocator.non_blocking();
+    /// if let Ok(page) = nmi.alloc(&MOVABLE) {
+    ///     nmi.free(page, Order::ZERO)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn non_blocking(&self) -> NonBlocking<'_, 'a, M> {
         NonBlocking(self)

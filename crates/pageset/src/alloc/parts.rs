@@ -12,6 +12,16 @@ impl<M: Machine> Allocator<'_, M> {
     ///
     /// Under [`crate::Tuning::bitmaps`], a free page in a bitmap reads as a block of order 0 in a pageset, and a page that another CPU moves
     /// between a pageset and a bitmap as `None`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let page = allocator.alloc(&MOVABLE)?;
+    /// assert_eq!(allocator.block_of(page), Some((Block { pfn: page, order: Order::ZERO }, PageState::Allocated)));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn block_of(&self, pfn: Pfn) -> Option<(Block, PageState)> {
         let (zone, page) = self.locate(pfn)?;

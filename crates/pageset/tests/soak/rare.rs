@@ -10,7 +10,7 @@ use crate::world::{CPU, largest_at};
 
 impl<'a> Worker<'_, 'a> {
     fn any_zone(&mut self) -> usize {
-        self.random.below(self.world.zone_count() as u64) as usize
+        self.random.below(self.world.zones().len() as u64) as usize
     }
 
     fn any_cpu(&mut self) -> CpuId {
@@ -37,7 +37,7 @@ impl<'a> Worker<'_, 'a> {
             3 => {
                 let _ = self.world.drain();
             }
-            4 => self.world.drain_zone(self.any_zone()),
+            4 => self.world.zone(self.any_zone()).expect("a zone").drain_all(),
             5 => self.world.drain_cpu(self.any_cpu()),
             6 => self.free_some(FreeTo::Buddy),
             7 => self.free_some(FreeTo::Deferred),
@@ -128,33 +128,33 @@ impl<'a> Worker<'_, 'a> {
                     high_max: high_min + self.random.pick(&[0, 4, 400]),
                 };
                 // More than the pagesets have room for, or for disabled pagesets: an error.
-                let _ = self.world.set_bounds(zone, bounds);
+                let _ = self.world.zone(zone).expect("a zone").set_bounds(bounds);
             }
             2 => {
                 let _ = self.world.set_high_fraction(self.random.pick(&[0, 8, 50, 1000]));
             }
             3 => {
-                self.world.disable_pagesets(zone);
+                self.world.zone(zone).expect("a zone").disable_pagesets();
                 self.disabled.push(zone);
             }
             4 | 5 => self.enable_pagesets(),
             6 if self.world.cpu_offline(cpu).is_ok() => self.offline.push(cpu),
             7 => self.cpus_online(),
-            8 => self.world.set_reclaim_active(zone, on),
-            9 => self.world.set_below_high(zone, on),
+            8 => self.world.zone(zone).expect("a zone").set_reclaim_active(on),
+            9 => self.world.zone(zone).expect("a zone").set_below_high(on),
             10 => {
                 let to = self.random.pick(&[MigrateType::Movable, MigrateType::Unmovable, MigrateType::Reclaimable]);
                 self.world.set_pageblock_type(self.any_page(), to).expect("a page of the zone");
             }
             _ => {
-                let _ = self.world.decay_boost(zone, 1000);
+                let _ = self.world.zone(zone).expect("a zone").decay_boost(1000);
             }
         }
     }
 
     pub(crate) fn enable_pagesets(&mut self) {
         for zone in self.disabled.drain(..) {
-            self.world.enable_pagesets(zone).expect("they are disabled");
+            self.world.zone(zone).expect("a zone").enable_pagesets().expect("they are disabled");
         }
     }
 

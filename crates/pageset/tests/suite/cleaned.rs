@@ -1,6 +1,6 @@
 //! Frees with a step between the claim and the free: when the step runs, and that no other free gets the block meanwhile.
 
-use crate::support::{World, movable, one_zone};
+use crate::support::{Known, World, movable, one_zone};
 use pageset::policy::presets::PAGESET;
 use pageset::{Alloc, Free, FreeTo, MigrateType, Order, PageRange, Pfn, WrongFree};
 use std::cell::Cell;
@@ -8,7 +8,7 @@ use std::cell::Cell;
 const PAGES: u64 = 8192;
 
 fn in_use(world: &World<'_>) -> u64 {
-    world.audit(0).expect("balanced books").in_use
+    world.at(0).audit().expect("balanced books").in_use
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::layouts::BASE;
 use crate::owner::StampingOwner;
-use crate::support::{World, build, movable, one_zone};
+use crate::support::{Known, World, build, movable, one_zone};
 use pageset::policy::Watermarks;
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
 use pageset::{
@@ -14,7 +14,7 @@ const UNMOVABLE: Request = Request::new(Order::ZERO, MigrateType::Unmovable);
 const NO_MARKS: Watermarks = Watermarks { min: 0, low: 0, high: 0 };
 
 fn in_use(world: &World<'_>) -> u64 {
-    world.audit(0).expect("balanced books").in_use
+    world.at(0).audit().expect("balanced books").in_use
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn any_length_and_alignment() {
                 world.free_range(PageRange::new(second, pages)).expect("in use");
             }
             world.drain_all();
-            assert_eq!((in_use(world), world.zone_stats(0).nr_free_pages), (0, (1 << 16) + 11));
+            assert_eq!((in_use(world), world.at(0).stats().nr_free_pages), (0, (1 << 16) + 11));
         });
     }
 }
@@ -104,7 +104,7 @@ fn what_is_no_run_is_refused() {
 #[test]
 fn a_run_that_fits_no_block() {
     one_zone(LINUX_6_18, 4096, 1, |world| {
-        world.set_watermarks(0, NO_MARKS, [0; 4]);
+        world.at(0).set_watermarks(NO_MARKS, [0; 4]);
         for start in [0, 1536, 2560, 3584] {
             world.alloc_range(PageRange::new(Pfn(BASE + start), 1), MigrateType::Movable, &Immovable).expect("free");
         }
@@ -120,10 +120,10 @@ fn a_run_that_fits_no_block() {
 fn cached_pages_are_part_of_a_run() {
     for tuning in [LINUX_6_18, PAGESET] {
         one_zone(tuning, 4096, 2, |world| {
-            world.set_watermarks(0, NO_MARKS, [0; 4]);
+            world.at(0).set_watermarks(NO_MARKS, [0; 4]);
             let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&movable(0)).ok()).collect();
             pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
-            assert!(world.zone_stats(0).pagesets.count > 0);
+            assert!(world.at(0).stats().pagesets.count > 0);
             let run =
                 world.alloc_with(Alloc::new(&UNMOVABLE).pages(4096).owner(&Immovable)).expect("all is free or cached");
             assert_eq!(run, Pfn(BASE));
@@ -136,7 +136,7 @@ fn cached_pages_are_part_of_a_run() {
 #[test]
 fn blocks_move_out_of_a_run() {
     one_zone(LINUX_6_18, 8192, 1, |world| {
-        world.set_watermarks(0, NO_MARKS, [0; 4]);
+        world.at(0).set_watermarks(NO_MARKS, [0; 4]);
         let owner = StampingOwner::new(world);
         for start in (BASE..BASE + 8192).step_by(512) {
             assert!(world.alloc_at(Pfn(start + 77), Order::ZERO));

@@ -7,7 +7,7 @@ use std::env;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::{hint, thread};
 
-use crate::support::{Behaving, Behaviour};
+use crate::support::{Behaving, Behaviour, Known};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{ListRule, Tuning};
 use pageset::{
@@ -102,7 +102,7 @@ fn race(order: u8, lists: ListRule, free_check: FreeCheck, frees: [FreeCall; 2])
         wrong
     });
     if wrong.is_none() {
-        world.audit(0).expect("balanced books");
+        world.at(0).audit().expect("balanced books");
     }
     wrong
 }

@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use crate::support::movable;
+use crate::support::{Known, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{CLUSTERS_FREE, LINUX_6_19, PAGESET, PAGESET_LISTS};
 use pageset::policy::sizes::WatermarkRule;
@@ -169,7 +169,7 @@ fn work(world: &World) {
     }
     world.tick();
     world.tick_cpu(CpuId(1));
-    world.set_bounds(0, Bounds { batch: 7, high_min: 14, high_max: 14 }).expect("room");
+    world.at(0).set_bounds(Bounds { batch: 7, high_min: 14, high_max: 14 }).expect("room");
     // In the middle of a region, whether there are 1, 2 or 8: handlers have blocks from its ends.
     let range = PageRange::new(Pfn(5 * PAGES / 16), 1024);
     if world.alloc_range(range, MigrateType::Movable, &Immovable).is_ok() {
@@ -200,7 +200,7 @@ fn calls_that_wait_for_nothing() {
             assert!(all.iter().map(|place| place[2]).sum::<u32>() > 5, "{rules:?}, {regions:?}: {all:?}");
             BLOCKS.take().iter().for_each(|block| world.free(block.pfn, block.order).expect("a handler allocated it"));
             world.drain_all();
-            assert_eq!(world.audit(0).expect("balanced books").in_use, 0);
+            assert_eq!(world.at(0).audit().expect("balanced books").in_use, 0);
         }
     }
 }
@@ -213,8 +213,8 @@ fn a_handler_raises_the_boost_inside_a_call_that_raises_it() {
     }
     for regions in [RegionRule::One, RegionRule::Fixed(2), RegionRule::PerCpu] {
         let world = world(Tuning { regions, ..PAGESET }, 1 << 16);
-        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 1 << 12 }, [0; ZoneKind::COUNT]);
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        world.at(0).set_watermarks(Watermarks { min: 0, low: 0, high: 1 << 12 }, [0; ZoneKind::COUNT]);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
         let (huge, half) = (Order::PAGEBLOCK, order(Order::PAGEBLOCK.get() - 1));
         while world.alloc(&Request::new(huge, MigrateType::Movable)).is_ok() {}
         // A pageblock in each half of the zone, whatever its regions, is half free.
@@ -226,7 +226,7 @@ fn a_handler_raises_the_boost_inside_a_call_that_raises_it() {
         let page = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable));
         HANDLER.set(None);
         assert!(page.is_ok(), "{regions:?}: {page:?}");
-        assert!(world.zone_stats(0).watermark_boost > 0, "{regions:?}: no boost");
+        assert!(world.at(0).stats().watermark_boost > 0, "{regions:?}: no boost");
         CAME.take();
     }
 }

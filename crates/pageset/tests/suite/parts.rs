@@ -1,7 +1,7 @@
 //! Any number of pages, and frees of parts of blocks.
 
 use crate::layouts::BASE;
-use crate::support::{World, movable, one_zone};
+use crate::support::{Known, World, movable, one_zone};
 use pageset::policy::Bounds;
 use pageset::policy::presets::{LINUX_4_19, LINUX_6_18, PAGESET};
 use pageset::{Alloc, AllocError, Block, MigrateType, Order, PageRange, PageState, Pfn, Request, Wait, WrongFree};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 const PAGES: u64 = 8192;
 
 fn in_use(world: &World<'_>) -> u64 {
-    world.audit(0).expect("balanced books").in_use
+    world.at(0).audit().expect("balanced books").in_use
 }
 
 /// The blocks in use from `pfn` on, up to `end`, and whether they cover all pages between.
@@ -73,7 +73,7 @@ fn the_middle_of_a_block_is_freed() {
             }
         }
         world.drain();
-        assert_eq!((in_use(world), world.zone_stats(0).nr_free_pages), (0, PAGES));
+        assert_eq!((in_use(world), world.at(0).stats().nr_free_pages), (0, PAGES));
     });
 }
 
@@ -136,8 +136,8 @@ proptest! {
                 world.free_range(PageRange::new(base.offset(page), 1)).expect("in use");
             }
             world.drain_all();
-            assert_eq!((in_use(world), world.zone_stats(0).nr_free_pages), (0, PAGES));
-            let largest: u32 = MigrateType::ALL.map(|kind| world.free_blocks(0, Order::MAX, kind)).iter().sum();
+            assert_eq!((in_use(world), world.at(0).stats().nr_free_pages), (0, PAGES));
+            let largest: u32 = MigrateType::ALL.map(|kind| world.at(0).free_blocks(Order::MAX, kind)).iter().sum();
             assert_eq!(u64::from(largest), PAGES / Order::MAX.pages(), "all memory merges");
         });
     }
@@ -149,16 +149,16 @@ fn the_rest_of_a_block_waits_for_a_lock_if_its_caller_does_not() {
     one_zone(LINUX_6_18, PAGES, 1, |world| {
         let request = Request { wait: Wait::Nothing, ..movable(0) };
         // The pagesets keep nothing, so a free would take the zone lock.
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
-        let before = world.zone_stats(0);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
+        let before = world.at(0).stats();
         let pfn = world.alloc_with(Alloc::new(&request).pages(5)).expect("memory");
-        let after = world.zone_stats(0);
+        let after = world.at(0).stats();
         assert_eq!((after.lock_direct_free, after.lock_drain), (before.lock_direct_free, before.lock_drain));
         assert_eq!((after.direct_free_pages, after.deferred), (before.direct_free_pages, 3));
         // Blocks of four pages and of one.
         world.free_range(PageRange::new(pfn, 4)).expect("in use");
         world.free_range(PageRange::new(pfn.offset(4), 1)).expect("in use");
         assert_eq!(in_use(world), 0);
-        assert_eq!(world.zone_stats(0).nr_free_pages, PAGES, "the audit has completed the deferred frees");
+        assert_eq!(world.at(0).stats().nr_free_pages, PAGES, "the audit has completed the deferred frees");
     });
 }

@@ -3,13 +3,14 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::support::{Behaving, Behaviour};
+use crate::support::{Behaving, Behaviour, Known};
 use pageset::alloc::owned::OwnedMetadata;
+use pageset::machine::{Access, Line};
 use pageset::policy::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7, PAGESET_LISTS};
 use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{
-    Access, Allocator, Config, CpuId, Free, FreeTo, Immovable, Line, LockPath, MigrateType, NodeId, Order, PageRange,
-    Pfn, Request, ZoneKind, ZoneSpec,
+    Allocator, Config, CpuId, Free, FreeTo, Immovable, LockPath, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    ZoneKind, ZoneSpec,
 };
 
 /// The reported accesses.
@@ -63,7 +64,7 @@ fn two_free_of_four(tuning: Tuning, test: impl FnOnce(&Allocator<'_, Behaving<'_
     let mut zones = metadata.zones();
     let recorder = Recorder::default();
     let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
-    world.set_watermarks(0, Default::default(), [0; 4]);
+    world.at(0).set_watermarks(Default::default(), [0; 4]);
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     for page in 0..4 {
         assert_eq!(world.alloc(&request), Ok(Pfn(BASE + page)));
@@ -132,7 +133,7 @@ fn mixture(tuning: Tuning, batch: u32, whole_blocks: bool) -> (usize, Vec<u64>) 
     let mut zones = metadata.zones();
     let recorder = Recorder::default();
     let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
-    world.set_watermarks(0, Default::default(), [0; 4]);
+    world.at(0).set_watermarks(Default::default(), [0; 4]);
     recorder.on.store(true, Relaxed);
     let (mut held, mut blocks) = (Vec::new(), Vec::new());
     for round in 0..12 {
@@ -161,7 +162,10 @@ fn mixture(tuning: Tuning, batch: u32, whole_blocks: bool) -> (usize, Vec<u64>) 
         }
         held = stay;
         blocks.extend(Order::all().map(|order| {
-            MigrateType::ALL.iter().map(|&migratetype| u64::from(world.free_blocks(0, order, migratetype))).sum::<u64>()
+            MigrateType::ALL
+                .iter()
+                .map(|&migratetype| u64::from(world.at(0).free_blocks(order, migratetype)))
+                .sum::<u64>()
         }));
     }
     let touches = recorder.take();
@@ -195,7 +199,7 @@ fn two_pass_drains_fetch_the_buddies_of_one_batch() {
     let used: Vec<_> = (0..20).map(|_| world.alloc(&request).unwrap()).collect();
     world.drain();
     used.into_iter().for_each(|page| world.free(page, Order::ZERO).unwrap());
-    let held = world.pageset_state(0, CpuId(0)).count;
+    let held = world.pageset(0, CpuId(0)).state().count;
     assert!(held > 4, "one drain takes more than a batch");
     let told = recorder.during(|| assert!(world.drain()));
     let prefetches = told.iter().filter(|access| matches!(access, Access::Prefetch(_))).count();
@@ -240,7 +244,7 @@ fn bulk_allocations_hold_a_pageset_for_512_pages() {
     let mut zones = metadata.zones();
     let recorder = Recorder::default();
     let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
-    world.set_bounds(0, Bounds { batch: 63, high_min: 10_000, high_max: 10_000 }).unwrap();
+    world.at(0).set_bounds(Bounds { batch: 63, high_min: 10_000, high_max: 10_000 }).unwrap();
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     let used: Vec<_> = (0..5000).map(|_| world.alloc(&request).unwrap()).collect();
     used.into_iter().for_each(|page| world.free(page, Order::ZERO).unwrap());

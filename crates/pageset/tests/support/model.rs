@@ -9,7 +9,7 @@ use pageset::{
 };
 
 use super::{CAPACITY, Map, Op, order, range, request};
-use crate::support::World;
+use crate::support::{Known, World};
 
 #[path = "checks.rs"]
 mod checks;
@@ -76,12 +76,12 @@ impl<'w> Model<'w> {
             cpu: 0,
             live: Vec::new(),
             held: vec![false; 1 << 21],
-            in_use: vec![0; world.zone_count()],
+            in_use: vec![0; world.zones().len()],
             freed: Vec::new(),
             holes: map.holes(),
             online,
             gone: vec![false; map.cpus().len()],
-            disabled: vec![0; world.zone_count()],
+            disabled: vec![0; world.zones().len()],
         }
     }
 
@@ -181,10 +181,10 @@ impl<'w> Model<'w> {
             Op::Drain => assert!(self.world.drain(), "nobody else holds a pageset"),
             Op::DrainAll => {
                 self.world.drain_all();
-                (0..self.world.zone_count()).for_each(|zone| self.check_empty(zone));
+                (0..self.world.zones().len()).for_each(|zone| self.check_empty(zone));
             }
             Op::DrainZone(zone) => {
-                self.world.drain_zone(self.zone(zone));
+                self.world.at(self.zone(zone)).drain_all();
                 self.check_empty(self.zone(zone));
             }
             Op::CpuOffline(cpu) => {
@@ -203,14 +203,14 @@ impl<'w> Model<'w> {
             }
             Op::DisablePagesets(zone) => {
                 let zone = self.zone(zone);
-                self.world.disable_pagesets(zone);
+                self.world.at(zone).disable_pagesets();
                 self.disabled[zone] += 1;
                 self.check_empty(zone);
             }
             Op::EnablePagesets(zone) => {
                 let zone = self.zone(zone);
                 if self.disabled[zone] > 0 {
-                    self.world.enable_pagesets(zone).expect("disabled");
+                    self.world.at(zone).enable_pagesets().expect("disabled");
                     self.disabled[zone] -= 1;
                 }
             }
@@ -233,7 +233,7 @@ impl<'w> Model<'w> {
                     0 => Ok(()),
                     _ => Err(MapError::PagesetsDisabled { zone }),
                 };
-                assert_eq!(self.world.set_bounds(zone, bounds), expected);
+                assert_eq!(self.world.at(zone).set_bounds(bounds), expected);
             }
             Op::MergeSkipped(zone) => {
                 self.complete_deferred();
@@ -249,14 +249,14 @@ impl<'w> Model<'w> {
             }
             Op::CompactZone { zone, order: of, mode, faults } => {
                 let (zone, of) = (self.zone(zone), Order::new(of));
-                let report = self.compact(faults, |world, mover| world.compact_zone(zone, of, mode, mover));
+                let report = self.compact(faults, |world, mover| world.at(zone).compact(of, mode, mover));
                 assert_eq!(report.captured, None);
             }
             Op::CompactNode { node, order: of, proactive, faults } => {
                 let node = NodeId(u32::from(node) % 3);
                 self.compact(faults, |world, mover| match proactive {
-                    true => world.compact_proactively(node, 10 * of, mover),
-                    false => world.compact_node(node, order(of), ZoneKind::Movable, mover),
+                    true => world.node(node).compact_proactively(10 * of, mover),
+                    false => world.node(node).compact(order(of), ZoneKind::Movable, mover),
                 });
             }
             Op::AllocRange { from, pages, migratetype, faults } => {
@@ -269,7 +269,7 @@ impl<'w> Model<'w> {
             Op::Offline { from, pages, faults } => {
                 let Some(range) = self.pick_range(from, pages) else { return };
                 // The offline call also begins with this drain. Merges now may give a pageblock its neighbour's type.
-                self.world.drain_zone(self.world.zone_of(range.start).expect("online"));
+                self.world.at(self.world.zone_of(range.start).map(|zone| zone.number()).expect("online")).drain_all();
                 if self.empty_range(range, true, faults, |world, mover| world.offline(range, mover)) {
                     self.retire(range);
                 }
@@ -296,22 +296,22 @@ impl<'w> Model<'w> {
                     self.online.push(hole);
                 }
             }
-            Op::ReclaimActive { zone, on } => self.world.set_reclaim_active(self.zone(zone), on),
-            Op::BelowHigh { zone, on } => self.world.set_below_high(self.zone(zone), on),
+            Op::ReclaimActive { zone, on } => self.world.at(self.zone(zone)).set_reclaim_active(on),
+            Op::BelowHigh { zone, on } => self.world.at(self.zone(zone)).set_below_high(on),
             Op::NodeReclaim { node, highest, on } => {
-                self.world.set_node_reclaim_active(NodeId(u32::from(node) % 4), highest, on);
+                self.world.node(NodeId(u32::from(node) % 4)).set_reclaim_active(highest, on);
             }
             Op::Marks { zone, min } => {
                 let zone = self.zone(zone);
-                let hundredth = self.world.zone_stats(zone).managed / 100;
+                let hundredth = self.world.at(zone).stats().managed / 100;
                 let min = u64::from(min) % 40 * hundredth;
                 let marks = Watermarks { min, low: 2 * min, high: 3 * min };
-                self.world.set_watermarks(zone, marks, [0, hundredth, hundredth, hundredth]);
+                self.world.at(zone).set_watermarks(marks, [0, hundredth, hundredth, hundredth]);
             }
             Op::DecayBoost { zone, pages } => {
                 let (zone, pages) = (self.zone(zone), u64::from(pages));
-                let before = self.world.zone_stats(zone).watermark_boost;
-                assert_eq!(self.world.decay_boost(zone, pages), before.saturating_sub(pages));
+                let before = self.world.at(zone).stats().watermark_boost;
+                assert_eq!(self.world.at(zone).decay_boost(pages), before.saturating_sub(pages));
             }
         }
         self.check_counters();
@@ -377,8 +377,8 @@ impl<'w> Model<'w> {
 
     /// Completes the deferred frees, for operations whose expected result depends on them.
     fn complete_deferred(&self) {
-        for zone in (0..self.world.zone_count()).filter(|&zone| self.world.zone_stats(zone).deferred > 0) {
-            self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
+        for zone in (0..self.world.zones().len()).filter(|&zone| self.world.at(zone).stats().deferred > 0) {
+            self.world.at(zone).audit().unwrap_or_else(|error| panic!("{error}"));
         }
     }
 
@@ -393,18 +393,19 @@ impl<'w> Model<'w> {
             let range = self.online.iter().find(|range| (range.start.0..range.end().0).contains(&at));
             at = range.unwrap_or_else(|| panic!("{at:#x} is a hole")).end().0;
         }
-        self.in_use[self.world.zone_of(block.pfn).expect("the page is in the zone")] += block.order.pages();
+        self.in_use[self.world.zone_of(block.pfn).map(|zone| zone.number()).expect("the page is in the zone")] +=
+            block.order.pages();
     }
 
     /// Merges the pages that skipped merging. The audit then finds no unmerged pair.
     fn merge_skipped(&self, zone: usize) {
-        let before = self.world.zone_stats(zone);
-        let pairs = self.world.merge_skipped(zone);
-        let after = self.world.zone_stats(zone);
+        let before = self.world.at(zone).stats();
+        let pairs = self.world.at(zone).merge_skipped();
+        let after = self.world.at(zone).stats();
         assert!(2 * pairs <= before.nr_free_pages + before.managed && after.nr_free_pages == before.nr_free_pages);
         assert!(pairs == 0 || before.merge_skips > 0, "zone {zone}: {pairs} pairs, none was put off");
-        self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(self.world.merge_skipped(zone), 0, "zone {zone}: merged twice");
+        self.world.at(zone).audit().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(self.world.at(zone).merge_skipped(), 0, "zone {zone}: merged twice");
     }
 
     /// Whether a CPU is online and not the last one.
@@ -413,7 +414,7 @@ impl<'w> Model<'w> {
     }
 
     fn zone(&self, zone: u8) -> usize {
-        usize::from(zone) % self.world.zone_count()
+        usize::from(zone) % self.world.zones().len()
     }
 
     fn alloc(&mut self, request: &Request) -> bool {
@@ -464,8 +465,8 @@ impl<'w> Model<'w> {
     /// Checks that a request allows the place of its block.
     fn check_place(&self, pfn: Pfn, request: &Request) {
         assert!(pfn.is_aligned(request.order), "{pfn} for {request:?}");
-        let zone = self.world.zone_of(pfn).expect("a page of ours");
-        let stats = self.world.zone_stats(zone);
+        let zone = self.world.zone_of(pfn).map(|zone| zone.number()).expect("a page of ours");
+        let stats = self.world.at(zone).stats();
         assert!(stats.kind <= request.highest, "{pfn} of {:?} for {request:?}", stats.kind);
         assert!(!request.this_node_only || stats.node == self.map.cpus()[self.cpu as usize]);
     }
@@ -475,7 +476,8 @@ impl<'w> Model<'w> {
         let at = from.into().checked_rem(self.live.len())?;
         let block = self.live.swap_remove(at);
         self.held[block.pfn.0 as usize..][..block.order.pages() as usize].fill(false);
-        self.in_use[self.world.zone_of(block.pfn).expect("the page is in the zone")] -= block.order.pages();
+        self.in_use[self.world.zone_of(block.pfn).map(|zone| zone.number()).expect("the page is in the zone")] -=
+            block.order.pages();
         self.freed.truncate(200);
         self.freed.insert(0, block);
         Some(block)

@@ -1,5 +1,6 @@
 //! Calls that must fail and change nothing.
 
+use crate::support::Known;
 use pageset::admin::stats::ZoneStats;
 use pageset::policy::{Bounds, PcpState};
 use pageset::{
@@ -111,7 +112,7 @@ impl Model<'_> {
             Wrong::Bounds => {
                 let room = CAPACITY * 10;
                 for (batch, high_min, high_max) in [(0, 1, 2), (1, 3, 2), (1, room, room), (room, 1, 1)] {
-                    world.set_bounds(0, Bounds { batch, high_min, high_max }).expect_err("cannot be had");
+                    world.at(0).set_bounds(Bounds { batch, high_min, high_max }).expect_err("cannot be had");
                 }
             }
             Wrong::OnlineTwice => {
@@ -173,28 +174,28 @@ impl Model<'_> {
             Wrong::Enable => {
                 let zone = nth % self.disabled.len();
                 if self.disabled[zone] == 0 {
-                    assert_eq!(world.enable_pagesets(zone), Err(HotplugError::PagesetsEnabled { zone }));
+                    assert_eq!(world.at(zone).enable_pagesets(), Err(HotplugError::PagesetsEnabled { zone }));
                 }
             }
         }
     }
 
     pub(super) fn picture(&self) -> Picture {
-        let zones = 0..self.world.zone_count();
+        let zones = 0..self.world.zones().len();
         let cpus = 0..self.map.cpus().len() as u32;
         Picture {
             // The check whether memory is online takes the lock, which counts.
-            zones: zones.clone().map(|z| ZoneStats { lock_map: 0, ..self.world.zone_stats(z) }).collect(),
+            zones: zones.clone().map(|z| ZoneStats { lock_map: 0, ..self.world.at(z).stats() }).collect(),
             pagesets: zones
                 .clone()
                 .flat_map(|zone| cpus.clone().map(move |cpu| (zone, CpuId(cpu))))
-                .map(|(zone, cpu)| (self.world.pageset_state(zone, cpu), self.world.pageset_lists(zone, cpu)))
+                .map(|(zone, cpu)| (self.world.pageset(zone, cpu).state(), self.world.pageset(zone, cpu).lists()))
                 .collect(),
             free: zones
                 .flat_map(|zone| {
                     Order::all().flat_map(move |order| MigrateType::ALL.map(|migratetype| (zone, order, migratetype)))
                 })
-                .map(|(zone, order, migratetype)| self.world.free_blocks(zone, order, migratetype))
+                .map(|(zone, order, migratetype)| self.world.at(zone).free_blocks(order, migratetype))
                 .collect(),
         }
     }

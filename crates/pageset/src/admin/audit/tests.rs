@@ -60,7 +60,7 @@ fn world(test: impl FnOnce(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>)) {
 }
 
 fn found(world: &Allocator<'_, OneCpu>) -> String {
-    match world.audit(0) {
+    match world.zone(0).expect("a zone").audit() {
         Err(AuditError::Inconsistent(error)) => error.to_string(),
         other => panic!("{other:?}"),
     }
@@ -151,7 +151,7 @@ fn faults_are_found() {
     ];
     for (number, (what, plant)) in rows.into_iter().enumerate() {
         world(|world, zone| {
-            world.audit(0).expect("nothing is planted yet");
+            world.zone(0).expect("a zone").audit().expect("nothing is planted yet");
             plant(world, zone);
             let text = found(world);
             assert!(text.contains(what), "row {number}: {text}");

@@ -50,6 +50,7 @@ pub struct RangeError {
 
 /// Why a range could not be allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Obstacle {
     /// The range has no pages.
     Empty,
@@ -78,11 +79,14 @@ pub enum Obstacle {
 impl fmt::Display for RangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pfn, obstacle } = self;
+        f.write_str("cannot take the range: ")?;
         match obstacle {
             Obstacle::Empty => write!(f, "the range at {pfn} has no pages"),
             Obstacle::NotOurs => write!(f, "the range at {pfn} is not inside one zone"),
             Obstacle::Offline => write!(f, "page {pfn} is not online"),
-            Obstacle::Migratetype(migratetype) => AllocError::Migratetype(*migratetype).fmt(f),
+            Obstacle::Migratetype(migratetype) => {
+                write!(f, "its pages cannot have type {migratetype:?}; allowed: Unmovable, Movable, Reclaimable")
+            }
             Obstacle::Isolated => write!(f, "the pageblock of page {pfn} is already isolated for another range"),
             Obstacle::InUse(order) => write!(f, "the owner does not release the block of order {order} at {pfn}"),
             Obstacle::Move(order, MoveError::Busy) => write!(f, "the block of order {order} at {pfn} is busy"),
@@ -131,6 +135,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ///
     /// The range becomes allocated blocks of `migratetype`. Each is the largest block that is aligned at its start and
     /// fits. [`Self::free_range`] frees all of them or any part.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let range = PageRange::new(ZONE.start, 600);
+    /// allocator.alloc_range(range, MigrateType::Movable, &Immovable)?;
+    /// allocator.free_range(range)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The page that caused the failure, and the reason. Pageblocks then have their former types, and moved pages stay
@@ -212,7 +227,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let mut tries = 1;
         loop {
             let rest = Span { first: taken.span.end, ..span };
-            self.drain_zone(zone.shared.index);
+            self.drain_zone(zone);
             self.vacate(zone, rest, owner)?;
             let Err(error) = rest.pieces().try_for_each(|piece| taken.take(piece, owner)) else { break };
             if tries == TRIES || error.obstacle == Obstacle::Cancelled {

@@ -54,7 +54,7 @@ fn free(world: &Allocator<'_, OneCpu>, pages: impl IntoIterator<Item = u64>) {
 }
 
 fn blocks(world: &Allocator<'_, OneCpu>) -> Vec<u32> {
-    Order::all().take(4).map(|order| world.free_blocks(0, order, MigrateType::Movable)).collect()
+    Order::all().take(4).map(|order| world.zone(0).expect("a zone").free_blocks(order, MigrateType::Movable)).collect()
 }
 
 #[test]
@@ -67,9 +67,13 @@ fn merging_goes_on_while_somebody_needs_it() {
         // Merge skipping is still disabled once: pages merge when freed, but earlier skips stay.
         free(world, 4..8);
         assert_eq!(blocks(world), [4, 0, 1, 0]);
-        let before = world.zone_stats(0);
+        let before = world.zone(0).expect("a zone").stats();
         assert_eq!((take(world), take(world)), (3, 2));
-        assert_eq!(world.zone_stats(0).cluster_alloc_pages, before.cluster_alloc_pages, "page by page");
+        assert_eq!(
+            world.zone(0).expect("a zone").stats().cluster_alloc_pages,
+            before.cluster_alloc_pages,
+            "page by page"
+        );
         drop(outer);
         free(world, [2, 3]);
         assert_eq!(blocks(world)[0], 2);
@@ -85,9 +89,9 @@ fn merging_goes_on_once_compaction_is_passed_over() {
         assert!(zone.buddy.deferral.defers(Order::PAGEBLOCK));
         free(world, 2..4);
         assert_eq!(blocks(world), [2, 1, 0, 0]);
-        let before = world.zone_stats(0).cluster_alloc_pages;
+        let before = world.zone(0).expect("a zone").stats().cluster_alloc_pages;
         assert_eq!(take(world), 1);
-        assert_eq!(world.zone_stats(0).cluster_alloc_pages, before, "page by page");
+        assert_eq!(world.zone(0).expect("a zone").stats().cluster_alloc_pages, before, "page by page");
         zone.buddy.deferral.reset(Order::PAGEBLOCK, true);
         free(world, 6..8);
         assert_eq!(blocks(world)[0], 2);
@@ -133,9 +137,9 @@ fn planted_inconsistencies_are_found() {
         taken(|world, zone| {
             // Clusters 3 2 1 0 and 4.
             free(world, 0..5);
-            world.audit(0).expect("nothing is planted yet");
+            world.zone(0).expect("a zone").audit().expect("nothing is planted yet");
             plant(&zone.buddy);
-            let error: AuditError = world.audit(0).expect_err(message);
+            let error: AuditError = world.zone(0).expect("a zone").audit().expect_err(message);
             assert_eq!(error.to_string(), message);
         });
     }
