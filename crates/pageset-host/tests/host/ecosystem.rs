@@ -44,7 +44,7 @@ fn the_last_bytes_frees_the_run() {
     use std::sync::Arc;
 
     use bytes::Bytes;
-    use pageset_host::{Order, PagePool};
+    use pageset_host::{Order, PagePool, Pages};
 
     let pool = Arc::new(PagePool::builder(8 << 20).build().expect("a pool"));
     let mut pages = Pages::new(Arc::clone(&pool), Order::ZERO).expect("memory");

@@ -121,7 +121,15 @@ impl<'c> Config<'c> {
 
 /// An invalid configuration or change of it. Nothing was built or changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum MapError {
+    /// The map has no zone of that number.
+    NoSuchZone {
+        /// The number that was given.
+        zone: usize,
+        /// The number of zones.
+        zones: usize,
+    },
     /// No zone, or more than 255.
     Zones {
         /// The number given.
@@ -229,6 +237,7 @@ impl fmt::Display for MapError {
             Self::NeedsRules => {
                 f.write_str("only the default rules are compiled in; build pageset with the feature \"rules\"")
             }
+            Self::NoSuchZone { zone, zones } => write!(f, "the map has no zone {zone}; allowed: below {zones}"),
             Self::Zones { zones } => write!(f, "the map has {zones} zones; allowed: 1 to 255"),
             Self::Cpus { cpus } => write!(f, "the machine has {cpus} CPUs; allowed: 1 to 65536"),
             Self::NoSuchCpu { cpu, possible } => {
@@ -353,12 +362,10 @@ impl Config<'_> {
     /// page and 8 per batch of pages.
     ///
     /// # Errors
-    /// As [`Self::metadata_size`], which finds all faults.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
+    /// There is no zone of that number; and those of [`Self::metadata_size`], which finds all faults.
     pub fn zone_metadata_size(&self, zone: usize) -> Result<ZoneMetadataSize, MapError> {
-        let layout = self.layout(&self.zones[zone])?;
+        let spec = self.zones.get(zone).ok_or(MapError::NoSuchZone { zone, zones: self.zones.len() })?;
+        let layout = self.layout(spec)?;
         let cpus = self.cpus.len();
         Ok(ZoneMetadataSize {
             tags: layout.tags + layout.types,
@@ -385,7 +392,7 @@ impl Config<'_> {
     /// all zones share.
     ///
     /// # Errors
-    /// As [`Self::metadata_size`], or there is no zone of that number.
+    /// As [`Self::zone_metadata_size`].
     pub fn zone_metadata_bytes<M: Machine<Lock: 'static> + 'static>(&self, zone: usize) -> Result<usize, MapError> {
         let own = self.parts_bytes::<M>(zone)?;
         Ok(own + if zone == 0 { self.common_bytes::<M>()? } else { Self::gaps::<M>() })

@@ -65,6 +65,8 @@ fn metadata_in_bytes() {
         // A piece of memory for each zone.
         let size = |zone| config.zone_metadata_bytes::<TestMachine>(zone).expect("the map is valid");
         assert!(size(0) + size(1) < bytes + 256, "alignment adds little");
+        let error = config.zone_metadata_bytes::<TestMachine>(2).expect_err("no such zone");
+        assert_eq!(error.to_string(), "the map has no zone 2; allowed: below 2");
         for start in 0..130 {
             let memory = |zone, bytes| {
                 assert_eq!(bytes, size(zone));
