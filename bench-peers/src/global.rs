@@ -36,7 +36,8 @@ macro_rules! heap {
             name: $name,
             make: |pattern, _| {
                 let bytes = 4096_usize << pattern.order();
-                let layout = Layout::from_size_align(bytes, bytes).map_err(|error| Refusal::Failed(error.to_string()))?;
+                let layout =
+                    Layout::from_size_align(bytes, bytes).map_err(|error| Refusal::Failed(error.to_string()))?;
                 Ok(Box::new(Heap { heap: $heap, layout }))
             },
         }

@@ -1,13 +1,8 @@
 //! The frame allocator of the kernel: one zone for each node, over metadata from early memory.
 
-use core::sync::atomic::{AtomicU8, AtomicU32};
-
 use arrayvec::ArrayVec;
-use pageset::pcp::Pageset;
-use pageset::{
-    Access, Allocator, CachedZone, Config, CpuId, Machine, Metadata, NodeId, Order, PageRange, Pfn, Region, ZoneKind,
-    ZoneMetadata, ZoneSpec,
-};
+use pageset::machine::Access;
+use pageset::{Allocator, Config, CpuId, Machine, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
 use spin::Once;
 
 use crate::acpi::{NodeMemory, Topology};
@@ -67,7 +62,7 @@ pub fn frames() -> &'static Allocator<'static, Kernel> {
 
 /// The spans of the zones.
 pub fn spans() -> impl Iterator<Item = PageRange> {
-    (0..frames().zone_count()).map(|zone| frames().zone_span(zone))
+    frames().zones().map(|zone| zone.span())
 }
 
 /// Builds the allocator and brings all memory online, except the kernel's image and the metadata. Only the first CPU is online
@@ -92,8 +87,7 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
             Some(ZoneSpec { node: NodeId(node), kind: ZoneKind::Normal, span, ranges: &[] })
         })
         .collect();
-    // Each zone's metadata lie on its own node, in the node's largest piece of memory after the image. `Allocator::from_bytes`, for
-    // kernels with one piece of early memory, would place all of them on one node.
+    // Each zone's metadata lie on its own node, in the node's largest piece of memory after the image.
     let mut early: ArrayVec<Early, MAX_RANGES> = zones
         .iter()
         .map(|zone| {
@@ -106,26 +100,11 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
     let nodes: ArrayVec<NodeId, MAX_CPUS> = topology.cpus.iter().map(|cpu| cpu.node).collect();
     let tuning = settings::get().rules.tuning;
     let config = Config { tuning, online_cpus: &[CpuId(0)], ..Config::new(&zones, &nodes) };
-    let size = config.metadata_size().expect("a valid memory map");
-    let of_zones: ArrayVec<ZoneMetadata<'static, _>, MAX_RANGES> = early
-        .iter_mut()
-        .enumerate()
-        .map(|(zone, early)| {
-            let size = config.zone_metadata_size(zone).expect("a valid memory map");
-            ZoneMetadata {
-                tags: early.slice(size.tags, |_| AtomicU8::new(0)),
-                words: early.slice(size.words, |_| AtomicU32::new(0)),
-                pagesets: early.slice(size.pagesets, |_| Pageset::default()),
-                regions: early.slice(size.regions, |_| Region::default()),
-            }
-        })
-        .collect();
-    let metadata = Metadata {
-        words: early[0].slice(size.words, |_| AtomicU32::new(0)),
-        zones: early[0].slice(size.zones, |zone| CachedZone::new(of_zones[zone])),
-    };
     let stack_bytes = stack::used(|| {
-        FRAMES.call_once(|| Allocator::new(Kernel, &config, metadata).expect("a valid memory map"));
+        FRAMES.call_once(|| {
+            let memory = |zone: usize, bytes| early[zone].bytes(bytes);
+            Allocator::from_zone_bytes(Kernel, &config, memory).expect("a valid memory map")
+        });
     });
     say!("stack of the allocator's construction: {stack_bytes} bytes");
     assert!(stack_bytes <= STACK_MOST, "the allocator's construction used {stack_bytes} bytes of stack");
@@ -147,9 +126,10 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
     for (number, early) in early.iter().enumerate() {
         say!("metadata of zone {number}: {} KiB from page {} on", early.used().pages * 4, early.used().start);
     }
-    for (number, zone) in zones.iter().enumerate() {
-        let (node, start, end) = (zone.node.0, zone.span.start, zone.span.end());
-        say!("zone {number}: node {node}, pages {start} to {end}, {} managed", allocator.zone_stats(number).managed);
+    for (number, zone) in allocator.zones().enumerate() {
+        let (span, stats) = (zone.span(), zone.stats());
+        let (node, start, end) = (stats.node.0, span.start, span.end());
+        say!("zone {number}: node {node}, pages {start} to {end}, {} managed", stats.managed);
     }
 }
 

@@ -4,7 +4,7 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
-use pageset::{AllocError, MoveError, Order, Owner, Pfn, Request};
+use pageset::{Alloc, AllocError, MoveError, Order, Owner, Pfn, Request};
 
 use crate::cpu::Counter;
 use crate::frames::frames;
@@ -31,7 +31,7 @@ pub static PAGES_RECLAIMED: Counter = Counter::new();
 /// # Errors
 /// No memory, although the mailboxes were reclaimed.
 pub fn allocate(request: &Request) -> Result<Pfn, AllocError> {
-    frames().alloc_with(request, &Mailboxes::default())
+    frames().alloc_with(Alloc::new(request).owner(&Mailboxes::default()))
 }
 
 /// Puts a block into a random mailbox, and takes out the block that was there.

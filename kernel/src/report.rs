@@ -15,11 +15,12 @@ use crate::smp;
 /// An audit fails, or pages are in use.
 pub fn zones() {
     frames().drain_all();
-    for zone in 0..frames().zone_count() {
-        let books = frames().audit(zone).unwrap_or_else(|error| panic!("the audit of zone {zone} failed: {error}"));
+    for view in frames().zones() {
+        let zone = view.number();
+        let books = view.audit().unwrap_or_else(|error| panic!("the audit of zone {zone} failed: {error}"));
         assert!(books.in_use == 0, "zone {zone} has {} pages in use after everything was freed", books.in_use);
-        let stats = frames().zone_stats(zone);
-        let largest: u32 = MigrateType::ALL.map(|list| frames().free_blocks(zone, Order::MAX, list)).iter().sum();
+        let stats = view.stats();
+        let largest: u32 = MigrateType::ALL.map(|list| view.free_blocks(Order::MAX, list)).iter().sum();
         say!(
             "zone {zone}: audit passed; {} pages free, {} in pagesets, {} in use; {largest} blocks of order 10",
             books.free,

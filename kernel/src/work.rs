@@ -4,7 +4,7 @@
 //! freed by another CPU than their first. The other operations use the demand-paged region, send an NMI, or tick.
 
 use arrayvec::ArrayVec;
-use pageset::{Block, CpuId, FreeError, MigrateType, Order, PageRange, PageState, Request};
+use pageset::{Alloc, Block, CpuId, Free, FreeError, FreeTo, MigrateType, Order, PageRange, PageState, Request};
 
 use crate::cpu::{self, COUNTS, MAX_CPUS, PerCpu};
 use crate::frames::frames;
@@ -65,7 +65,7 @@ fn exchange(random: &Random) {
 /// Allocates neighbouring pages. Leaves their blocks in mailboxes, and frees the blocks that were there.
 fn exchange_exact(random: &Random) {
     let pages = 1 + u64::from(random.below(EXACT_PAGES));
-    let Ok(pfn) = frames().alloc_exact(&Request::new(Order::ZERO, migratetype(random)), pages) else {
+    let Ok(pfn) = frames().alloc_with(Alloc::new(&Request::new(Order::ZERO, migratetype(random))).pages(pages)) else {
         COUNTS.here().operations_refused.add(1);
         return;
     };
@@ -99,8 +99,8 @@ fn blocks(range: PageRange) -> impl Iterator<Item = Block> {
 fn free(block: OwnedBlock, random: &Random) {
     let Block { pfn, order } = block.disown();
     let freed = match random.below(16) {
-        0 => frames().free_direct(pfn, order),
-        1 => frames().free_undrained(pfn, order),
+        0 => frames().free_with(Free::block(pfn, order).to(FreeTo::Buddy)),
+        1 => frames().free_with(Free::block(pfn, order).to(FreeTo::PagesetUndrained)),
         2 => frames().split(pfn, order, Order::ZERO).map_err(FreeError::from).and_then(|()| {
             let mut pages = (0..order.pages()).map(|page| Block { pfn: pfn.offset(page), order: Order::ZERO });
             // In pieces: a stack is small.
@@ -109,7 +109,7 @@ fn free(block: OwnedBlock, random: &Random) {
                 frames().free_bulk(&piece)
             })
         }),
-        3 => frames().free_deferred(pfn, order),
+        3 => frames().free_with(Free::block(pfn, order).to(FreeTo::Deferred)),
         4 => free_in_parts(PageRange::new(pfn, order.pages()), random),
         _ => frames().free(pfn, order),
     };
@@ -120,10 +120,10 @@ fn free(block: OwnedBlock, random: &Random) {
 fn free_in_parts(block: PageRange, random: &Random) -> Result<(), FreeError> {
     let start = block.start.offset(u64::from(random.below(block.pages as u32)));
     let part = PageRange::new(start, 1 + u64::from(random.below((block.end().0 - start.0) as u32)));
-    frames().free_part(part.start, part.pages)?;
+    frames().free_range(PageRange::new(part.start, part.pages))?;
     [(block.start, part.start), (part.end(), block.end())].into_iter().try_for_each(|(from, to)| {
         let mut rest = blocks(PageRange::new(from, to.0 - from.0));
-        rest.try_for_each(|Block { pfn, order }| frames().free_part(pfn, order.pages()))
+        rest.try_for_each(|Block { pfn, order }| frames().free_range(PageRange::new(pfn, order.pages())))
     })
 }
 

@@ -14,7 +14,7 @@ use core::ptr;
 use core::slice;
 
 use pageset::admin::audit::AuditError;
-use pageset::{
+use pageset::{Free, FreeTo, 
     Allocator, Config, CpuId, Immovable, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, Wait, ZoneKind,
     ZoneSpec,
 };
@@ -216,7 +216,7 @@ pub extern "C" fn core_free(page: u64, order: u32) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn core_free_deferred(page: u64, order: u32) -> i32 {
     let order = u8::try_from(order).ok().and_then(Order::new);
-    status(order.is_some_and(|order| allocator().free_deferred(Pfn(page), order).is_ok()))
+    status(order.is_some_and(|order| allocator().free_with(Free::block(Pfn(page), order).to(FreeTo::Deferred)).is_ok()))
 }
 
 /// Single pages. Returns how many it wrote.
@@ -274,14 +274,14 @@ pub struct Books {
 /// `books` is a value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn core_audit(zone: u32, books: *mut Books) -> i32 {
-    let allocator = allocator();
     // SAFETY: the caller vouches for the value.
     let books = unsafe { &mut *books };
-    books.what = ptr::null();
-    let what = match allocator.audit(zone as usize) {
+    (books.what, books.length) = (ptr::null(), 0);
+    let Some(zone) = allocator().zone(zone as usize) else { return -1 };
+    let what = match zone.audit() {
         Ok(found) => {
             (books.free, books.cached, books.in_use) = (found.free, found.cached, found.in_use);
-            books.holds = allocator.zone_stats(zone as usize).lock_acquisitions();
+            books.holds = zone.stats().lock_acquisitions();
             return 0;
         }
         Err(AuditError::Inconsistent(error)) => {

@@ -29,7 +29,7 @@ use ostd::mm::frame::GlobalFrameAllocator;
 use ostd::mm::{PAGE_SIZE, Paddr};
 use ostd::sync::SpinLock as OstdLock;
 use pageset::alloc::config::MapError;
-use pageset::{
+use pageset::{Alloc, 
     Allocator, CpuId, FreeError, Immovable, Machine, MigrateType, Order, PageRange, PageState, Pfn, Request, SpinLock,
     WrongFree,
 };
@@ -95,8 +95,7 @@ impl PagesetFrames {
     pub fn free_bytes(&self) -> u64 {
         let _guard = irq::disable_local();
         let pages = self.with(|allocator| {
-            let zone = allocator.zone_stats(0);
-            zone.nr_free_pages + zone.cached_pages()
+            allocator.zones().map(|zone| zone.stats()).map(|zone| zone.nr_free_pages + zone.cached_pages()).sum()
         });
         let pages = pages.unwrap_or_else(|| self.pieces.lock().iter().map(|piece| piece.pages).sum());
         pages * PAGE_SIZE as u64
@@ -128,7 +127,7 @@ impl GlobalFrameAllocator for PagesetFrames {
         let allocator = self.allocator.get().or_else(|| self.build())?;
         let pages = layout.size().div_ceil(PAGE_SIZE) as u64;
         let align = layout.align().div_ceil(PAGE_SIZE) as u64;
-        allocator.alloc_contig(&REQUEST, pages, align, &Immovable).ok().map(Pfn::address)
+        allocator.alloc_with(Alloc::new(&REQUEST).pages(pages).aligned(align).owner(&Immovable)).ok().map(Pfn::address)
     }
 
     /// OSTD also returns frames here that were neither allocated nor added: boot page tables in the image of the kernel. They
@@ -170,7 +169,7 @@ impl GlobalFrameAllocator for PagesetFrames {
 
 /// Frees pages in use, or brings pages online that never were.
 fn give(allocator: &Allocator<'_, Cpus>, range: PageRange) -> Result<(), FreeError> {
-    match allocator.free_contig(range.start, range.pages) {
+    match allocator.free_range(range) {
         // A part of the range may be online: then the first error tells more.
         Err(FreeError { reason: WrongFree::NotAllocated(PageState::Inside), .. })
             if allocator.online(range).is_ok() =>

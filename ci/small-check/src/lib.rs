@@ -68,7 +68,7 @@ pub unsafe extern "C" fn frames_build(start: u64, pages: u64, cpus: usize, memor
         let built = Allocator::from_bytes(Kernel, config, memory).ok();
         // SAFETY: the caller runs no other CPU, so no other call reads.
         unsafe { *FRAMES.0.get() = built };
-        frames().zone_count() > 0
+        frames().zone(0).is_some()
     })
 }
 
@@ -127,7 +127,7 @@ pub extern "C" fn frames_drain_all() {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn frames_free_pages() -> u64 {
-    frames().zone_stats(0).nr_free_pages
+    frames().zones().map(|zone| zone.stats().nr_free_pages).sum()
 }
 
 #[panic_handler]

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use pageset::{Allocator, Immovable, Machine, MigrateType, Order, Pfn, Request};
+use pageset::{Alloc, Allocator, Immovable, Machine, MigrateType, Order, PageRange, Pfn, Request};
 use x86_64::PhysAddr;
 use x86_64::structures::paging::{FrameAllocator, FrameDeallocator, PageSize, PhysFrame};
 
@@ -20,7 +20,7 @@ const UNMOVABLE: Request = Request::new(Order::ZERO, MigrateType::Unmovable);
 /// CPUs at once.
 ///
 /// Frames of 4 KiB and 2 MiB are blocks of orders 0 and 9 and come from the pagesets. A frame of 1 GiB is larger than the
-/// largest block, 4 MiB: the call searches for a free range, as [`Allocator::alloc_contig`] describes.
+/// largest block, 4 MiB: the call searches for a free range, as [`pageset::AllocFrom::Search`] describes.
 pub struct Frames<'m, 'a, M: Machine> {
     allocator: &'m Allocator<'a, M>,
     /// `None` for [`UNMOVABLE`]: the compiler makes a shorter fast path for a constant.
@@ -66,8 +66,10 @@ unsafe impl<S: PageSize, M: Machine> FrameAllocator<S> for Frames<'_, '_, M> {
     fn allocate_frame(&mut self) -> Option<PhysFrame<S>> {
         let pages = S::SIZE / PAGE_BYTES;
         let pfn = match &self.request {
-            None => self.allocator.alloc_contig(&UNMOVABLE, pages, pages, &Immovable),
-            Some(request) => self.allocator.alloc_contig(request, pages, pages, &Immovable),
+            None => self.allocator.alloc_with(Alloc::new(&UNMOVABLE).pages(pages).aligned(pages).owner(&Immovable)),
+            Some(request) => {
+                self.allocator.alloc_with(Alloc::new(request).pages(pages).aligned(pages).owner(&Immovable))
+            }
         };
         let pfn = pfn.ok()?;
         Some(PhysFrame::containing_address(PhysAddr::new(pfn.0 * PAGE_BYTES)))
@@ -80,7 +82,7 @@ impl<S: PageSize, M: Machine> FrameDeallocator<S> for Frames<'_, '_, M> {
     #[inline]
     unsafe fn deallocate_frame(&mut self, frame: PhysFrame<S>) {
         let pfn = Pfn(frame.start_address().as_u64() / PAGE_BYTES);
-        if let Err(error) = self.allocator.free_contig(pfn, S::SIZE / PAGE_BYTES) {
+        if let Err(error) = self.allocator.free_range(PageRange::new(pfn, S::SIZE / PAGE_BYTES)) {
             panic!("cannot free the frame of {} bytes at {:#x}: {error}", S::SIZE, frame.start_address());
         }
     }

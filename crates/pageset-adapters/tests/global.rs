@@ -167,8 +167,8 @@ fn programs_run_on_it() {
     assert_eq!(big.iter().map(|&byte| usize::from(byte)).sum::<usize>(), 7 * (20 << 20));
     assert_eq!(vec![(); 5].len(), 5);
     let space = ALLOC.with_pool(|pool| {
-        let start = pool.address_space().cast::<u8>().addr().get();
-        start..start + pool.address_space().len()
+        let start = pool.memory().address_space().cast::<u8>().addr().get();
+        start..start + pool.memory().address_space().len()
     });
     let space = space.expect("it was built");
     assert!(space.contains(&map["key 9999"].as_ptr().addr()), "the memory is of the pool");

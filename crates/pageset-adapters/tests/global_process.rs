@@ -69,7 +69,7 @@ fn in_child(is_right: impl FnOnce() -> bool) {
 
 /// Whether memory is of the pool.
 fn is_pooled(start: *const u8) -> bool {
-    let space = ALLOC.with_pool(|pool| pool.address_space()).expect("it was built");
+    let space = ALLOC.with_pool(|pool| pool.memory().address_space()).expect("it was built");
     start.addr().wrapping_sub(space.cast::<u8>().addr().get()) < space.len()
 }
 

@@ -30,7 +30,7 @@ fn with_pages(start: u64, pages: u64, test: impl FnOnce(&Allocator<'_, OneCpu>))
     let allocator = Allocator::new(OneCpu, &config, metadata.lend(&mut zones)).expect("a valid map");
     test(&allocator);
     allocator.drain_all();
-    let sums = allocator.audit(0).expect("consistent metadata");
+    let sums = allocator.zone(0).expect("a zone").audit().expect("consistent metadata");
     assert_eq!(sums.in_use, 0, "all pages were freed");
 }
 
@@ -72,7 +72,7 @@ fn frames_of_each_size_are_aligned_and_distinct() {
                 .block_of(pfn)
                 .is_some_and(|(block, state)| block.pfn == pfn && state == pageset::PageState::Allocated)
         });
-        allocator.free_contig(left.expect("a page in use"), 1).expect("in use");
+        allocator.free_range(PageRange::new(left.expect("a page in use"), 1)).expect("in use");
     });
 }
 

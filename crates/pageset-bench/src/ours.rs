@@ -68,6 +68,6 @@ impl<const ORDER: u8> Pages for Pool<ORDER> {
         let got = self.pool.alloc_bulk(buffer).expect("the pool is larger than the pattern");
         assert_eq!(got, pages.len());
         // SAFETY: no reference to the contents of the pages exists.
-        unsafe { self.pool.free_bulk(black_box(buffer)).expect("the pages were allocated") };
+        unsafe { self.pool.free_bulk(Order::ZERO, black_box(buffer)).expect("the pages were allocated") };
     }
 }

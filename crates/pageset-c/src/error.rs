@@ -125,10 +125,12 @@ impl Failure {
                     PAGESET_ERR_WRONG_ORDER
                 }
                 FreeReason::Wrong(WrongFree::NotOurs | WrongFree::NotAllocated(Inside)) => PAGESET_ERR_FOREIGN,
-                FreeReason::Wrong(
-                    WrongFree::WrongOrder(_) | WrongFree::NotPart { .. } | WrongFree::Inside { state: Allocated, .. },
-                ) => PAGESET_ERR_WRONG_ORDER,
+                FreeReason::Wrong(WrongFree::WrongOrder(_) | WrongFree::Inside { state: Allocated, .. }) => {
+                    PAGESET_ERR_WRONG_ORDER
+                }
                 FreeReason::Wrong(WrongFree::NotAllocated(_) | WrongFree::Inside { .. }) => PAGESET_ERR_DOUBLE_FREE,
+                // No call of the library makes other wrong frees.
+                FreeReason::Wrong(_) => PAGESET_ERR_INTERNAL,
             },
             Self::Internal(_) => PAGESET_ERR_INTERNAL,
         }

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use pageset_host::{MigrateType, NodeId, Order, PAGE_BYTES, order_for};
+use pageset_host::{MigrateType, NodeId, Order, PAGE_BYTES, RunSpec, order_for};
 
 use crate::error::{Failure, catch, catch_code, catch_uncancelled, catch_uncancelled_code, not_null, pageset_error};
 use crate::handle::{pageset_pool, pool};
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn pageset_alloc(pool: *const pageset_pool, order: u32) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_alloc_on(pool: *const pageset_pool, node: u32, order: u32) -> *mut c_void {
     // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-    catch_run(|| Ok(unsafe { self::pool(pool) }?.alloc_on(NodeId(node), order_of(order)?)?))
+    catch_run(|| Ok(unsafe { self::pool(pool) }?.alloc_with(&RunSpec::new(order_of(order)?).node(NodeId(node)))?))
 }
 
 /// Allocates a run of 2^order pages in a 2 MiB block of its type (PAGESET_TYPE_...) where possible. Runs that live long then
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn pageset_alloc_typed(pool: *const pageset_pool, r#type: 
             value => return Err(Failure::OutOfRange { name: "type", value: value.into(), allowed: "0 to 2" }),
         };
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-        Ok(unsafe { self::pool(pool) }?.alloc_typed(order_of(order)?, migratetype)?)
+        Ok(unsafe { self::pool(pool) }?.alloc_with(&RunSpec::new(order_of(order)?).migratetype(migratetype))?)
     })
 }
 
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn pageset_alloc_bulk(pool: *const pageset_pool, pages: *m
         }
         // SAFETY: (1) the program guarantees room for `count` pointers; (2) `MaybeUninit` needs no initialised values.
         let pages = unsafe { slice::from_raw_parts_mut(pages.cast::<MaybeUninit<*mut c_void>>(), count) };
-        Ok(pool.alloc_bulk_as(pages, |start| MaybeUninit::new(start.as_ptr().cast()))?)
+        Ok(pool.alloc_bulk_as(Order::ZERO, pages, |start| MaybeUninit::new(start.as_ptr().cast()))?)
     })
     .unwrap_or(0)
 }
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn pageset_free_bulk(
         // SAFETY: the program guarantees `count` readable pointers.
         let pages = unsafe { slice::from_raw_parts(pages, count) };
         // SAFETY: the program guarantees that nothing refers to the pages.
-        let freed = unsafe { pool.free_bulk_of(Order::ZERO, pages) };
+        let freed = unsafe { pool.free_bulk(Order::ZERO, pages) };
         freed.map_err(|error| if error.address == 0 { Failure::FreeNull } else { error.into() })
     })
 }
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn pageset_alloc_bulk_order(
         }
         // SAFETY: (1) the program guarantees room for `count` pointers; (2) `MaybeUninit` needs no initialised values.
         let runs = unsafe { slice::from_raw_parts_mut(runs.cast::<MaybeUninit<*mut c_void>>(), count) };
-        Ok(pool.alloc_bulk_order_as(order, runs, |start| MaybeUninit::new(start.as_ptr().cast()))?)
+        Ok(pool.alloc_bulk_as(order, runs, |start| MaybeUninit::new(start.as_ptr().cast()))?)
     })
     .unwrap_or(0)
 }
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn pageset_free_bulk_order(
         // SAFETY: the program guarantees `count` readable pointers.
         let runs = unsafe { slice::from_raw_parts(runs, count) };
         // SAFETY: the program guarantees that nothing refers to the runs.
-        let freed = unsafe { pool.free_bulk_of(order, runs) };
+        let freed = unsafe { pool.free_bulk(order, runs) };
         freed.map_err(|error| if error.address == 0 { Failure::FreeNull } else { error.into() })
     })
 }

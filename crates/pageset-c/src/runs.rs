@@ -1,5 +1,6 @@
 //! Allocations and frees with a property of their own: zeroed, with a time limit, deferred.
 
+use pageset_host::{ContigSpec, RunSpec};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -20,7 +21,7 @@ use crate::pages::{order_of, run_or_null};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_alloc_zeroed(pool: *const pageset_pool, order: u32) -> *mut c_void {
     // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-    run_or_null(catch(|| Ok(unsafe { self::pool(pool) }?.alloc_zeroed(order_of(order)?)?)))
+    run_or_null(catch(|| Ok(unsafe { self::pool(pool) }?.alloc_with(&RunSpec::new(order_of(order)?).zeroed())?)))
 }
 
 /// Allocates a contiguous run of `bytes` that contains zeros, as pageset_alloc_contig and pageset_alloc_zeroed do.
@@ -32,7 +33,7 @@ pub unsafe extern "C" fn pageset_alloc_zeroed(pool: *const pageset_pool, order: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_alloc_contig_zeroed(pool: *const pageset_pool, bytes: usize) -> *mut c_void {
     // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-    run_or_null(catch_uncancelled(|| Ok(unsafe { self::pool(pool) }?.alloc_contig_zeroed(bytes)?)))
+    run_or_null(catch_uncancelled(|| Ok(unsafe { self::pool(pool) }?.alloc_contig(ContigSpec::new(bytes).zeroed())?)))
 }
 
 /// Allocates a run of 2^order pages, order 0 to 10, and waits up to `timeout_ms` milliseconds until one is free. With 0, the
@@ -51,7 +52,7 @@ pub unsafe extern "C" fn pageset_alloc_timeout(pool: *const pageset_pool, order:
     run_or_null(catch_uncancelled(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
         let pool = unsafe { self::pool(pool) }?;
-        Ok(pool.alloc_timeout(order_of(order)?, Duration::from_millis(timeout_ms.into()))?)
+        Ok(pool.alloc_with(&RunSpec::new(order_of(order)?).timeout(Duration::from_millis(timeout_ms.into())))?)
     }))
 }
 

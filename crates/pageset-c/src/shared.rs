@@ -26,7 +26,7 @@ pub unsafe extern "C" fn pageset_memory_fd(pool: *const pageset_pool) -> c_int {
     let fd = catch(|| {
         // SAFETY: (1) the program guarantees a handle that no other thread destroys meanwhile; (2) this library makes no slices
         // of runs, and the program answers for its own accesses.
-        let file = unsafe { self::pool(pool)?.memory_fd() };
+        let file = unsafe { self::pool(pool)?.memory().descriptor() };
         Ok(file.ok_or(Failure::NotShared)?.as_raw_fd())
     });
     fd.unwrap_or(-1)
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn pageset_offset_of(pool: *const pageset_pool, address: *
     let offset: Result<u64, pageset_error> = catch(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
         let pool = unsafe { self::pool(pool)? };
-        let found = NonNull::new(address.cast_mut()).and_then(|address| pool.offset_of(address.cast()));
+        let found = NonNull::new(address.cast_mut()).and_then(|address| pool.memory().offset_of(address.cast()));
         found.ok_or(Failure::NoOffset(address.addr()))
     });
     offset.unwrap_or(PAGESET_NO_OFFSET)
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn pageset_at_offset(pool: *const pageset_pool, offset: u6
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
         let pool = unsafe { self::pool(pool)? };
         let allowed = "an offset from pageset_offset_of";
-        pool.at_offset(offset).ok_or(Failure::OutOfRange { name: "offset", value: offset, allowed })
+        pool.memory().at_offset(offset).ok_or(Failure::OutOfRange { name: "offset", value: offset, allowed })
     });
     address.map_or(ptr::null_mut(), |address| address.as_ptr().cast())
 }

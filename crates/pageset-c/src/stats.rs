@@ -87,7 +87,7 @@ pub unsafe extern "C" fn pageset_get_stats(
 pub unsafe extern "C" fn pageset_resident(pool: *const pageset_pool, bytes: *mut u64) -> pageset_error {
     catch_uncancelled_code(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-        let resident = unsafe { self::pool(pool) }?.resident_bytes()?;
+        let resident = unsafe { self::pool(pool) }?.memory().resident_bytes()?;
         not_null(bytes, "bytes")?;
         // SAFETY: `bytes` is not NULL, so the program guarantees that it is writable.
         unsafe { bytes.write(resident) };
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn pageset_address_space(
 ) -> pageset_error {
     catch_uncancelled_code(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-        let space = unsafe { self::pool(pool) }?.address_space();
+        let space = unsafe { self::pool(pool) }?.memory().address_space();
         not_null(start, "start")?;
         not_null(bytes, "bytes")?;
         // SAFETY: neither is NULL, so the program guarantees that both are writable.

@@ -32,7 +32,7 @@ pub unsafe extern "C" fn pageset_ticker_start(pool: *const pageset_pool, interva
         let ticker = {
             // The thread inherits the mask.
             let _blocked = SignalsBlocked::new();
-            found.start_ticker(Duration::from_millis(interval_ms.into()))?
+            found.start_ticker(Duration::from_millis(interval_ms.into()), |_| ())?
         };
         // SAFETY: (1) the pool came from this handle; (2) the program guarantees that no other thread destroys it.
         drop(unsafe { replace_ticker(pool, &found, Some(ticker)) });

@@ -27,7 +27,7 @@ fn bulk<const COUNT: usize>(pool: &PagePool) -> Result<(), Box<dyn Error>> {
     for _ in 0..PAGES_PER_ROUND / COUNT {
         let got = pool.alloc_bulk(&mut pages)?;
         // SAFETY: the pages are allocated, and nothing refers to them.
-        unsafe { pool.free_bulk(&pages[..got])? };
+        unsafe { pool.free_bulk(Order::ZERO, &pages[..got])? };
     }
     Ok(())
 }

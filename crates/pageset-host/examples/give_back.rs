@@ -78,7 +78,7 @@ fn measure(gib: u64, load: &Load, parts: GiveBackParts, huge_pages: HugePages) -
         format!("{huge_pages:?}"),
         if parts == GiveBackParts::OFF { "off" } else { "on" },
         stats.in_use_bytes as f64 / MIB as f64,
-        pool.resident_bytes()? as f64 / MIB as f64,
+        pool.memory().resident_bytes()? as f64 / MIB as f64,
         busy_scans,
         micros(busy, busy_scans),
         micros(idle, idle_scans),

@@ -139,7 +139,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The kernel keeps the pages of this moment: all are resident, none goes back, and a fork copies none.
     let builder = PagePool::builder(POOL_BYTES).name("io buffers").on_fork(OnFork::Absent);
     let pool = builder.prefault(true).give_back(GiveBack::OFF).build()?;
-    let space = pool.address_space();
+    let space = pool.memory().address_space();
     let buffer = libc::iovec { iov_base: space.as_ptr().cast(), iov_len: space.len() };
     let registered = IoUring::new(DEPTH as u32).and_then(|ring| {
         // SAFETY: the memory stays mapped until the ring is dropped, which is before the pool.

@@ -40,7 +40,7 @@ fn full_pool(gib: u64) -> Result<(PagePool, Duration), Box<dyn Error>> {
 
 /// Frees part `thread` of `threads` equal parts of the pool, in ascending order of addresses.
 fn free_part(pool: &PagePool, thread: usize, threads: usize, method: Method) {
-    let space = pool.address_space();
+    let space = pool.memory().address_space();
     let pages = space.len() / PAGE_BYTES;
     let (from, to) = (pages * thread / threads, pages * (thread + 1) / threads);
     let base = space.cast::<u8>();
@@ -58,7 +58,7 @@ fn free_part(pool: &PagePool, thread: usize, threads: usize, method: Method) {
                 let batch = &mut batch[..count.min(to - page)];
                 batch.iter_mut().enumerate().for_each(|(i, slot)| *slot = at(page + i));
                 // SAFETY: the pages are allocated, nothing refers to them, and they belong to this part only.
-                unsafe { pool.free_bulk(batch).expect("allocated pages") };
+                unsafe { pool.free_bulk(Order::ZERO, batch).expect("allocated pages") };
             }
         }
     }

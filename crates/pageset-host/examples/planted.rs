@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::thread;
 
-use pageset_host::{Order, PAGE_BYTES, PagePool};
+use pageset_host::{Order, PAGE_BYTES, PagePool, RunSpec};
 
 fn order(order: u8) -> Order {
     Order::new(order).expect("an order")
@@ -37,14 +37,14 @@ fn correct(pool: &PagePool) {
     // SAFETY: the program owns the pages.
     unsafe {
         pages.iter().for_each(|page| page.write_bytes(1, PAGE_BYTES));
-        pool.free_bulk(&pages).expect("in use");
+        pool.free_bulk(Order::ZERO, &pages).expect("in use");
         let page = pool.alloc(Order::ZERO).expect("memory");
         pool.free_deferred(page.cast(), Order::ZERO).expect("in use");
     }
     let mut run = pool.contig_pages(5 << 20).expect("memory");
     run.fill(1);
     drop(run);
-    assert!(pool.zeroed_pages(order(3)).expect("memory").iter().all(|&byte| byte == 0));
+    assert!(pool.pages_with(&RunSpec::new(order(3)).zeroed()).expect("memory").iter().all(|&byte| byte == 0));
     pool.give_back(u64::MAX).expect("given back");
     pool.shrink(2 << 20).expect("free memory");
     pool.set_limit(Some(4 << 20)).expect("free memory");

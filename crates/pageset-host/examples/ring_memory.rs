@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             buffer[0] = 1;
             send.send(buffer).map_err(|_| "the other thread ended")?;
             if number == look || number == buffers {
-                let mib = pool.resident_bytes()? as f64 / f64::from(1 << 20);
+                let mib = pool.memory().resident_bytes()? as f64 / f64::from(1 << 20);
                 println!("{number:>9} buffers: {mib:.1} MiB resident");
                 look *= 10;
             }

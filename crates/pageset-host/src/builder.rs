@@ -48,6 +48,15 @@ pub struct PoolBuilder {
 impl PagePool {
     /// Starts the settings of a pool of `bytes`, above 0 and below 16 TiB for each node. The size is rounded up to 2 MiB
     /// for each node.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pool = PagePool::builder(64 << 20).name("buffers").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn builder(bytes: u64) -> PoolBuilder {
         PoolBuilder::new(bytes)

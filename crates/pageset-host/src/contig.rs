@@ -1,6 +1,6 @@
 //! Contiguous runs of any size, even above the largest order.
 //!
-//! [`pageset::Allocator::search_contig`] looks for a free range in steps of 2 MiB and allocates it as the kernel's
+//! A search of the allocator ([`pageset::AllocFrom::Search`]) looks for a free range in steps of 2 MiB and allocates it as the kernel's
 //! `alloc_contig_range` does. It isolates the pageblocks of the range, so that nobody else gets pages from them, and drains the
 //! caches. Pages in use do not move. This is for buffers that live long, not for every request.
 #![allow(unsafe_code, reason = "slices over the memory of the handle, and a raw free")]
@@ -9,41 +9,45 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pageset::{AllocError as CoreAllocError, Immovable, MigrateType, NodeId, Order, PageState, Request, WrongFree};
+use pageset::{Alloc, AllocError as CoreAllocError, AllocFrom, Free, PageState, Request, WrongFree};
 
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::pages::{PoolRef, impl_run_handle};
-use crate::pool::{PagePool, request, wrong_free};
+use crate::pool::{PagePool, wrong_free};
 use crate::size::{CHUNK_BYTES, PAGE_BYTES, page_range};
+use crate::spec::ContigSpec;
 
 impl PagePool {
-    /// Allocates a contiguous run of `bytes`, rounded up to pages. It starts at a multiple of 2 MiB. The caller owns it
-    /// until [`Self::free_contig`].
+    /// Allocates a contiguous run: of a number of bytes, rounded up to pages, or as a [`ContigSpec`] says. It starts at a multiple of
+    /// 2 MiB. The caller owns it until [`Self::free_contig`].
     ///
     /// The run comes from the caller's node, or from the nearest node with such a range. The call takes about 1 µs for
     /// each MiB of the run. It drains all caches. If there is no such range, it searches for 10 to 130 µs for each GiB
     /// of the pool. Threads that find no memory meanwhile wait for the call. For runs up to 4 MiB, prefer
     /// [`Self::alloc`], which does not drain caches.
     ///
-    /// # Errors
-    /// [`AllocError::ContigSize`] for 0 bytes or more than a node has, [`AllocError::NoContigRange`] if no free range
-    /// of that size starts at a multiple of 2 MiB, [`AllocError::DrainRefused`], and [`AllocError::Forked`].
-    pub fn alloc_contig(&self, bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
-        self.alloc_contig_for(bytes, &request(Order::ZERO, MigrateType::Movable))
-    }
-
-    /// Allocates a contiguous run of `bytes` from `node` only, as [`Self::alloc_contig`] does.
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let run = pool.alloc_contig(10 << 20)?;
+    /// // SAFETY: nothing refers to the run, and all of it is the caller's.
+    /// unsafe { pool.free_contig(run)? };
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`AllocError::UnknownNode`] if the pool has no memory of that node, and the errors of [`Self::alloc_contig`].
-    pub fn alloc_contig_on(&self, node: NodeId, bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
-        self.alloc_contig_for(
-            bytes,
-            &Request { node: Some(node), this_node_only: true, ..request(Order::ZERO, MigrateType::Movable) },
-        )
+    /// [`AllocError::ContigSize`] for 0 bytes or more than a node has, [`AllocError::NoContigRange`] if no free range
+    /// of that size starts at a multiple of 2 MiB, [`AllocError::UnknownNode`] if the pool has no memory of a node that was asked for,
+    /// [`AllocError::DrainRefused`], and [`AllocError::Forked`].
+    pub fn alloc_contig(&self, run: impl Into<ContigSpec>) -> Result<NonNull<[u8]>, AllocError> {
+        let ContigSpec { bytes, request, zeroed } = run.into();
+        let run = self.alloc_contig_for(bytes, &request)?;
+        Ok(if zeroed { self.cleared(run) } else { run })
     }
 
     fn alloc_contig_for(&self, bytes: usize, request: &Request) -> Result<NonNull<[u8]>, AllocError> {
@@ -63,7 +67,8 @@ impl PagePool {
         // guard also keeps give-back scans from holding a block of the range.
         let _no_scan = self.scanner.pause_scans();
         let (pages, align_pages) = ((rounded / PAGE_BYTES) as u64, (CHUNK_BYTES / PAGE_BYTES) as u64);
-        match self.allocator().search_contig(request, pages, align_pages, &Immovable) {
+        match self.allocator().alloc_with(Alloc::new(request).pages(pages).aligned(align_pages).from(AllocFrom::Search))
+        {
             Ok(pfn) => {
                 let start = pfn.0 as usize * PAGE_BYTES;
                 self.contig_runs.add(start, rounded);
@@ -88,6 +93,18 @@ impl PagePool {
     ///
     /// Do not free blocks of the run with [`Self::free`]. The pool does not refuse that. This call then fails, and names the
     /// first block that is already free.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let run = pool.alloc_contig(ContigSpec::new(6 << 20).zeroed())?;
+    /// // SAFETY: nothing refers to the run, and all of it is the caller's.
+    /// unsafe { pool.free_contig(run)? };
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Safety
     /// If the call succeeds: (1) nothing in any thread refers to the run any more; (2) the caller owns all of it. A call
@@ -114,13 +131,13 @@ impl PagePool {
     fn free_range(&self, address: usize, bytes: usize) -> Result<(), pageset::FreeError> {
         let range = page_range(address, bytes);
         if !self.hooks.has_free_hook() {
-            return self.allocator().free_range(range);
+            return self.allocator().free_with(Free::whole_blocks(range));
         }
-        self.allocator().free_range_cleaned(range, || {
+        self.allocator().free_with(Free::whole_blocks(range).cleaned(|_| {
             // SAFETY: (1) the run is in the pool, since all its blocks were claimed; (2) the caller of the free owns all of
             // it, and guarantees that nothing refers to it.
             unsafe { self.hooks.before_free(&self.memory, self.memory.pointer_to(address), bytes) };
-        })
+        }))
     }
 
     /// Why the page at an address is not in a contiguous run.
@@ -138,20 +155,23 @@ impl PagePool {
         }
     }
 
-    /// Allocates a contiguous run of `bytes` in a handle that borrows the pool.
+    /// As [`Self::alloc_contig`], in a handle that borrows the pool. [`ContigPages::new`] makes one that keeps the pool alive.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let mut ring = pool.contig_pages(10 << 20)?;
+    /// ring.fill(7);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The errors of [`Self::alloc_contig`].
-    pub fn contig_pages(&self, bytes: usize) -> Result<ContigPages<&PagePool>, AllocError> {
-        ContigPages::new(self, bytes)
-    }
-
-    /// Allocates a contiguous run of `bytes` in a handle that keeps the pool alive.
-    ///
-    /// # Errors
-    /// The errors of [`Self::alloc_contig`].
-    pub fn shared_contig_pages(self: &Arc<Self>, bytes: usize) -> Result<ContigPages<Arc<PagePool>>, AllocError> {
-        ContigPages::new(Arc::clone(self), bytes)
+    pub fn contig_pages(&self, run: impl Into<ContigSpec>) -> Result<ContigPages<&PagePool>, AllocError> {
+        ContigPages::new(self, run)
     }
 }
 
@@ -176,12 +196,12 @@ pub struct ContigPages<P: PoolRef> {
 impl_run_handle!(ContigPages, "free_contig");
 
 impl<P: PoolRef> ContigPages<P> {
-    /// Allocates a contiguous run of `bytes`, rounded up to pages.
+    /// Allocates a contiguous run from a pool: `&PagePool`, or `Arc<PagePool>` for a handle that keeps the pool alive.
     ///
     /// # Errors
     /// The errors of [`PagePool::alloc_contig`].
-    pub fn new(pool: P, bytes: usize) -> Result<Self, AllocError> {
-        let run = pool.alloc_contig(bytes)?;
+    pub fn new(pool: P, run: impl Into<ContigSpec>) -> Result<Self, AllocError> {
+        let run = pool.alloc_contig(run)?;
         Ok(ContigPages { pool, run })
     }
 

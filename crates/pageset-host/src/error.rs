@@ -367,14 +367,11 @@ fn fmt_wrong_free(reason: &WrongFree, f: &mut fmt::Formatter<'_>) -> fmt::Result
         WrongFree::NotAllocated(PageState::Inside) => f.write_str("the address is beyond the current size of the pool"),
         WrongFree::NotAllocated(_) => f.write_str("the run is already free"),
         WrongFree::WrongOrder(actual) => write!(f, "the run there has order {actual}; try that order"),
-        WrongFree::NotPart { head, order, pages } => {
-            let start = head.0 * PAGE_BYTES as u64;
-            write!(f, "{pages} pages from there are no part of the run of order {order} at {start:#x}")
-        }
         WrongFree::Inside { head, order, state } => {
             let start = head.0 * PAGE_BYTES as u64;
             write!(f, "the address is inside the run of order {order} at {start:#x}, which is ")?;
             f.write_str(if *state == PageState::Allocated { "in use" } else { "free" })
         }
+        other => write!(f, "{other}"),
     }
 }

@@ -43,6 +43,7 @@
 //! | `withheld` | the limit of a pool, and the memory that it withholds |
 //! | `waiters` | the queue of callers that wait for memory |
 //! | [`memory`] | what the memory is: private or shared, its name, huge pages, what forked children see |
+//! | `spec` | what a call allocates, if it is not common |
 //! | [`pool`] | raw calls: one run, many pages |
 //! | `scan_blocks` | blocks that a scan holds |
 //! | `scan_parts` | the part of a scan that returns parts of chunks |
@@ -112,6 +113,7 @@ mod scan_blocks;
 mod scan_parts;
 pub mod shared_view;
 mod size;
+mod spec;
 pub mod stats;
 #[allow(unsafe_code, reason = "the lowest modules, with numbered reasons at each block")]
 mod sys;
@@ -129,11 +131,13 @@ pub use contig::ContigPages;
 pub use error::{AllocError, FreeError, FreeReason, PoolError};
 pub use give_back::{GiveBack, GiveBackParts};
 pub use memory::{HugePages, Memory, OnFork};
+pub use offsets::PoolMemory;
 pub use pages::{Pages, PoolRef};
 pub use pageset::{FreeCheck, MigrateType, NodeId, Order, PageState, Tuning, WrongFree};
 pub use pool::{PAGE_BYTES, PagePool, order_for};
 pub use pressure::{Pressure, PressureError, PressureSource, PressureWatcher};
 pub use shared_view::{SharedView, ViewError};
+pub use spec::{ContigSpec, RunSpec};
 pub use stats::PoolStats;
 pub use sys::cpu::CpuNumber;
 pub use tick::Ticker;

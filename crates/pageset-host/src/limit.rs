@@ -6,12 +6,13 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pageset::{MigrateType, Order, Pfn};
+use pageset::{Alloc, AllocFrom, Free, FreeTo, MigrateType, Order, Pfn};
 
 use crate::builder::PoolBuilder;
 use crate::error::PoolError;
-use crate::pool::{PAGE_BYTES, PagePool, request};
+use crate::pool::{PAGE_BYTES, PagePool};
 use crate::size::CHUNK_BYTES;
+use crate::spec::request;
 
 impl PoolBuilder {
     /// Sets how many bytes of the pool can be in use at the same time, 1 to the size, rounded up to pages. Default: all.
@@ -25,6 +26,16 @@ impl PoolBuilder {
 
 impl PagePool {
     /// The limit in bytes, if the pool has one.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// assert_eq!(pool.limit(), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         Some(self.limit.bytes.load(Relaxed)).filter(|&bytes| bytes < u64::MAX)
@@ -40,6 +51,18 @@ impl PagePool {
     ///
     /// A lower limit drains the caches of all CPUs and takes about 1 µs for each 4 MiB that it withholds, and more for memory
     /// that is resident. Threads that find no memory meanwhile wait for the call. A pool with a limit cannot grow or shrink.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// pool.set_limit(Some(16 << 20))?;
+    /// assert_eq!(pool.limit(), Some(16 << 20));
+    /// pool.set_limit(None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`PoolError::LimitSize`] for another number of bytes. [`PoolError::LimitInUse`] if more is in use now.
@@ -113,7 +136,12 @@ impl PagePool {
         // The rest, from anywhere.
         for order in (0..=Order::MAX.get()).rev().filter_map(Order::new) {
             while left >= order.pages() {
-                let Ok(pfn) = self.allocator().alloc_direct(&request(order, MigrateType::Movable)) else { break };
+                let Ok(pfn) = self
+                    .allocator()
+                    .alloc_with(Alloc::new(&request(order, MigrateType::Movable)).from(AllocFrom::Buddy))
+                else {
+                    break;
+                };
                 hold(pfn, order, &mut left);
             }
         }
@@ -154,7 +182,7 @@ impl PagePool {
     fn release(&self, (pfn, order): (Pfn, Order)) {
         self.limit.withheld_bytes.fetch_sub(bytes_in(order), Relaxed);
         self.limit.released_bytes.fetch_add(bytes_in(order), Relaxed);
-        let freed = self.allocator().free_direct(pfn, order);
+        let freed = self.allocator().free_with(Free::block(pfn, order).to(FreeTo::Buddy));
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
 

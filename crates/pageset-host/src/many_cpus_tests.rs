@@ -48,7 +48,7 @@ fn runs_pass_between_256_cpus() {
     });
     drop(left);
     for cpu in 0..CPUS {
-        let stats = pool.allocator().pageset_stats(0, CpuId(cpu));
+        let stats = pool.allocator().zone(0).expect("a zone").pageset(CpuId(cpu)).expect("a CPU").stats();
         assert!(stats.refills > 0 && stats.pgfree > 0, "CPU {cpu}: {stats:?}");
     }
     assert_eq!(pool.stats().in_use_bytes, 0);

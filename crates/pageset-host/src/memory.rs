@@ -23,7 +23,7 @@ pub enum Memory {
     /// Memory of this process only. If unsure, take this.
     #[default]
     Private,
-    /// A file in memory (`memfd`) that this process maps. [`PagePool::memory_fd`](crate::PagePool::memory_fd) returns its
+    /// A file in memory (`memfd`) that this process maps. [`PoolMemory::descriptor`](crate::PoolMemory::descriptor) returns its
     /// descriptor, and [`SharedView`](crate::SharedView) maps it in another process.
     ///
     /// The file is as long as the pool's reserve, and only touched pages take memory. Nobody can change its length, so no

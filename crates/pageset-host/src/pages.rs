@@ -11,6 +11,7 @@ use pageset::Order;
 
 use crate::error::AllocError;
 use crate::pool::{PAGE_BYTES, PagePool};
+use crate::spec::RunSpec;
 
 mod sealed {
     pub trait Sealed {}
@@ -66,7 +67,7 @@ macro_rules! impl_run_handle {
             fn deref(&self) -> &[u8] {
                 // SAFETY: (1) the run stays mapped as long as the pool, which the handle keeps alive or borrows;
                 // (2) mapped memory is always initialised; (3) only the handle owns the run, and writing needs the handle
-                // exclusively; (4) callers of `memory_fd` guarantee that no other process writes the run meanwhile.
+                // exclusively; (4) callers of `PoolMemory::descriptor` guarantee that no other process writes the run meanwhile.
                 unsafe { self.run().as_ref() }
             }
         }
@@ -107,7 +108,18 @@ pub struct Pages<P: PoolRef> {
 impl_run_handle!(Pages, "free");
 
 impl PagePool {
-    /// Allocates a run of 2^`order` pages in a handle that borrows the pool.
+    /// Allocates a run of 2^`order` pages in a handle that borrows the pool. [`Pages::new`] makes one that keeps the pool alive.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let mut page = pool.pages(Order::ZERO)?;
+    /// page[0] = 1;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The errors of [`Self::alloc`].
@@ -116,17 +128,37 @@ impl PagePool {
         Pages::new(self, order)
     }
 
-    /// Allocates a run of 2^`order` pages in a handle that keeps the pool alive.
+    /// As [`Self::alloc_with`], in a handle that borrows the pool.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let page = pool.pages_with(&RunSpec::new(Order::ZERO).zeroed())?;
+    /// assert!(page.iter().all(|&byte| byte == 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// The errors of [`Self::alloc`].
-    pub fn shared_pages(self: &Arc<Self>, order: Order) -> Result<Pages<Arc<PagePool>>, AllocError> {
-        Pages::new(Arc::clone(self), order)
+    /// The errors of [`Self::alloc_with`].
+    pub fn pages_with(&self, run: &RunSpec) -> Result<Pages<&PagePool>, AllocError> {
+        Pages::with(self, run)
     }
 }
 
 impl<P: PoolRef> Pages<P> {
-    /// Allocates a run of 2^`order` pages.
+    /// Allocates a run from a pool, as [`PagePool::alloc_with`] does.
+    ///
+    /// # Errors
+    /// The errors of [`PagePool::alloc_with`].
+    pub fn with(pool: P, run: &RunSpec) -> Result<Self, AllocError> {
+        let start = pool.alloc_with(run)?.cast();
+        Ok(Pages { pool, start, order: run.request.order })
+    }
+
+    /// Allocates a run of 2^`order` pages from a pool: `&PagePool`, or `Arc<PagePool>` for a handle that keeps the pool alive.
     ///
     /// # Errors
     /// The errors of [`PagePool::alloc`].

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use pageset::admin::audit::{AuditError, Books};
-use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
-use pageset::{PageHandle, Pfn, Request};
+use pageset::{AllocError as CoreAllocError, Allocator, Free, FreeError as CoreFreeError, FreeTo, MigrateType};
+use pageset::{Order, PageHandle, PageRange, Pfn, Request};
 
 use crate::contig_runs::ContigRuns;
 use crate::error::{AllocError, FreeError, FreeReason};
@@ -16,6 +16,7 @@ use crate::give_back::{GiveBack, GiveBackScanner};
 use crate::machine::{CurrentCpu, Host};
 use crate::run_hooks::RunHooks;
 use crate::size::CHUNK_BYTES;
+use crate::spec::{RunSpec, request};
 use crate::sys::fork_detector::ForkDetector;
 use crate::sys::mapped_allocator::MappedAllocator;
 use crate::sys::mapping::Mapping;
@@ -23,14 +24,6 @@ use crate::waiters::Waiters;
 use crate::withheld::Limit;
 
 pub use crate::size::{PAGE_BYTES, order_for};
-
-/// The allocator's request for a run of a pool.
-///
-/// It ignores watermarks. Once the free lists are empty, watermarks would keep a CPU from the pages of its own cache.
-#[inline(always)]
-pub(crate) const fn request(order: Order, migratetype: MigrateType) -> Request {
-    Request { watermarks: false, ..Request::new(order, migratetype) }
-}
 
 /// A pool of pages in this process. The crate's documentation describes threads, forks and panics.
 ///
@@ -80,7 +73,8 @@ impl PagePool {
         prefault: bool,
         policy: GiveBack,
     ) -> PagePool {
-        let node_bytes = (mapped_allocator.get().zone_stats(0).managed) as usize * PAGE_BYTES;
+        let node_bytes =
+            (mapped_allocator.get().zones().next().map_or(0, |zone| zone.stats().managed)) as usize * PAGE_BYTES;
         let scanner = GiveBackScanner::new(policy, memory.bytes() / CHUNK_BYTES);
         PagePool {
             mapped_allocator,
@@ -117,6 +111,16 @@ impl PagePool {
     }
 
     /// Whether this process is a forked child of the process that built the pool.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// assert!(!pool.is_forked());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn is_forked(&self) -> bool {
@@ -135,38 +139,54 @@ impl PagePool {
     /// The run comes from the caller's node while that node has one, else from the nearest node that has one. The call
     /// holds no lock when it returns.
     ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let page = pool.alloc(Order::ZERO)?;
+    /// // SAFETY: nothing refers to the page.
+    /// unsafe { pool.free(page.cast(), Order::ZERO)? };
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`AllocError::OutOfMemory`] if no run of that size is free, not even after a drain of all caches, and
     /// [`AllocError::Forked`].
     #[inline(always)]
     pub fn alloc(&self, order: Order) -> Result<NonNull<[u8]>, AllocError> {
-        self.alloc_typed(order, MigrateType::Movable)
+        self.alloc_with(&RunSpec::new(order))
     }
 
-    /// Allocates a run of 2^`order` pages from `node` only.
+    /// Allocates a run as a [`RunSpec`] says: from which node, of which type, with zeros, and how long to wait for it.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let run = pool.alloc_with(&RunSpec::new(Order::ZERO).node(NodeId(0)).zeroed())?;
+    /// // SAFETY: nothing refers to the run.
+    /// unsafe { pool.free(run.cast(), Order::ZERO)? };
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`AllocError::UnknownNode`] if the pool has no memory of that node, and the errors of [`Self::alloc`].
-    pub fn alloc_on(&self, node: NodeId, order: Order) -> Result<NonNull<[u8]>, AllocError> {
-        let any_node = request(order, MigrateType::Movable);
-        self.alloc_general(&Request { node: Some(node), this_node_only: true, ..any_node })
-    }
-
-    /// Allocates a run of 2^`order` pages in a 2 MiB block of its migratetype where possible.
-    ///
-    /// Gain: runs that live long (`Unmovable`) share blocks, so they keep fewer 2 MiB blocks from being free. All
-    /// memory starts as `Movable`, the type of [`Self::alloc`]. If all runs live about equally long, use only that.
-    ///
-    /// # Errors
-    /// [`AllocError::UnsupportedType`] for a type other than `Unmovable`, `Movable` and `Reclaimable`, and the errors of
-    /// [`Self::alloc`].
+    /// [`AllocError::UnknownNode`] if the pool has no memory of the node. [`AllocError::UnsupportedType`] for a type other than
+    /// `Unmovable`, `Movable` and `Reclaimable`. With a timeout [`AllocError::TimedOut`] in place of [`AllocError::OutOfMemory`], unless
+    /// the run is larger than a node with its reserve. Else the errors of [`Self::alloc`].
     #[inline(always)]
-    pub fn alloc_typed(&self, order: Order, migratetype: MigrateType) -> Result<NonNull<[u8]>, AllocError> {
-        let cached = self.cpu_for_alloc().and_then(|cpu| self.allocator().alloc_hot(&request(order, migratetype), cpu));
-        match cached {
-            Some(pfn) => Ok(self.block_memory(pfn, order)),
-            None => self.alloc_general(&request(order, migratetype)),
-        }
+    pub fn alloc_with(&self, run: &RunSpec) -> Result<NonNull<[u8]>, AllocError> {
+        let RunSpec { ref request, zeroed, timeout } = *run;
+        let cached = self.cpu_for_alloc().and_then(|cpu| self.allocator().fast_path().alloc(request, cpu));
+        let allocated = match (cached, timeout) {
+            (Some(pfn), _) => Ok(self.block_memory(pfn, request.order)),
+            (None, None) => self.alloc_general(request),
+            (None, Some(timeout)) => self.alloc_in_time(request, timeout),
+        };
+        if zeroed { allocated.map(|run| self.cleared(run)) } else { allocated }
     }
 
     #[cold]
@@ -182,7 +202,7 @@ impl PagePool {
     pub(crate) fn try_alloc(&self, request: &Request) -> Result<NonNull<[u8]>, CoreAllocError> {
         // Without a fast path, the caller has not tried the cache yet.
         let allocated = match self.cpu_for_alloc() {
-            Some(_) => self.allocator().alloc_generally(request),
+            Some(_) => self.allocator().fast_path().alloc_rest(request),
             None => self.allocator().alloc(request),
         };
         let pfn = allocated.or_else(|error| self.alloc_after_drains(request, error))?;
@@ -254,7 +274,7 @@ impl PagePool {
         if !machine.has_fences() {
             return machine.on_each_cpu(|| self.drain_own_cache());
         }
-        (0..self.allocator().zone_count()).for_each(|zone| self.allocator().drain_zone(zone));
+        self.allocator().zones().for_each(|zone| zone.drain_all());
     }
 
     /// Drains the caches of the caller's CPU. If another thread of this CPU holds one, that cache keeps its pages.
@@ -267,6 +287,18 @@ impl PagePool {
     /// The call takes no lock, waits for nothing, and makes no system call. One of the next calls to the pool that take
     /// the lock of the node completes it. An allocation that finds no memory completes all such frees and tries again.
     ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let page = pool.alloc(Order::ZERO)?.cast();
+    /// // In a signal handler. SAFETY: nothing refers to the page.
+    /// unsafe { pool.free_deferred(page, Order::ZERO)? };
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Safety
     /// If the call succeeds, nothing in any thread refers to the run any more.
     ///
@@ -278,16 +310,32 @@ impl PagePool {
             return Err(FreeError { address, order: Some(order), reason: FreeReason::Forked });
         }
         let pfn = Pfn::at_address(address);
+        let free = Free::block(pfn, order).to(FreeTo::Deferred);
         let freed = if self.hooks.has_free_hook() {
-            self.allocator().free_deferred_cleaned(pfn, order, || self.before_free(pfn, order))
+            self.allocator().free_with(free.cleaned(|pages| self.before_free(pages)))
         } else {
-            self.allocator().free_deferred(pfn, order)
+            self.allocator().free_with(free)
         };
         self.note_deferred_free();
         freed.map_err(wrong_free)
     }
 
     /// Frees a run. Any thread can free it.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let page = pool.alloc(Order::ZERO)?.cast();
+    /// // SAFETY: nothing refers to the page.
+    /// unsafe { pool.free(page, Order::ZERO)? };
+    /// // SAFETY: the call fails, so it asks for nothing.
+    /// let twice = unsafe { pool.free(page, Order::ZERO) };
+    /// assert_eq!(twice.unwrap_err().reason, FreeReason::Wrong(WrongFree::NotAllocated(PageState::Cached)));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Safety
     /// If the call succeeds, nothing in any thread refers to the run any more. A call that returns an error asks for
@@ -301,7 +349,7 @@ impl PagePool {
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
         match self.cpu_for_free() {
-            Some(cpu) if self.allocator().free_hot(Pfn::at_address(address), order, cpu) => {
+            Some(cpu) if self.allocator().fast_path().free(Pfn::at_address(address), order, cpu) => {
                 self.wake_waiters();
                 Ok(())
             }
@@ -318,9 +366,9 @@ impl PagePool {
         let pfn = Pfn::at_address(address);
         // Without a fast path, the caller has not tried the cache yet.
         let freed = match self.cpu_for_free() {
-            Some(_) => self.allocator().free_generally(pfn, order),
+            Some(_) => self.allocator().fast_path().free_rest(pfn, order),
             None if self.hooks.has_free_hook() => {
-                self.allocator().free_cleaned(pfn, order, || self.before_free(pfn, order))
+                self.allocator().free_with(Free::block(pfn, order).cleaned(|pages| self.before_free(pages)))
             }
             None => self.allocator().free(pfn, order),
         };
@@ -330,43 +378,57 @@ impl PagePool {
 
     /// The hook of a free, for a block that the allocator has claimed.
     #[cold]
-    pub(crate) fn before_free(&self, pfn: Pfn, order: Order) {
-        let start = self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES);
+    pub(crate) fn before_free(&self, pages: PageRange) {
+        let start = self.memory.pointer_to(pages.start.address());
         // SAFETY: (1) the allocator claims only blocks of the pool; (2) a claimed block has no owner, and the caller of the
         // free guarantees that nothing refers to it.
-        unsafe { self.hooks.before_free(&self.memory, start, PAGE_BYTES << order.get()) };
+        unsafe { self.hooks.before_free(&self.memory, start, pages.pages as usize * PAGE_BYTES) };
     }
 
     /// Allocates single pages into the front of `pages` and returns how many. It allocates fewer than `pages.len()` only
     /// if no more are free.
     ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let mut pages = [NonNull::dangling(); 32];
+    /// let count = pool.alloc_bulk(&mut pages)?;
+    /// // SAFETY: nothing refers to the pages.
+    /// unsafe { pool.free_bulk(Order::ZERO, &pages[..count])? };
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The errors of [`Self::alloc`] if not even one page is free. An empty `pages` is no error.
     pub fn alloc_bulk(&self, pages: &mut [NonNull<u8>]) -> Result<usize, AllocError> {
-        self.alloc_bulk_as(pages, |start| start)
+        self.alloc_bulk_as(Order::ZERO, pages, |start| start)
     }
 
-    /// [`Self::alloc_bulk`] for slots of another type: `convert` makes the slot's value from the start of a page.
-    ///
-    /// For the C library. If `convert` panics, up to 64 pages stay allocated.
-    ///
-    /// # Errors
-    /// The errors of [`Self::alloc_bulk`].
-    #[doc(hidden)]
-    #[inline]
-    pub fn alloc_bulk_as<T>(&self, pages: &mut [T], convert: impl Fn(NonNull<u8>) -> T) -> Result<usize, AllocError> {
-        self.alloc_bulk_order_as(Order::ZERO, pages, convert)
-    }
-
-    /// [`Self::alloc_bulk_as`] for runs of 2^`order` pages.
+    /// [`Self::alloc_bulk`] for runs of 2^`order` pages, and for slots of another type: `convert` makes the slot's value from the start of
+    /// a run.
     ///
     /// For the C library. If `convert` panics, up to 64 runs stay allocated.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let order = Order::new(3).ok_or("an order")?;
+    /// let mut runs = [None; 4];
+    /// assert_eq!(pool.alloc_bulk_as(order, &mut runs, Some)?, 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The errors of [`Self::alloc`] if not even one run is free. An empty `runs` is no error.
     #[doc(hidden)]
     #[inline]
-    pub fn alloc_bulk_order_as<T>(
+    pub fn alloc_bulk_as<T>(
         &self,
         order: Order,
         runs: &mut [T],
@@ -404,34 +466,35 @@ impl PagePool {
         Ok(got)
     }
 
-    /// Frees single pages. The call checks all pages before it frees any.
+    /// Frees runs of 2^`order` pages. The call checks all runs before it frees any.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let mut pages = [NonNull::dangling(); 32];
+    /// let count = pool.alloc_bulk(&mut pages)?;
+    /// // SAFETY: nothing refers to the pages.
+    /// unsafe { pool.free_bulk(Order::ZERO, &pages[..count])? };
+    /// assert_eq!(pool.stats().in_use_bytes, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Safety
-    /// If the call succeeds, nothing in any thread refers to any of the pages.
+    /// If the call succeeds, nothing in any thread refers to any of the runs.
     ///
     /// # Errors
-    /// [`FreeError`] for the first wrong page. The call has then freed none.
-    pub unsafe fn free_bulk(&self, pages: &[NonNull<u8>]) -> Result<(), FreeError> {
-        // SAFETY: the caller guarantees that nothing refers to the pages.
-        unsafe { self.free_bulk_of(Order::ZERO, pages) }
-    }
-
-    /// [`Self::free_bulk`] for runs of any order, and for other pointers. For the C library.
-    ///
-    /// # Safety
-    /// As for [`Self::free_bulk`].
-    ///
-    /// # Errors
-    /// The errors of [`Self::free_bulk`].
-    #[doc(hidden)]
+    /// [`FreeError`] for the first wrong run. The call has then freed none.
     #[inline]
-    pub unsafe fn free_bulk_of(&self, order: Order, runs: &[impl PageHandle]) -> Result<(), FreeError> {
+    pub unsafe fn free_bulk(&self, order: Order, runs: &[impl PageHandle]) -> Result<(), FreeError> {
         if self.is_forked() {
             let address = runs.first().map_or(0, |run| run.pfn().address());
             return Err(FreeError { address, order: Some(order), reason: FreeReason::Forked });
         }
         let freed = if self.hooks.has_free_hook() {
-            self.allocator().free_bulk_cleaned(order, runs, |pfn| self.before_free(pfn, order))
+            self.allocator().free_with(Free::blocks(order, runs).cleaned(|pages| self.before_free(pages)))
         } else {
             self.allocator().free_bulk_of(order, runs)
         };
@@ -439,20 +502,21 @@ impl PagePool {
         freed.map_err(wrong_free)
     }
 
-    /// The address space of all runs, including the reserve, for registration with a device or with io_uring. The README
-    /// of this crate says what to observe.
-    ///
-    /// The parts of the nodes follow each other and have equal lengths. The front of each part is in use. Only the owner
-    /// of a run may read or write it.
-    #[must_use]
-    pub fn address_space(&self) -> NonNull<[u8]> {
-        NonNull::slice_from_raw_parts(self.memory.pointer_to(self.memory.start()), self.memory.bytes())
-    }
-
     /// Drains the caches of all CPUs, so that their pages merge into large blocks. Does nothing in a forked child.
     ///
     /// If a filter of system calls that came after the pool refuses `membarrier`, the caches of CPUs on which the calling
     /// thread cannot run keep their pages.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// pool.drain();
+    /// assert_eq!(pool.stats().cached_bytes, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn drain(&self) {
         if self.is_forked() {
             return;
@@ -466,18 +530,28 @@ impl PagePool {
     }
 
     /// Whether the calling thread can take the locks of all caches. The README of this crate says when it cannot.
-    #[doc(hidden)]
     #[must_use]
-    pub fn can_lock_all_caches(&self) -> bool {
+    pub(crate) fn can_lock_all_caches(&self) -> bool {
         self.allocator().machine().can_lock_all_caches()
     }
 
     /// Checks all metadata, and returns the sums of each node. The time is proportional to the size of the pool.
     ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let mut pool = pool;
+    /// assert_eq!(pool.audit()?.iter().map(|node| node.in_use).sum::<u64>(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The first inconsistency. A pool that a signal handler changes meanwhile may be busy.
     pub fn audit(&mut self) -> Result<Vec<Books>, AuditError> {
-        (0..self.allocator().zone_count()).map(|zone| self.allocator().audit(zone)).collect()
+        self.allocator().zones().map(|zone| zone.audit()).collect()
     }
 }
 
@@ -493,6 +567,7 @@ pub(crate) fn wrong_free(error: CoreFreeError) -> FreeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pageset::NodeId;
 
     /// Calls of the pool check sizes first. If one does not, its error names the size.
     #[test]

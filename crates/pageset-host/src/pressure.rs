@@ -143,6 +143,20 @@ impl PagePool {
     /// There are at least 100 ms between two reports. With PSI, there is at most one in each window. The thread ends when the
     /// pool or the returned value is dropped. A forked child does not have it.
     ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let pool = Arc::new(pool);
+    /// let report = |_: &PagePool, pressure| println!("{pressure:?}");
+    /// if let Ok(_watcher) = pool.watch_pressure(&PressureSource::system(), report) {
+    ///     println!("waits for pressure");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`PressureError`] says what is missing: a kernel with PSI, a privilege, or a file.
     pub fn watch_pressure(

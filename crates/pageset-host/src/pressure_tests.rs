@@ -2,6 +2,8 @@
 //! there is one.
 
 use super::*;
+use crate::Pages;
+use std::sync::Arc;
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -53,7 +55,7 @@ fn sender() -> (Report, Receiver<Pressure>) {
 
 fn wait_until_given_back(pool: &PagePool) {
     let end = Instant::now() + Duration::from_secs(60);
-    while pool.resident_bytes().expect("a count") > 0 {
+    while pool.memory().resident_bytes().expect("a count") > 0 {
         assert!(Instant::now() < end, "no memory went back");
         thread::sleep(Duration::from_millis(5));
     }
@@ -66,7 +68,7 @@ fn events_of_a_cgroup_are_reported_once_and_give_memory_back() {
     let (report, reports) = sender();
     let watcher = pool.watch_pressure(&PressureSource::cgroup_events(&folder.0), report).expect("a thread");
     assert!(reports.recv_timeout(Duration::from_millis(1500)).is_err(), "events from before the start");
-    assert!(pool.resident_bytes().expect("a count") > 0);
+    assert!(pool.memory().resident_bytes().expect("a count") > 0);
     folder.write("low 0\nhigh 9\nmax 1\noom 1\noom_kill 0\n");
     let found = reports.recv_timeout(Duration::from_secs(60)).expect("a report");
     assert_eq!(found, Pressure::Events { high: 2, max: 0, oom: 1 });
@@ -82,7 +84,7 @@ fn a_stall_is_reported_and_gives_back_what_the_report_frees() {
     let far = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
     let near = listener.accept().expect("a connection").0;
     let pool = touched_pool();
-    let mut cache = Some(pool.shared_pages(Order::MAX).expect("memory"));
+    let mut cache = Some(Pages::new(Arc::clone(&pool), Order::MAX).expect("memory"));
     cache.as_mut().expect("a run").fill(1);
     let (mut report, reports) = sender();
     let frees = move |pool: &PagePool, pressure| {

@@ -13,6 +13,16 @@ impl PagePool {
     /// Brings `bytes` more of the reserved address space into use, rounded up to 2 MiB for each node. Returns the new
     /// size in bytes.
     ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pool = PagePool::builder(64 << 20).reserve(128 << 20).build()?;
+    /// pool.grow(64 << 20)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`PoolError::GrowSize`] if `bytes` is 0 or exceeds the rest of the reserve. [`PoolError::System`] if the system
     /// refuses memory to a pool with prefault. [`PoolError::Limited`], [`PoolError::LocksRefused`] and [`PoolError::Forked`]. The size stays.
@@ -52,6 +62,16 @@ impl PagePool {
     /// The address space stays reserved, and [`Self::grow`] brings it into use again. Runs in use do not move, so the
     /// memory must be free. The call drains the caches of all CPUs. Threads that find no memory meanwhile wait for the
     /// call. It takes about 10 ms for each 64 MiB that are resident, and 0.2 ms for each that are not.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// assert_eq!(pool.shrink(16 << 20)?, 48 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`PoolError::ShrinkSize`] if `bytes` is 0 or a node would keep less than 2 MiB. [`PoolError::InUse`] if a run in

@@ -57,6 +57,17 @@ impl PagePool {
     /// than `bytes`, it also gives parts of blocks back, as [`crate::GiveBackParts`] allows. It observes neither the
     /// number of scans nor `calls_per_scan`. A thread that finds no memory meanwhile waits for one block, 10 to 200 µs.
     ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let given_back_bytes = pool.give_back(16 << 20)?;
+    /// assert!(given_back_bytes <= 64 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The system's error for a block that it does not take back. Earlier blocks have gone back. In a forked child, an
     /// error of kind `Other`.

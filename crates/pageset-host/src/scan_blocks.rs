@@ -1,12 +1,12 @@
 //! Blocks that a scan holds: how it gives their memory back, and how it frees them.
 //!
-//! A scan holds a block from `Allocator::alloc_at` until `Allocator::free_cold`, and `GiveBackScanner::pause_scans`
+//! A scan holds a block from `Allocator::alloc_at` until its free to `FreeTo::BuddyCold`, and `GiveBackScanner::pause_scans`
 //! meanwhile.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pageset::{Order, Pfn};
+use pageset::{Free, FreeTo, Order, Pfn};
 
 use crate::error::GIVE_BACK_HELP;
 use crate::pool::PagePool;
@@ -31,7 +31,7 @@ impl PagePool {
         let bytes = order.pages() * PAGE_BYTES as u64;
         self.scanner.scan_held_bytes.fetch_sub(bytes, Relaxed);
         self.scanner.scan_freed_bytes.fetch_add(bytes, Relaxed);
-        let freed = self.allocator().free_cold(pfn, order);
+        let freed = self.allocator().free_with(Free::block(pfn, order).to(FreeTo::BuddyCold));
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
 

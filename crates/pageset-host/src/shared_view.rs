@@ -22,11 +22,11 @@ use crate::sys::mapping::Mapping;
 /// let pool = PagePool::builder(2 << 20).memory(Memory::Shared).build()?;
 /// let mut page = pool.pages(Order::ZERO)?;
 /// page[..5].copy_from_slice(b"hello");
-/// let offset = pool.offset_of(std::ptr::NonNull::from(&page[0])).ok_or("a page of the pool")?;
+/// let offset = pool.memory().offset_of(std::ptr::NonNull::from(&page[0])).ok_or("a page of the pool")?;
 ///
 /// // Another process gets the descriptor and the offset over a socket.
 /// // SAFETY: the view only reads.
-/// let view = SharedView::read_only(unsafe { pool.memory_fd() }.ok_or("shared memory")?)?;
+/// let view = SharedView::read_only(unsafe { pool.memory().descriptor() }.ok_or("shared memory")?)?;
 /// // SAFETY: nobody writes the page meanwhile.
 /// assert_eq!(unsafe { view.resolve(offset, 5)?.as_ref() }, b"hello");
 /// # Ok(())
@@ -43,7 +43,7 @@ pub enum ViewError {
     /// The descriptor is not that of a pool's memory.
     #[error(
         "cannot map the descriptor: it is no file in memory whose length is sealed; try the descriptor of \
-         PagePool::memory_fd"
+         PoolMemory::descriptor"
     )]
     NotAPool,
     /// A system call failed.

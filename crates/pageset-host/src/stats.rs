@@ -1,7 +1,6 @@
 //! Counters of a pool and of its caches.
 
 use std::fmt;
-use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pageset::admin::stats::ZoneStats;
@@ -57,6 +56,17 @@ impl PoolStats {
 
 impl PagePool {
     /// Reads the counters. The call visits the counters of each CPU, so do not make it for every request.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let page = pool.pages(Order::ZERO)?;
+    /// assert_eq!(pool.stats().in_use_bytes, 4096);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let mut all = PoolStats {
@@ -86,22 +96,35 @@ impl PagePool {
     }
 
     /// The counters of the zone of each node.
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let free_pages: u64 = pool.zones().map(|zone| zone.nr_free_pages).sum();
+    /// assert_eq!(free_pages * 4096, 64 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn zones(&self) -> impl Iterator<Item = ZoneStats> + '_ {
-        (0..self.allocator().zone_count()).map(|zone| self.allocator().zone_stats(zone))
+        self.allocator().zones().map(|zone| zone.stats())
     }
 
     /// The zones and caches in the format of `/proc/zoneinfo`. A frame number is an address divided by [`PAGE_BYTES`].
+    ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// assert!(pool.zoneinfo().to_string().contains("pages free"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn zoneinfo(&self) -> impl fmt::Display + fmt::Debug + '_ {
         self.allocator().zoneinfo()
-    }
-
-    /// Asks the system how many bytes of the pool are resident. Takes about 5 µs for each resident 2 MiB.
-    ///
-    /// # Errors
-    /// The error of `mincore`.
-    pub fn resident_bytes(&self) -> io::Result<u64> {
-        self.memory.resident_bytes(0, self.memory.bytes())
     }
 }
 

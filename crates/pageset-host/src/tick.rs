@@ -18,6 +18,17 @@ impl PagePool {
     /// Without a [`Ticker`], call it about once a second from each thread that uses the pool. It does nothing in a
     /// forked child. Specification: `linux-page-allocator.md` 8.2.
     ///
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// // About once a second, on each thread that uses the pool.
+    /// pool.tick()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The system's error if it does not take memory back. The cache has shrunk.
     pub fn tick(&self) -> io::Result<()> {
@@ -53,23 +64,26 @@ impl PagePool {
         }
     }
 
-    /// Starts a thread that ticks on each CPU that this thread may use, once each `interval`, at least 1 ms.
+    /// Starts a thread that ticks on each CPU that this thread may use, once each `interval`, at least 1 ms. After each round, it calls
+    /// `report`, for example to export [`crate::PoolStats::metrics`]; `|_| ()` reports nothing. A `report` that panics ends the thread.
     ///
     /// A tick affects the CPU that it runs on, so the thread moves to each CPU in turn. It ends when the pool or the
     /// returned value is dropped.
     ///
-    /// # Errors
-    /// The system's error if it starts no thread.
-    pub fn start_ticker(self: &Arc<Self>, interval: Duration) -> io::Result<Ticker> {
-        self.start_ticker_with(interval, |_| ())
-    }
-
-    /// As [`Self::start_ticker`]. After each round, the thread calls `report`, for example to export
-    /// [`crate::PoolStats::metrics`]. A `report` that panics ends the thread.
+    /// ```
+    /// # use pageset_host::*;
+    /// # use std::{ptr::NonNull, sync::Arc, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = PagePool::builder(64 << 20).build()?;
+    /// let pool = Arc::new(pool);
+    /// let ticker = pool.start_ticker(Duration::from_secs(1), |pool| println!("{:?}", pool.stats()))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The system's error if it starts no thread.
-    pub fn start_ticker_with(
+    pub fn start_ticker(
         self: &Arc<Self>,
         interval: Duration,
         mut report: impl FnMut(&PagePool) + Send + 'static,

@@ -21,11 +21,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use pageset::{AllocError as CoreAllocError, MigrateType, Order};
+use pageset::{AllocError as CoreAllocError, MigrateType, Order, Request};
 
 use crate::error::AllocError;
 use crate::pages::{Pages, PoolRef};
-use crate::pool::{PAGE_BYTES, PagePool, request};
+use crate::pool::{PAGE_BYTES, PagePool};
+use crate::spec::request;
 use crate::sys::barrier::barrier_in_all_threads;
 use crate::waiters::WaiterId;
 
@@ -34,25 +35,11 @@ use crate::waiters::WaiterId;
 const RECHECK: Duration = Duration::from_millis(10);
 
 impl PagePool {
-    /// Allocates a run of 2^`order` pages, and waits up to `timeout` until one is free.
-    ///
-    /// A run that is free now is returned at once. The caller that has waited longest tries first after a free, but a call of
-    /// [`Self::alloc`] that comes between gets the run. While callers wait, each free also takes the lock of their queue. A
-    /// deferred free is noticed within 10 ms. `timeout` 0 makes one try. Order: 0 to 10.
-    ///
-    /// # Errors
-    /// [`AllocError::TimedOut`], and the errors of [`Self::alloc`] other than lack of memory. Also
-    /// [`AllocError::OutOfMemory`] at once for a run that is larger than a node with its reserve.
-    pub fn alloc_timeout(&self, order: Order, timeout: Duration) -> Result<NonNull<[u8]>, AllocError> {
-        self.pages_timeout(order, timeout).map(Pages::into_raw)
-    }
-
-    /// As [`Self::alloc_timeout`], in a handle that borrows the pool.
-    ///
-    /// # Errors
-    /// The errors of [`Self::alloc_timeout`].
-    pub fn pages_timeout(&self, order: Order, timeout: Duration) -> Result<Pages<&PagePool>, AllocError> {
-        let mut future = self.pages_async(order);
+    /// Allocates a run, and waits up to `timeout` until one is free.
+    #[cold]
+    pub(crate) fn alloc_in_time(&self, request: &Request, timeout: Duration) -> Result<NonNull<[u8]>, AllocError> {
+        let order = request.order;
+        let mut future = PagesFuture::with(self, *request);
         let alarm = Arc::new(Alarm::default());
         let waker = Waker::from(Arc::clone(&alarm));
         let mut context = Context::from_waker(&waker);
@@ -60,7 +47,7 @@ impl PagePool {
         let mut deferred = self.waiters.deferred_frees();
         loop {
             if let Poll::Ready(result) = Pin::new(&mut future).poll(&mut context) {
-                return result;
+                return result.map(Pages::into_raw);
             }
             // A free wakes this caller. Other frees only change the counter.
             loop {
@@ -81,8 +68,9 @@ impl PagePool {
     /// Allocates a run of 2^`order` pages as soon as one is free. The future works with every executor.
     ///
     /// The first poll tries to allocate, and polls wait for nothing but the locks of [`Self::alloc`]. A future that is dropped
-    /// leaves nothing behind. Order: 0 to 10. [`Self::alloc_timeout`] describes who gets the run, and the errors other than
-    /// [`AllocError::TimedOut`], which the future never returns.
+    /// leaves nothing behind. [`RunSpec::timeout`](crate::RunSpec::timeout) describes who gets the run. The errors are those of [`Self::alloc`] but lack of
+    /// memory, which is an error for a run that is larger than a node with its reserve.
+    /// [`PagesFuture::new`] makes a future that keeps the pool alive.
     ///
     /// ```
     /// # use pageset_host::{Order, PagePool};
@@ -102,11 +90,6 @@ impl PagePool {
     /// ```
     pub fn pages_async(&self, order: Order) -> PagesFuture<&PagePool> {
         PagesFuture::new(self, order)
-    }
-
-    /// As [`Self::pages_async`]. The future and the handle keep the pool alive.
-    pub fn shared_pages_async(self: &Arc<Self>, order: Order) -> PagesFuture<Arc<PagePool>> {
-        PagesFuture::new(Arc::clone(self), order)
     }
 
     /// Wakes a caller that waits for memory, if there is one. Every free calls it, after the run is free.
@@ -163,7 +146,7 @@ impl Wake for Alarm {
 #[must_use = "a future does nothing until it is polled"]
 pub struct PagesFuture<P: PoolRef> {
     pool: P,
-    order: Order,
+    request: Request,
     /// The place in the queue, from the first failed try on.
     place: Option<WaiterId>,
     /// Whether every free that is not deferred wakes this future.
@@ -174,8 +157,13 @@ pub struct PagesFuture<P: PoolRef> {
 impl<P: PoolRef> Unpin for PagesFuture<P> {}
 
 impl<P: PoolRef> PagesFuture<P> {
-    fn new(pool: P, order: Order) -> PagesFuture<P> {
-        PagesFuture { pool, order, place: None, is_certain_to_wake: true }
+    /// As [`PagePool::pages_async`], for a pool that is `&PagePool`, or an `Arc<PagePool>` that the future and the handle keep alive.
+    pub const fn new(pool: P, order: Order) -> PagesFuture<P> {
+        Self::with(pool, request(order, MigrateType::Movable))
+    }
+
+    const fn with(pool: P, request: Request) -> PagesFuture<P> {
+        PagesFuture { pool, request, place: None, is_certain_to_wake: true }
     }
 
     /// Whether a free has woken this future since it last went to sleep.
@@ -185,7 +173,7 @@ impl<P: PoolRef> PagesFuture<P> {
 
     /// Enters the queue. From then on, frees see that somebody waits.
     fn enter(&mut self) -> WaiterId {
-        let (place, is_certain) = self.pool.waiters.add(self.order, || {
+        let (place, is_certain) = self.pool.waiters.add(self.request.order, || {
             self.pool.fork_detector.set_awaited(true);
             barrier_in_all_threads()
         });
@@ -232,10 +220,13 @@ impl<P: PoolRef + Clone> Future for PagesFuture<P> {
 impl<P: PoolRef + Clone> PagesFuture<P> {
     /// Makes one try. `None`: there is no memory, and there may be some later.
     fn try_once(&self) -> Option<Result<Pages<P>, AllocError>> {
-        let request = request(self.order, MigrateType::Movable);
-        match self.pool.try_alloc(&request) {
+        match self.pool.try_alloc(&self.request) {
             Ok(run) => Some(Ok(self.handle(run.cast()))),
-            Err(CoreAllocError::OutOfMemory(_)) if PAGE_BYTES << self.order.get() <= self.pool.node_span_bytes => None,
+            Err(CoreAllocError::OutOfMemory(_))
+                if PAGE_BYTES << self.request.order.get() <= self.pool.node_span_bytes =>
+            {
+                None
+            }
             Err(error) => Some(Err(self.pool.failed_alloc(error))),
         }
     }
@@ -243,7 +234,7 @@ impl<P: PoolRef + Clone> PagesFuture<P> {
     #[allow(unsafe_code, reason = "a handle of a run that was just allocated")]
     fn handle(&self, start: NonNull<u8>) -> Pages<P> {
         // SAFETY: the run was just allocated from this pool, of this order, and nothing else uses it.
-        unsafe { Pages::from_raw(self.pool.clone(), start, self.order) }
+        unsafe { Pages::from_raw(self.pool.clone(), start, self.request.order) }
     }
 }
 
@@ -256,6 +247,6 @@ impl<P: PoolRef> Drop for PagesFuture<P> {
 impl<P: PoolRef> fmt::Debug for PagesFuture<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waits = self.place.is_some();
-        f.debug_struct("PagesFuture").field("order", &self.order).field("waits", &waits).finish_non_exhaustive()
+        f.debug_struct("PagesFuture").field("order", &self.request.order).field("waits", &waits).finish_non_exhaustive()
     }
 }

@@ -31,7 +31,7 @@ fn in_child(child: impl FnOnce() -> bool) -> i32 {
 
 fn all_calls_are_refused(pool: PagePool, page: NonNull<u8>) -> bool {
     // SAFETY: nothing is freed.
-    let freed = unsafe { [pool.free(page, Order::ZERO), pool.free_bulk(&[page])] };
+    let freed = unsafe { [pool.free(page, Order::ZERO), pool.free_bulk(Order::ZERO, &[page])] };
     let mut pages = [page];
     let refused = pool.alloc(Order::ZERO) == Err(AllocError::Forked)
         && pool.alloc_bulk(&mut pages) == Err(AllocError::Forked)
@@ -83,7 +83,7 @@ fn a_child_sees_shared_memory_by_a_view_only() {
     let mut kept = pool.pages(Order::ZERO).expect("memory");
     kept.fill(42);
     let first = NonNull::from(&mut kept[0]);
-    let offset = pool.offset_of(first).expect("a page of the pool");
+    let offset = pool.memory().offset_of(first).expect("a page of the pool");
     let wrote = in_child(|| {
         // SAFETY: the write ends the child.
         unsafe { first.write_volatile(7) };
@@ -92,7 +92,7 @@ fn a_child_sees_shared_memory_by_a_view_only() {
     assert_eq!(wrote & 0x7f, libc::SIGSEGV, "the child can write the parent's pages");
     let seen = in_child(|| {
         // SAFETY: the view only reads.
-        let view = unsafe { pool.memory_fd() }.map(SharedView::read_only);
+        let view = unsafe { pool.memory().descriptor() }.map(SharedView::read_only);
         let page = view.and_then(Result::ok).and_then(|view| Some((view.resolve(offset, 4096).ok()?, view)));
         // SAFETY: the parent waits, so nobody writes the page.
         page.is_some_and(|(page, _view)| unsafe { page.as_ref() }.iter().all(|&byte| byte == 42))

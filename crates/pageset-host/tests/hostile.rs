@@ -156,7 +156,7 @@ fn hostile_ticker(pool: &Arc<PagePool>) -> Arc<Mutex<Option<Ticker>>> {
         callbacks::clear();
     };
     let interval = Duration::from_millis(1 + below(4));
-    let ticker = signals::allowed(|| pool.start_ticker_with(interval, report));
+    let ticker = signals::allowed(|| pool.start_ticker(interval, report));
     *slot.lock().unwrap_or_else(PoisonError::into_inner) = ticker.ok();
     slot
 }

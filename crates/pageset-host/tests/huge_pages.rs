@@ -55,7 +55,7 @@ fn builder(bytes: u64, huge_pages: HugePages, memory: Memory) -> PoolBuilder {
 /// The value of a line of the mapping in smaps, in bytes.
 fn in_smaps(pool: &PagePool, line: &str) -> u64 {
     let smaps = fs::read_to_string("/proc/self/smaps").expect("smaps");
-    let start = format!("{:x}-", pool.address_space().cast::<u8>().addr());
+    let start = format!("{:x}-", pool.memory().address_space().cast::<u8>().addr());
     let of_mapping = smaps.split_once(&start).expect("the mapping").1;
     let kib = of_mapping.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).expect("a line");
     kib.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
@@ -74,15 +74,17 @@ fn two_pages_of_2_mib(memory: Memory) {
     assert_eq!(maps.contains("/memfd:huge pages (deleted)"), memory == Memory::Shared, "{maps}");
     let mut runs: Vec<_> = (0..2).map(|_| pool.pages(Order::PAGEBLOCK).expect("memory")).collect();
     runs.iter_mut().for_each(|run| run.chunks_mut(PAGE_BYTES).for_each(|page| page[0] = 1));
-    assert_eq!((free(), pool.resident_bytes().expect("a count")), (before - 2, 2 * HUGE), "{memory:?}");
+    assert_eq!((free(), pool.memory().resident_bytes().expect("a count")), (before - 2, 2 * HUGE), "{memory:?}");
     assert_eq!(pool.give_back(u64::MAX).expect("given back"), 0, "{memory:?}: memory in use went back");
     runs.pop();
     assert_eq!(pool.give_back(u64::MAX).expect("given back"), HUGE, "{memory:?}");
-    assert_eq!((free(), pool.resident_bytes().expect("a count")), (before - 1, HUGE), "{memory:?}");
+    assert_eq!((free(), pool.memory().resident_bytes().expect("a count")), (before - 1, HUGE), "{memory:?}");
     println!("{memory:?}: reserved {reserved}, after giving one back {}", count(HUGE, "resv_hugepages").unwrap_or(0));
     if memory == Memory::Shared {
         // SAFETY: the descriptor is only asked about.
-        let file = unsafe { pool.memory_fd() }.and_then(|file| file.try_clone_to_owned().ok()).expect("a descriptor");
+        let file = unsafe { pool.memory().descriptor() }
+            .and_then(|file| file.try_clone_to_owned().ok())
+            .expect("a descriptor");
         let blocks = fs::File::from(file).metadata().expect("a state").blocks();
         assert_eq!(blocks * 512, HUGE, "the file keeps the page");
     }

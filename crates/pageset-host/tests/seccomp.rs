@@ -148,7 +148,7 @@ fn everything_works(pool: &Arc<PagePool>) {
     assert_eq!(pool.shrink(2 * MIB as u64).expect("free memory"), bytes - 2 * MIB as u64);
     assert_eq!(pool.grow(2 * MIB as u64).expect("a reserve"), bytes);
     pool.tick().expect("a tick");
-    let ticker = pool.start_ticker(Duration::from_millis(1)).expect("a thread");
+    let ticker = pool.start_ticker(Duration::from_millis(1), |_| ()).expect("a thread");
     thread::sleep(Duration::from_millis(30));
     drop(ticker);
     assert_eq!(pool.stats().in_use_bytes, 0);
@@ -223,7 +223,7 @@ fn a_filter_that_also_refuses_moves() {
     let contig = pool.contig_pages(MIB).expect_err("no drain");
     assert_eq!(contig, AllocError::DrainRefused);
     assert!(contig.to_string().contains("sched_setaffinity"), "{contig}");
-    let ticker = pool.start_ticker(Duration::from_millis(1)).expect("a thread");
+    let ticker = pool.start_ticker(Duration::from_millis(1), |_| ()).expect("a thread");
     thread::sleep(Duration::from_millis(30));
     drop(ticker);
     drop(to_there);

@@ -187,7 +187,7 @@ impl<'p> World<'p> {
             assert_eq!(unsafe { word.read() }, stamp, "{word:?} has two owners; PAGESET_SOAK_SEED={}", self.seed);
         }
         // SAFETY: this call owns the pages, and nothing refers to them afterwards.
-        unsafe { self.pool.free_bulk(&pages[..got]).expect("allocated pages") };
+        unsafe { self.pool.free_bulk(Order::ZERO, &pages[..got]).expect("allocated pages") };
     }
 }
 
@@ -278,7 +278,7 @@ fn soak() {
     assert_eq!(stats.in_use_bytes, KEPT, "seed {seed}");
     assert_eq!(stats.alloc_bytes, stats.free_total_bytes + KEPT, "seed {seed}");
     assert_eq!(stats.free_bytes + stats.cached_bytes + KEPT, stats.size_bytes, "seed {seed}");
-    assert_eq!(pool.resident_bytes().expect("a count"), KEPT, "free memory stayed resident; seed {seed}");
+    assert_eq!(pool.memory().resident_bytes().expect("a count"), KEPT, "free memory stayed resident; seed {seed}");
     // A sanitizer keeps shadow memory of each page that was ever touched.
     let percent = number("PAGESET_SOAK_RESIDENT_PERCENT", 1);
     assert!(

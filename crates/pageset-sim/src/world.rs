@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 
-use pageset::{Access, CpuId, Line, LockPath, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
+use pageset::machine::{Access, Line};
+use pageset::{CpuId, LockPath, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
 use zerocopy::FromZeros;
 
 use crate::engine::{Engine, LINE_BYTES, LineState, LockId, Socket};

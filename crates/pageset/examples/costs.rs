@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::{
-    AllocError, Allocator, Block, Config, CpuId, FreeCheck, FreeError, Machine, MigrateType, NodeId, Order, PageRange,
-    Pfn, RawLock, Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
+    AllocError, Allocator, Block, Config, CpuId, Free, FreeCheck, FreeError, FreeTo, Machine, MigrateType, NodeId,
+    Order, PageRange, Pfn, RawLock, Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
 };
 
 /// The number of counted calls. Fewer than a batch, so that none of the cheap calls meets a refill or a drain.
@@ -144,7 +144,7 @@ subjects! {
     subject_free_bulk(world, blocks: &[Block; BULK]) -> Result<(), FreeError> { world.free_bulk(blocks) }
     subject_refill(world,) -> Result<Pfn, AllocError> { world.alloc(&SINGLE) }
     subject_drain(world, page: Pfn) -> Result<(), FreeError> { world.free(page, Order::ZERO) }
-    subject_free_direct(world, page: Pfn) -> Result<(), FreeError> { world.free_direct(page, Order::ZERO) }
+    subject_free_direct(world, page: Pfn) -> Result<(), FreeError> { world.free_with(Free::block(page, Order::ZERO).to(FreeTo::Buddy)) }
 }
 
 /// Makes a counted call.
@@ -230,7 +230,7 @@ trait Past {
 
 impl<L: Counted> Past for World<'_, L> {
     fn use_one_page_of(&self, pages: u64) {
-        let mut starts = (0..self.zone_stats(0).managed).step_by(pages as usize);
+        let mut starts = (0..self.zone(0).expect("a zone").stats().managed).step_by(pages as usize);
         assert!(starts.all(|page| self.alloc_at(Pfn(page), Order::ZERO)), "memory is fresh");
         self.drain_all();
     }
@@ -304,7 +304,7 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
     let pages = &mut pages[..calls];
     let bounds = |high| Bounds { batch: BATCH, high_min: high, high_max: high };
     // The bounds are so large that nothing is drained. Pages of all sizes are cached.
-    world.set_bounds(0, bounds(1 << 15)).expect("room");
+    world.zone(0).expect("a zone").set_bounds(bounds(1 << 15)).expect("room");
     let each_order = |order: u8| Request::new(self::order(order), MigrateType::Movable);
     let with_order = |number: u8, pages: &mut [Pfn], allocs: bool| {
         let (request, order) = (each_order(number), order(number));
@@ -389,7 +389,7 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
             for page in pages {
                 world.drain();
                 // The state after a pause: a refill takes one batch.
-                world.restore_pageset(0, CpuId(0), &Default::default());
+                world.zone(0).expect("a zone").pageset(CpuId(0)).expect("a CPU").restore(&Default::default());
                 LOCKS.store(0, Relaxed);
                 *page = count_call::<L, _, _>(|| subject_refill(world));
                 locks += LOCKS.load(Relaxed);
@@ -399,15 +399,15 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
         "drain-63" | "refill-63-depot" => {
             let mut locks = 0;
             let passed = |before: &pageset::admin::stats::ZoneStats| {
-                let after = world.zone_stats(0);
+                let after = world.zone(0).expect("a zone").stats();
                 (after.depot_in_pages - before.depot_in_pages, after.depot_out_pages - before.depot_out_pages)
             };
             let depot_pages = if world.tuning().depot { u64::from(BATCH) } else { 0 };
             for page in pages {
                 // Room for one batch and one refill; the next free drains one batch.
                 world.drain();
-                world.set_bounds(0, bounds(1 << 15)).expect("room");
-                world.restore_pageset(0, CpuId(0), &Default::default());
+                world.zone(0).expect("a zone").set_bounds(bounds(1 << 15)).expect("room");
+                world.zone(0).expect("a zone").pageset(CpuId(0)).expect("a CPU").restore(&Default::default());
                 let mut held = [Pfn(0); 3 * BATCH as usize];
                 for page in &mut held {
                     *page = world.alloc(&SINGLE).expect("memory");
@@ -416,11 +416,14 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
                 for &page in &held[1..2 * BATCH as usize] {
                     world.free(page, Order::ZERO).expect("was allocated");
                 }
-                world.set_bounds(0, bounds(2 * BATCH)).expect("room");
+                world.zone(0).expect("a zone").set_bounds(bounds(2 * BATCH)).expect("room");
                 let state = pageset::policy::PcpState { high: 2 * BATCH, ..Default::default() };
-                world.restore_pageset(0, CpuId(0), &state);
+                world.zone(0).expect("a zone").pageset(CpuId(0)).expect("a CPU").restore(&state);
                 *page = held[0];
-                let (drained, before) = (world.pageset_stats(0, CpuId(0)).drain_pages, world.zone_stats(0));
+                let (drained, before) = (
+                    world.zone(0).expect("a zone").pageset(CpuId(0)).expect("a CPU").stats().drain_pages,
+                    world.zone(0).expect("a zone").stats(),
+                );
                 LOCKS.store(0, Relaxed);
                 if name == "drain-63" {
                     count_call::<L, _, _>(|| subject_drain(world, *page));
@@ -428,17 +431,20 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
                 } else {
                     world.free(*page, Order::ZERO).expect("was allocated");
                 }
-                assert_eq!(world.pageset_stats(0, CpuId(0)).drain_pages - drained, u64::from(BATCH));
+                assert_eq!(
+                    world.zone(0).expect("a zone").pageset(CpuId(0)).expect("a CPU").stats().drain_pages - drained,
+                    u64::from(BATCH)
+                );
                 assert_eq!(passed(&before), (depot_pages, 0));
                 for &page in &held[2 * BATCH as usize..] {
                     world.free(page, Order::ZERO).expect("was allocated");
                 }
                 if name == "refill-63-depot" {
-                    let kept = world.pageset_state(0, CpuId(0)).count;
+                    let kept = world.zone(0).expect("a zone").pageset(CpuId(0)).expect("a CPU").state().count;
                     let kept: Vec<_> = (0..kept).map(|_| world.alloc(&SINGLE).expect("memory")).collect();
                     // The state after a pause: a refill takes one batch.
-                    world.restore_pageset(0, CpuId(0), &state);
-                    let before = world.zone_stats(0);
+                    world.zone(0).expect("a zone").pageset(CpuId(0)).expect("a CPU").restore(&state);
+                    let before = world.zone(0).expect("a zone").stats();
                     LOCKS.store(0, Relaxed);
                     *page = count_call::<L, _, _>(|| subject_refill(world));
                     locks += LOCKS.load(Relaxed);

@@ -150,20 +150,20 @@ fn measure(preset: &Preset, between: usize) -> Result<(), Box<dyn std::error::Er
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let user = fragment(&world, &mut random);
     world.drain_all();
-    let stats = world.zone_stats(0);
+    let stats = world.zone(0).expect("a zone").stats();
     let asked = (stats.nr_free_pages - stats.watermarks.high) / Order::PAGEBLOCK.pages();
     let holds = stats.lock_acquisitions();
     let (mut got, mut moved, mut time, mut other_holds) = (0_u32, 0, 0.0, 0);
     for _ in 0..asked {
-        let before = world.zone_stats(0).lock_acquisitions();
+        let before = world.zone(0).expect("a zone").stats().lock_acquisitions();
         others(&world, &user, &mut random, between);
-        other_holds += world.zone_stats(0).lock_acquisitions() - before;
+        other_holds += world.zone(0).expect("a zone").stats().lock_acquisitions() - before;
         let start = Instant::now();
         got += u32::from(huge(&world, &user, &mut moved).is_some());
         time += start.elapsed().as_secs_f64();
     }
-    let holds = world.zone_stats(0).lock_acquisitions() - holds - other_holds;
-    world.audit(0)?;
+    let holds = world.zone(0).expect("a zone").stats().lock_acquisitions() - holds - other_holds;
+    world.zone(0).expect("a zone").audit()?;
     let each = |total: f64| total / f64::from(got.max(1));
     println!(
         "| {between} | {} | {asked} | {:.1} % | {:.0} | {:.0} | {:.0} |",

@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut zones = metadata.zones();
         let start = cpu_ms()?;
         let allocator = Allocator::new(OneCpu, &config, metadata.lend(&mut zones))?;
-        println!("{} zones online in {:.2} ms", allocator.zone_count(), cpu_ms()? - start);
+        println!("{} zones online in {:.2} ms", allocator.zones().len(), cpu_ms()? - start);
     }
     let span = PageRange::new(Pfn(0), pages_per_node * nodes);
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span, ranges: &[] }];

@@ -13,8 +13,8 @@ use pageset::policy::presets::{LINUX_6_18, PAGESET};
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, Immovable, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule,
-    Request, SpinLock, Tuning, Urgency, Wait, ZoneKind, ZoneSpec,
+    Alloc, AllocFrom, Allocator, Block, Config, CpuId, Free, FreeTo, Immovable, Machine, MigrateType, NodeId, Order,
+    PageRange, Pfn, RegionRule, Request, SpinLock, Tuning, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 
 /// Pages of a zone: 1 GiB.
@@ -84,17 +84,17 @@ calls! {
     alloc_9(world) -> Option<Pfn> { world.alloc(&NINE).ok() }
     free_9(world, page: Pfn) -> bool { world.free(page, NINE.order).is_ok() }
     alloc_non_blocking(world) -> Option<Pfn> { world.non_blocking().alloc(&SINGLE).ok() }
-    free_undrained(world, page: Pfn) -> bool { world.free_undrained(page, Order::ZERO).is_ok() }
-    alloc_direct(world) -> Option<Pfn> { world.alloc_direct(&SINGLE).ok() }
-    free_direct(world, page: Pfn) -> bool { world.free_direct(page, Order::ZERO).is_ok() }
-    alloc_exact(world) -> Option<Pfn> { world.alloc_exact(&SINGLE, 3).ok() }
-    free_exact(world, page: Pfn) -> bool { world.free_contig(page, 3).is_ok() }
+    free_undrained(world, page: Pfn) -> bool { world.free_with(Free::block(page, Order::ZERO).to(FreeTo::PagesetUndrained)).is_ok() }
+    alloc_direct(world) -> Option<Pfn> { world.alloc_with(Alloc::new(&SINGLE).from(AllocFrom::Buddy)).ok() }
+    free_direct(world, page: Pfn) -> bool { world.free_with(Free::block(page, Order::ZERO).to(FreeTo::Buddy)).is_ok() }
+    alloc_exact(world) -> Option<Pfn> { world.alloc_with(Alloc::new(&SINGLE).pages(3)).ok() }
+    free_exact(world, page: Pfn) -> bool { world.free_range(PageRange::new(page, 3)).is_ok() }
     alloc_4(world) -> Option<Pfn> { world.alloc(&FOUR).ok() }
-    free_part(world, page: Pfn) -> bool { world.free_part(page, 16).is_ok() }
-    alloc_contig(world) -> Option<Pfn> { world.alloc_contig(&SINGLE, 12, 4, &Immovable).ok() }
-    free_contig(world, page: Pfn) -> bool { world.free_contig(page, 12).is_ok() }
+    free_part(world, page: Pfn) -> bool { world.free_range(PageRange::new(page, 16)).is_ok() }
+    alloc_contig(world) -> Option<Pfn> { world.alloc_with(Alloc::new(&SINGLE).pages(12).aligned(4).owner(&Immovable)).ok() }
+    free_contig(world, page: Pfn) -> bool { world.free_range(PageRange::new(page, 12)).is_ok() }
     refill(world) -> Option<Pfn> { world.alloc(&SINGLE).ok() }
-    free_deferred(world, page: Pfn) -> bool { world.free_deferred(page, Order::ZERO).is_ok() }
+    free_deferred(world, page: Pfn) -> bool { world.free_with(Free::block(page, Order::ZERO).to(FreeTo::Deferred)).is_ok() }
     alloc_bulk(world, pages: &mut [Pfn; BULK]) -> bool { world.alloc_bulk(&SINGLE, pages) == Ok(BULK) }
     free_bulk(world, blocks: &Bulk) -> bool { world.free_bulk(blocks).is_ok() }
     drain(world) -> () { black_box(world.drain()); }
@@ -340,7 +340,7 @@ const STATES: &[State] = &[
     State { name: "boosted", shape: BOOSTS, age: boost, ..FRESH },
     State {
         name: "reclaim-active",
-        before: |world| world.set_reclaim_active(0, true),
+        before: |world| world.zone(0).expect("a zone").set_reclaim_active(true),
         slow: &[(
             "alloc_9 alloc_bulk free free_3 free_9 free_bulk",
             "each free lowers high to four batches, and the pagesets drain: specification 4.6",
@@ -351,7 +351,7 @@ const STATES: &[State] = &[
     State { name: "depot-full", age: |world| drains(world, 1 << 15), ..FRESH },
     State {
         name: "pagesets-disabled",
-        age: |world| world.disable_pagesets(0),
+        age: |world| world.zone(0).expect("a zone").disable_pagesets(),
         slow: &[(
             "alloc alloc_3 alloc_9 alloc_bulk alloc_non_blocking alloc_unmovable free free_3 free_9 free_bulk free_unmovable",
             "the pagesets keep nothing: each block is split or merged under the zone's lock",
@@ -532,19 +532,19 @@ fn reserve(world: &World<'_>) {
     marks(world, [1, 1, 1]);
     let page = world.alloc(&urgent);
     world.recompute();
-    assert!(world.zone_stats(0).nr_reserved_highatomic > 0, "a reserve after {page:?}");
+    assert!(world.zone(0).expect("a zone").stats().nr_reserved_highatomic > 0, "a reserve after {page:?}");
 }
 
 /// Sets each mark to more than the free pages where `above`, else to 0.
 fn marks(world: &World<'_>, above: [u64; 3]) {
     let [min, low, high] = above.map(|above| above * 2 * PAGES);
-    world.set_watermarks(0, Watermarks { min, low, high }, [0; 4]);
+    world.zone(0).expect("a zone").set_watermarks(Watermarks { min, low, high }, [0; 4]);
 }
 
 /// Sets the marks so that `room` pages more than the high mark are free.
 fn marks_at(world: &World<'_>, room: u64) {
-    let high = world.zone_stats(0).nr_free_pages - room;
-    world.set_watermarks(0, Watermarks { min: high / 2, low: high / 2, high }, [0; 4]);
+    let high = world.zone(0).expect("a zone").stats().nr_free_pages - room;
+    world.zone(0).expect("a zone").set_watermarks(Watermarks { min: high / 2, low: high / 2, high }, [0; 4]);
 }
 
 /// The marks are boosted: a request took part of another type's pageblock.
@@ -553,14 +553,16 @@ fn boost(world: &World<'_>) {
         let taken = world.alloc_at(Pfn(BASE + page + 256), Order::new(8).expect("an order"));
         assert!(taken, "a free block");
     }
-    world.alloc_direct(&UNMOVABLE).expect("memory");
-    assert!(world.zone_stats(0).watermark_boost > 0, "a boost");
+    world.alloc_with(Alloc::new(&UNMOVABLE).from(AllocFrom::Buddy)).expect("memory");
+    assert!(world.zone(0).expect("a zone").stats().watermark_boost > 0, "a boost");
 }
 
 /// Some frees are deferred.
 fn defer(world: &World<'_>) {
     let pages: Vec<_> = (0..8).filter_map(|_| world.alloc(&SINGLE).ok()).collect();
-    pages.iter().for_each(|&page| world.free_deferred(page, Order::ZERO).expect("in use"));
+    pages
+        .iter()
+        .for_each(|&page| world.free_with(Free::block(page, Order::ZERO).to(FreeTo::Deferred)).expect("in use"));
 }
 
 /// Many single pages were allocated and freed.
@@ -570,7 +572,7 @@ fn drains(world: &World<'_>, pages: usize) {
 }
 
 fn small_pagesets(world: &World<'_>) {
-    world.set_bounds(0, Bounds { batch: 8, high_min: 24, high_max: 24 }).expect("valid");
+    world.zone(0).expect("a zone").set_bounds(Bounds { batch: 8, high_min: 24, high_max: 24 }).expect("valid");
 }
 
 fn half_offline(world: &World<'_>) {

@@ -35,7 +35,7 @@
 //! allocator.free(page, Order::ZERO)?;
 //!
 //! // The zone lock was taken once, for a batch of 63 pages. The CPU's pageset now holds all of them.
-//! let stats = allocator.zone_stats(0);
+//! let stats = allocator.zone(0).expect("a zone").stats();
 //! assert_eq!((stats.lock_refill, stats.pagesets.refill_pages, stats.pagesets.count), (1, 63, 63));
 //! // A second free is an error that names the page; it changes nothing.
 //! let twice = allocator.free(page, Order::ZERO).unwrap_err();
@@ -67,18 +67,18 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `alloc` | metadata from a heap: the module `alloc::owned` |
-//! | `bytes` | all metadata in one piece of memory: `Allocator::from_bytes` |
+//! | `bytes` | metadata in one piece of memory, or in one for each zone: `Allocator::from_bytes`, `Allocator::from_zone_bytes` |
 //! | `rules` (on by default) | rules other than [`Tuning::default`]. Without it the default rules are constants, all other code disappears, a pageset has room for at most 322 blocks in 2 KiB, and calls for many blocks have no fast path of their own: for a kernel that is to be small |
 //! | `research` | the layer `research`: the rules of kernels before 6.15 (6.12.29 in its series) and of the RFCs of 2018 and 2026, and their presets. Without it [`Tuning::check`] refuses these rules, and [`Tuning::research_rule`] names the rule |
 //!
-//! Without `alloc` the caller fills a [`Metadata`] from static memory; `ci/no-std-check/src/main.rs` in the repository is a complete
-//! example.
+//! `ci/no-std-check/src/main.rs` in the repository is a complete example. Without `alloc` and `bytes` the caller fills a [`Metadata`] of
+//! slices.
 //!
 //! # In a kernel
 //!
 //! 1. A lock that masks interrupts while it is held: [`RawLock`].
 //! 2. Zones with a span and no ranges, because the metadata lie in the zones' own memory.
-//! 3. The metadata: `Allocator::from_bytes`, or a [`Metadata`] whose parts lie where the kernel wants them.
+//! 3. The metadata: `Allocator::from_bytes`, or `Allocator::from_zone_bytes` with memory on each zone's node.
 //! 4. [`Allocator::online`] for all memory but the image and the metadata.
 //! 5. [`Allocator::cpu_online`] for each CPU before it allocates, and [`Allocator::tick`] once a second on each.
 //!
@@ -115,14 +115,17 @@
 //!
 //! | for | methods of [`Allocator`] |
 //! | --- | --- |
-//! | one block | `alloc`, `free`, `alloc_with`, `alloc_direct`, `free_direct`, `free_undrained`, `free_deferred`, `split` |
-//! | any number of pages | `alloc_exact`, `free_part`, `alloc_contig`, `free_contig`, `block_of` |
+//! | one block | `alloc`, `free`, `split`, `block_of` |
+//! | any number of pages, an owner who gives some, pages for long | `alloc_with` and [`Alloc`] |
+//! | any pages in use | `free_range` |
+//! | pages that are not needed soon, frees that wait for nothing, memory that the owner clears before it is free | `free_with` and [`Free`] |
 //! | handlers that no lock keeps out | [`Allocator::non_blocking`]: the calls that wait for nothing |
-//! | many pages | `alloc_bulk`, `free_bulk`, `free_bulk_of`, `alloc_range`, `free_range` |
-//! | blocks that the owner clears before they are free | `free_cleaned`, `free_deferred_cleaned`, `free_bulk_cleaned`, `free_range_cleaned` |
-//! | pagesets | `tick` once a second on each CPU; `drain`, `drain_cpu`, `drain_all`, `drain_zone` |
+//! | many pages | `alloc_bulk`, `free_bulk`, `free_bulk_of`, `alloc_range` |
+//! | pagesets | `tick` once a second on each CPU; `drain`, `drain_cpu`, `drain_all` |
 //! | CPUs and memory that come and go | `cpu_online`, `cpu_offline`, `online`, `offline` |
-//! | counters and checks | `zone_stats`, `pageset_stats`, `zoneinfo`, `audit` |
+//! | settings, counters and checks of a zone | `zones`, `zone`, `zone_of`, which give a [`ZoneView`]; its `pageset` gives a [`PagesetView`] |
+//! | reclaim and compaction of a node | `node`, which gives a [`NodeView`] |
+//! | the whole as text | `zoneinfo` |
 //!
 //! Comments such as "Specification 2.4" name a section of a description of the kernel's behaviour, `linux-page-allocator.md`. It is not
 //! part of this repository, and the documentation stands without it.
@@ -147,18 +150,20 @@ mod store;
 mod sync;
 mod zone;
 
+pub use admin::alloc_with::Alloc;
 pub use admin::compact::{CompactMode, CompactOutcome, CompactReport};
 pub use admin::owner::{Immovable, MoveError, Owner};
 pub use admin::range::{Obstacle, RangeError};
+pub use admin::views::{NodeView, PagesetView, ZoneView};
 pub use alloc::config::{
     Config, FreeCheck, MapError, Metadata, MetadataSize, ZoneMetadata, ZoneMetadataSize, ZoneSpec,
 };
 pub use alloc::error::{AllocError, FreeError, HotplugError, SplitError, WrongFree};
-pub use alloc::request::{Block, PageHandle, Request, Urgency, Wait};
+pub use alloc::request::{AllocFrom, Block, PageHandle, Request, Urgency, Wait};
 pub use alloc::shortage::OutOfMemory;
-pub use alloc::{Allocator, NonBlocking};
+pub use alloc::{Allocator, FastPath, Free, FreeTo, NonBlocking};
 pub use buddy::region::Region;
 pub use frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, ZoneKind};
-pub use machine::{Access, CpuHint, Line, LockPath, Machine, RawLock, SpinLock};
+pub use machine::{CpuHint, LockPath, Machine, RawLock, SpinLock};
 pub use pcp::CachedZone;
 pub use policy::{OwnerRule, RegionRule, Tuning};

@@ -12,8 +12,8 @@ use std::{hint, thread};
 
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::{
-    Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind,
-    ZoneSpec,
+    Allocator, Block, Config, CpuId, Free, FreeTo, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    SpinLock, ZoneKind, ZoneSpec,
 };
 
 thread_local! {
@@ -108,9 +108,9 @@ impl Test<'_> {
     /// Frees a block in one of the ways that check it.
     fn free(&self, random: &mut Random, Block { pfn, order }: Block) -> bool {
         match random.below(8) {
-            0 => self.world.free_undrained(pfn, order).is_ok(),
-            1 => self.world.free_deferred(pfn, order).is_ok(),
-            2 => self.world.free_direct(pfn, order).is_ok(),
+            0 => self.world.free_with(Free::block(pfn, order).to(FreeTo::PagesetUndrained)).is_ok(),
+            1 => self.world.free_with(Free::block(pfn, order).to(FreeTo::Deferred)).is_ok(),
+            2 => self.world.free_with(Free::block(pfn, order).to(FreeTo::Buddy)).is_ok(),
             _ => self.world.free(pfn, order).is_ok(),
         }
     }
@@ -233,8 +233,8 @@ fn no_free_is_accepted_twice_and_no_page_is_handed_out_twice() {
         }
     });
     test.world.drain_all();
-    assert_eq!(test.world.zone_stats(0).nr_free_pages, PAGES);
-    let books = test.world.audit(0).expect("balanced books");
+    assert_eq!(test.world.zone(0).expect("a zone").stats().nr_free_pages, PAGES);
+    let books = test.world.zone(0).expect("a zone").audit().expect("balanced books");
     assert_eq!(books.in_use, 0);
     println!("{} operations", test.operations.load(SeqCst));
 }

@@ -60,6 +60,9 @@ fn an_allocator_is_built_on_4_kib_of_stack() {
     *MEMORY.lock().expect("no panic") = Some(Box::leak(vec![MaybeUninit::uninit(); bytes].into_boxed_slice()));
     let depth = stack_depth(build);
     println!("an allocator is built on {depth} bytes of stack");
-    assert_eq!(BUILT.lock().expect("no panic").as_ref().expect("built").zone_stats(0).managed, 1 << 16);
+    assert_eq!(
+        BUILT.lock().expect("no panic").as_ref().expect("built").zone(0).expect("a zone").stats().managed,
+        1 << 16
+    );
     assert!(depth <= 4096, "the construction used {depth} bytes of stack");
 }

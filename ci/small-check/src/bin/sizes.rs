@@ -49,9 +49,9 @@ fn drains(cpus: usize, order: Order, held: usize) -> Result<[u64; 2], Box<dyn st
         Ok(())
     };
     (0..ROUNDS).try_for_each(|_| round(&mut blocks))?;
-    let before = world.pageset_stats(0, CpuId(0));
+    let before = world.zone(0).expect("a zone").pageset(CpuId(0)).expect("a CPU").stats();
     (0..ROUNDS).try_for_each(|_| round(&mut blocks))?;
-    let after = world.pageset_stats(0, CpuId(0));
+    let after = world.zone(0).expect("a zone").pageset(CpuId(0)).expect("a CPU").stats();
     Ok([after.drains - before.drains, after.drain_pages - before.drain_pages])
 }
 

@@ -145,7 +145,7 @@ impl PagesetAlloc {
         // If a child had no copy, the system could give it other memory at the pool's addresses.
         without_unwinding(|| match (self.settings)().on_fork(OnFork::Copy).build() {
             Ok(pool) => {
-                let space = pool.address_space();
+                let space = pool.memory().address_space();
                 let (start, bytes) = (space.cast::<u8>().addr().get(), space.len());
                 let state = Box::new(State { pool, slabs: Slabs::new(), start, bytes });
                 // Release: pairs with the acquire in `built`.

@@ -205,7 +205,6 @@ fn the_allocator_imports_downwards() {
 /// Types that have methods of their own in a layer above theirs, and why. Such methods can be called from below without an import.
 const METHODS_ABOVE: [(&str, &str, &str); 15] = [
     ("Allocator", "admin", "the calls of rare operations"),
-    ("Allocator", "research", "the call that merges what skipped merging"),
     ("Buddy", "research", "the seam of `research`"),
     ("CachedZone", "alloc", "the fast path reads the zone's words"),
     ("CachedZone", "research", "the seam of `research`"),
@@ -218,6 +217,7 @@ const METHODS_ABOVE: [(&str, &str, &str); 15] = [
     ("Tuning", "alloc", "which rules the fast path serves"),
     ("Zone", "admin", "suitability for a compaction, and skip bits"),
     ("Zone", "research", "the seam of `research`"),
+    ("ZoneView", "research", "the call that merges what skipped merging"),
     ("ZoneGuard", "admin", "steps of ranges and of memory that comes and goes, with the lock of a region held"),
 ];
 

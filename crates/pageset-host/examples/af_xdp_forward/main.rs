@@ -25,7 +25,7 @@ use std::ptr::NonNull;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use pageset_host::{GiveBack, Memory, OnFork, PAGE_BYTES, PagePool};
+use pageset_host::{GiveBack, Memory, OnFork, Order, PAGE_BYTES, PagePool};
 use xdpilone::xdp::XdpDesc;
 use xdpilone::{DeviceQueue, Errno, IfInfo, RingRx, RingTx, Socket, SocketConfig, Umem, UmemConfig};
 
@@ -74,12 +74,12 @@ impl Port {
         // An empty pool is no error: completions free pages.
         let got = pool.alloc_bulk(pages).unwrap_or(0);
         let mut fill = self.queue.fill(got as u32);
-        let inserted = fill.insert(pages[..got].iter().filter_map(|&page| pool.offset_of(page)));
+        let inserted = fill.insert(pages[..got].iter().filter_map(|&page| pool.memory().offset_of(page)));
         fill.commit();
         drop(fill);
         self.waiting += inserted;
         // SAFETY: the kernel did not get these pages, and nothing else refers to them.
-        unsafe { pool.free_bulk(&pages[inserted as usize..got])? };
+        unsafe { pool.free_bulk(Order::ZERO, &pages[inserted as usize..got])? };
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl Port {
         }
         done.release();
         // SAFETY: the kernel has returned these frames, and nothing else refers to them.
-        unsafe { pool.free_bulk(&pages)? };
+        unsafe { pool.free_bulk(Order::ZERO, &pages)? };
         Ok(())
     }
 
@@ -126,7 +126,7 @@ impl Port {
         }
         let lost = packets[sent..].iter().map(|packet| page_of(pool, packet.addr));
         // SAFETY: the kernel has returned these frames, and did not get them again.
-        unsafe { pool.free_bulk(&lost.collect::<Result<Vec<_>, _>>()?)? };
+        unsafe { pool.free_bulk(Order::ZERO, &lost.collect::<Result<Vec<_>, _>>()?)? };
         Ok(sent as u64)
     }
 }
@@ -135,6 +135,7 @@ impl Port {
 fn page_of(pool: &PagePool, offset: u64) -> Result<NonNull<u8>, Box<dyn Error>> {
     let start = offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
     Ok(pool
+        .memory()
         .at_offset(start)
         .ok_or_else(|| format!("the kernel returned offset {offset}, which is outside the pool"))?)
 }
@@ -167,7 +168,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config =
         UmemConfig { fill_size: RING, complete_size: RING, frame_size: PAGE_BYTES as u32, headroom: 0, flags: 0 };
     // SAFETY: the pool outlives the UMEM, which is dropped first.
-    let umem = match unsafe { Umem::new(config, pool.address_space()) } {
+    let umem = match unsafe { Umem::new(config, pool.memory().address_space()) } {
         Ok(umem) => umem,
         Err(error) if [libc::EAFNOSUPPORT, libc::EPERM].contains(&error.get_raw()) => {
             println!("SKIPPED af_xdp_forward: no AF_XDP sockets: {error}");

@@ -38,7 +38,7 @@ impl Mapping {
         let start = reserved.pointer_to(reserved.start()).as_ptr().cast();
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
         // SAFETY: (1) the call replaces exactly the mapping of `reserved`, to which nothing refers; (2) `reserved` owns
-        // the new mapping as it owned the old one; (3) the documentation of `PagePool::memory_fd` says who may write the
+        // the new mapping as it owned the old one; (3) the documentation of `PoolMemory::descriptor` says who may write the
         // file.
         unsafe { mmap(start, bytes, access, flags, &file, 0)? };
         Ok(reserved.into_shared(file, huge.map_or(1, HugeSize::bytes)))

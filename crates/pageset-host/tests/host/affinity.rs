@@ -28,7 +28,7 @@ fn threads_that_are_moved_between_cpus_lose_no_run() {
                 let got = pool.alloc_bulk(&mut pages).unwrap_or(0);
                 assert!(runs.iter().all(|run| run[..8] == mark), "another run overlaps");
                 // SAFETY: the pages are allocated, and nothing refers to them.
-                unsafe { pool.free_bulk(&pages[..got]).expect("pages in use") };
+                unsafe { pool.free_bulk(Order::ZERO, &pages[..got]).expect("pages in use") };
                 rounds += 1;
             }
             rounds

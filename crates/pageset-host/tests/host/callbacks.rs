@@ -136,13 +136,12 @@ fn a_report_may_call_the_pool() {
         let in_use = pool.stats().metrics().len();
         drop(pool.pages(Order::ZERO));
         drop(pool.contig_pages(PAGE_BYTES));
-        let nested =
-            weak.upgrade().map(|pool| pool.start_ticker_with(Duration::from_millis(1), |pool| _ = pool.stats()));
+        let nested = weak.upgrade().map(|pool| pool.start_ticker(Duration::from_millis(1), |pool| _ = pool.stats()));
         thread::sleep(Duration::from_millis(3));
         drop(nested.transpose().expect("a thread"));
         let _ = done.send(in_use);
     };
-    let ticker = pool.start_ticker_with(Duration::from_millis(1), report).expect("a thread");
+    let ticker = pool.start_ticker(Duration::from_millis(1), report).expect("a thread");
     for _ in 0..3 {
         assert!(wait.recv_timeout(LONG).expect("a report returns") > 0);
     }
@@ -156,7 +155,7 @@ fn a_report_may_drop_its_ticker() {
     let slot: Arc<Mutex<Option<Ticker>>> = Arc::default();
     let (done, wait) = mpsc::channel();
     let own = Arc::clone(&slot);
-    let ticker = pool.start_ticker_with(Duration::from_millis(1), move |_| {
+    let ticker = pool.start_ticker(Duration::from_millis(1), move |_| {
         let ticker = own.lock().unwrap_or_else(PoisonError::into_inner).take();
         if ticker.is_some() {
             drop(ticker);

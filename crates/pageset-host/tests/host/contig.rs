@@ -4,7 +4,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
 
-use pageset_host::{AllocError, ContigPages, FreeReason, GiveBack, HugePages, NodeId, Order, PAGE_BYTES, PagePool};
+use pageset_host::{
+    AllocError, ContigPages, ContigSpec, FreeReason, GiveBack, HugePages, NodeId, Order, PAGE_BYTES, PagePool,
+};
 
 const MIB: usize = crate::common::MIB as usize;
 
@@ -42,7 +44,7 @@ fn a_run_fits_between_runs_in_use() {
     let all: Vec<_> = (0..16).map(|_| pool.pages(Order::PAGEBLOCK).expect("memory")).collect();
     let mut by_address: Vec<_> = all.into_iter().map(Some).collect();
     by_address.sort_by_key(|pages| pages.as_ref().map(|pages| pages.as_ptr() as usize));
-    let start = pool.address_space().addr().get();
+    let start = pool.memory().address_space().addr().get();
     // Frees 2 MiB at 2 MiB, 4 MiB at 10 MiB, and 6 MiB at 20 MiB.
     for index in [1, 5, 6, 10, 11, 12] {
         by_address[index] = None;
@@ -81,8 +83,8 @@ fn wrong_sizes_nodes_and_frees_are_refused() {
         assert_eq!(error.to_string(), text);
     }
     let node = pool.zones().next().expect("a zone").node;
-    assert_eq!(pool.alloc_contig_on(NodeId(77), MIB), Err(AllocError::UnknownNode(NodeId(77))));
-    let run = pool.alloc_contig_on(node, 5 * MIB).expect("memory");
+    assert_eq!(pool.alloc_contig(ContigSpec::new(MIB).node(NodeId(77))), Err(AllocError::UnknownNode(NodeId(77))));
+    let run = pool.alloc_contig(ContigSpec::new(5 * MIB).node(node)).expect("memory");
 
     let before = pool.stats();
     let start = run.cast::<u8>();
@@ -201,7 +203,7 @@ fn a_run_with_a_free_block_is_refused() {
 #[test]
 fn handles_keep_the_pool_and_convert_to_raw_runs() {
     let pool = Arc::new(pool(16));
-    let mut pages = pool.shared_contig_pages(6 * MIB).expect("memory");
+    let mut pages = ContigPages::new(Arc::clone(&pool), 6 * MIB).expect("memory");
     pages[6 * MIB - 1] = 9;
     let weak = Arc::downgrade(&pool);
     drop(pool);

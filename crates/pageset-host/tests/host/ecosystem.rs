@@ -44,10 +44,10 @@ fn the_last_bytes_frees_the_run() {
     use std::sync::Arc;
 
     use bytes::Bytes;
-    use pageset_host::{Order, PagePool};
+    use pageset_host::{Order, PagePool, Pages};
 
     let pool = Arc::new(PagePool::builder(8 << 20).build().expect("a pool"));
-    let mut pages = pool.shared_pages(Order::ZERO).expect("memory");
+    let mut pages = Pages::new(Arc::clone(&pool), Order::ZERO).expect("memory");
     pages[..4].copy_from_slice(b"abcd");
     let start = pages.as_ptr();
     let all = Bytes::from(pages);

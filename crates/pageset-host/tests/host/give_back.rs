@@ -30,7 +30,7 @@ fn pin_to_first_cpu() {
 }
 
 fn resident(pool: &PagePool) -> u64 {
-    pool.resident_bytes().expect("a count")
+    pool.memory().resident_bytes().expect("a count")
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn allocations_wait_for_a_scan() {
 fn a_ticker_gives_back_memory_of_all_cpus_and_ends_with_the_pool() {
     let policy = GiveBack { interval: Duration::from_millis(1), after_scans: 2, bytes_per_scan: u64::MAX };
     let pool = Arc::new(pool(64 * MIB, policy, HugePages::None));
-    let ticker = pool.start_ticker(Duration::from_millis(5)).expect("a thread");
+    let ticker = pool.start_ticker(Duration::from_millis(5), |_| ()).expect("a thread");
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| drop(touch(&pool, 8)));
@@ -160,7 +160,7 @@ fn a_ticker_gives_back_memory_of_all_cpus_and_ends_with_the_pool() {
     assert_eq!(resident(&pool), 0);
     drop(ticker);
     let weak = Arc::downgrade(&pool);
-    let ticker = pool.start_ticker(Duration::from_millis(1)).expect("a thread");
+    let ticker = pool.start_ticker(Duration::from_millis(1), |_| ()).expect("a thread");
     drop(pool);
     let end = Instant::now() + Duration::from_secs(20);
     while weak.strong_count() > 0 && Instant::now() < end {

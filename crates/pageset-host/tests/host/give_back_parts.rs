@@ -19,7 +19,7 @@ fn pool(bytes: u64, policy: GiveBack, parts: GiveBackParts) -> PagePool {
 }
 
 fn resident(pool: &PagePool) -> u64 {
-    pool.resident_bytes().expect("a count")
+    pool.memory().resident_bytes().expect("a count")
 }
 
 /// Fills a page with a number.
@@ -41,7 +41,7 @@ fn free(pool: &PagePool, page: NonNull<u8>) {
 /// Allocates and marks `bytes` in single pages, and frees those for which `keeps` is false. `keeps` takes the number of the
 /// page in the address space. Returns the kept pages with their marks. Then empties the caches.
 fn fragment(pool: &PagePool, bytes: u64, keeps: impl Fn(usize) -> bool) -> Vec<(NonNull<u8>, u64)> {
-    let start = pool.address_space().cast::<u8>().addr().get();
+    let start = pool.memory().address_space().cast::<u8>().addr().get();
     let pages: Vec<_> = (0..bytes / PAGE).map(|_| pool.alloc(Order::ZERO).expect("memory").cast::<u8>()).collect();
     let marked: Vec<_> = pages.into_iter().zip(1_u64..).inspect(|&(page, number)| mark(page, number)).collect();
     let (kept, others): (Vec<_>, Vec<_>) =
@@ -69,7 +69,7 @@ fn a_ticker_gives_fragmented_memory_back() {
         let kept = fragment(&pool, 400 * MIB, |page| page % 1024 == 0);
         assert_eq!(kept.len(), 100);
         assert!(resident(&pool) >= 200 * MIB, "the pages were touched");
-        let ticker = pool.start_ticker(Duration::from_millis(5)).expect("a thread");
+        let ticker = pool.start_ticker(Duration::from_millis(5), |_| ()).expect("a thread");
         let end = Instant::now() + Duration::from_secs(20);
         while resident(&pool) >= MIB && Instant::now() < end {
             thread::sleep(Duration::from_millis(5));

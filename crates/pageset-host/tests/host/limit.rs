@@ -1,6 +1,6 @@
 //! A limit below the pool's size: how much can be in use, what the errors say, and that a change does nothing half.
 
-use pageset_host::{AllocError, GiveBack, HugePages, Order, PAGE_BYTES, PagePool, PoolError};
+use pageset_host::{AllocError, GiveBack, HugePages, Order, PAGE_BYTES, PagePool, PoolError, RunSpec};
 
 use crate::common::{MIB, order};
 
@@ -93,7 +93,7 @@ fn withheld_memory_goes_back() {
         let all: Vec<_> = (0..4).map(|_| pool.pages(Order::MAX).expect("memory")).collect();
         all.into_iter().for_each(|mut run| run.fill(1));
         pool.set_limit(Some(4 * MIB)).expect("nothing is in use");
-        assert_eq!(pool.resident_bytes().expect("a count"), resident);
+        assert_eq!(pool.memory().resident_bytes().expect("a count"), resident);
     }
 }
 
@@ -121,6 +121,9 @@ fn a_higher_limit_ends_a_wait() {
             std::thread::sleep(std::time::Duration::from_millis(30));
             pool.set_limit(Some(4 * MIB)).expect("a higher limit");
         });
-        drop(pool.pages_timeout(order(3), std::time::Duration::from_secs(60)).expect("the limit rises"));
+        drop(
+            pool.pages_with(&RunSpec::new(order(3)).timeout(std::time::Duration::from_secs(60)))
+                .expect("the limit rises"),
+        );
     });
 }

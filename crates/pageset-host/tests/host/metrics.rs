@@ -26,7 +26,7 @@ fn a_ticker_reports_after_each_round() {
     let report = move |pool: &PagePool| {
         let _ = send.send(pool.stats().metrics()[0]);
     };
-    let ticker = pool.start_ticker_with(Duration::from_millis(1), report).expect("a thread");
+    let ticker = pool.start_ticker(Duration::from_millis(1), report).expect("a thread");
     for _ in 0..3 {
         let size = receive.recv_timeout(Duration::from_secs(60)).expect("a report");
         assert_eq!(size, ("size_bytes", pool.stats().size_bytes));

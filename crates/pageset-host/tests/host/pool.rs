@@ -6,7 +6,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use pageset_host::{AllocError, FreeReason, HugePages, MigrateType, NodeId, Order, PAGE_BYTES, PagePool, PoolError};
+use pageset_host::{
+    AllocError, FreeReason, HugePages, MigrateType, NodeId, Order, PAGE_BYTES, PagePool, PoolError, RunSpec,
+};
 use pageset_host::{Pages, order_for};
 
 use pageset::policy::presets::{PCP_BUDDY, PCP_BUDDY_LIST, PCP_BUDDY_TRY};
@@ -95,16 +97,16 @@ fn bulk_calls_allocate_all_free_pages_and_check_before_they_free() {
 
     let twice = [&pages[..310], &pages[300..301], &pages[310..]].concat();
     // SAFETY: nothing refers to the pages.
-    let error = unsafe { pool.free_bulk(&twice) }.expect_err("one page is in the list twice");
+    let error = unsafe { pool.free_bulk(Order::ZERO, &twice) }.expect_err("one page is in the list twice");
     assert_eq!(error.address, pages[300].addr().get());
     assert!(error.to_string().ends_with("the run is already free"), "{error}");
     let misaligned = [&pages[..500], &[pages[0].map_addr(|page| page.saturating_add(8))]].concat();
     // SAFETY: nothing refers to the pages.
-    let error = unsafe { pool.free_bulk(&misaligned) }.expect_err("one address is inside a page");
+    let error = unsafe { pool.free_bulk(Order::ZERO, &misaligned) }.expect_err("one address is inside a page");
     assert_eq!((error.address, error.reason), (pages[0].addr().get() + 8, FreeReason::NotAPage));
     assert_eq!(pool.stats().in_use_bytes, 4 * MIB, "a wrong bulk free freed pages");
     // SAFETY: nothing refers to the pages.
-    unsafe { pool.free_bulk(&pages).expect("allocated pages") };
+    unsafe { pool.free_bulk(Order::ZERO, &pages).expect("allocated pages") };
     assert_eq!(pool.stats().in_use_bytes, 0);
     pool.audit().expect("a consistent pool");
 }
@@ -112,7 +114,7 @@ fn bulk_calls_allocate_all_free_pages_and_check_before_they_free() {
 #[test]
 fn handles_keep_or_borrow_the_pool() {
     let pool = Arc::new(pool(4 * MIB));
-    let mut pages = pool.shared_pages(order(3)).expect("memory");
+    let mut pages = Pages::new(Arc::clone(&pool), order(3)).expect("memory");
     pages[7] = 7;
     let weak = Arc::downgrade(&pool);
     drop(pool);
@@ -152,7 +154,7 @@ fn a_pool_grows_into_its_reserve() {
     let mut pool = PagePool::builder(2 * MIB).reserve(8 * MIB).build().expect("a pool");
     let allocate_all = || std::iter::from_fn(|| pool.alloc(order(9)).ok()).count();
     assert_eq!((allocate_all(), pool.stats().size_bytes), (1, 2 * MIB));
-    let start = pool.address_space().addr().get();
+    let start = pool.memory().address_space().addr().get();
     let reserved = pointer_to(NonZero::new(start + (4 << 20)).expect("an address"));
     // SAFETY: nothing is freed.
     let error = unsafe { pool.free(reserved, Order::ZERO) }.expect_err("a free in the reserve");
@@ -171,11 +173,14 @@ fn a_pool_grows_into_its_reserve() {
 fn allocations_by_node_and_by_type() {
     let pool = pool(16 * MIB);
     let node = pool.zones().next().expect("a zone").node;
-    let run = pool.alloc_on(node, Order::ZERO).expect("memory of this node");
-    assert_eq!(pool.alloc_on(NodeId(77), Order::ZERO), Err(AllocError::UnknownNode(NodeId(77))));
-    let unmovable = pool.alloc_typed(Order::ZERO, MigrateType::Unmovable).expect("memory");
+    let run = pool.alloc_with(&RunSpec::new(Order::ZERO).node(node)).expect("memory of this node");
+    assert_eq!(pool.alloc_with(&RunSpec::new(Order::ZERO).node(NodeId(77))), Err(AllocError::UnknownNode(NodeId(77))));
+    let unmovable = pool.alloc_with(&RunSpec::new(Order::ZERO).migratetype(MigrateType::Unmovable)).expect("memory");
     assert_ne!(unmovable.addr().get() >> 21, run.addr().get() >> 21, "runs of two types share a 2 MiB block");
-    assert_eq!(pool.alloc_typed(Order::ZERO, MigrateType::Cma), Err(AllocError::UnsupportedType(MigrateType::Cma)));
+    assert_eq!(
+        pool.alloc_with(&RunSpec::new(Order::ZERO).migratetype(MigrateType::Cma)),
+        Err(AllocError::UnsupportedType(MigrateType::Cma))
+    );
 }
 
 /// As on a machine that has the nodes: each has its share, and gives its pages to those who ask for it.
@@ -188,7 +193,7 @@ fn nodes_can_be_pretended() {
     };
     let mut expected = in_use();
     for node in [2, 0, 1, 2] {
-        pool.alloc_on(NodeId(node), Order::ZERO).expect("memory");
+        pool.alloc_with(&RunSpec::new(Order::ZERO).node(NodeId(node))).expect("memory");
         expected[node as usize] += 1;
         assert_eq!(in_use(), expected);
     }
@@ -226,18 +231,18 @@ fn a_pool_of_explicit_huge_pages() {
     };
     let mut pages = pool.pages(Order::MAX).expect("memory");
     pages.fill(1);
-    assert_eq!(pool.resident_bytes().expect("a count"), 4 * MIB);
+    assert_eq!(pool.memory().resident_bytes().expect("a count"), 4 * MIB);
     drop(pages);
     assert_eq!(pool.give_back(u64::MAX).expect("given back"), 4 * MIB);
-    assert_eq!(pool.resident_bytes().expect("a count"), 0);
+    assert_eq!(pool.memory().resident_bytes().expect("a count"), 0);
 }
 
 #[test]
 fn prefaulted_memory_is_resident_from_the_start() {
     let pool = PagePool::builder(8 * MIB).reserve(16 * MIB).prefault(true).build().expect("a pool");
-    assert_eq!(pool.resident_bytes().expect("a count"), 8 * MIB);
+    assert_eq!(pool.memory().resident_bytes().expect("a count"), 8 * MIB);
     pool.grow(2 * MIB).expect("room");
-    assert_eq!(pool.resident_bytes().expect("a count"), 10 * MIB);
+    assert_eq!(pool.memory().resident_bytes().expect("a count"), 10 * MIB);
 }
 
 #[test]
@@ -246,10 +251,10 @@ fn an_unknown_node_drains_no_caches() {
     let mut pages = [NonNull::dangling(); 200];
     assert_eq!(pool.alloc_bulk(&mut pages), Ok(200));
     // SAFETY: the pages are allocated, and nothing refers to them.
-    unsafe { pool.free_bulk(&pages).expect("an allocated page") };
+    unsafe { pool.free_bulk(Order::ZERO, &pages).expect("an allocated page") };
     let before = pool.stats().cached_bytes;
     assert!(before > 0);
-    assert_eq!(pool.alloc_on(NodeId(77), Order::ZERO), Err(AllocError::UnknownNode(NodeId(77))));
+    assert_eq!(pool.alloc_with(&RunSpec::new(Order::ZERO).node(NodeId(77))), Err(AllocError::UnknownNode(NodeId(77))));
     assert_eq!(pool.stats().cached_bytes, before);
 }
 

@@ -14,7 +14,7 @@ fn pool(mib: u64) -> PagePool {
 }
 
 fn at(pool: &PagePool, bytes: u64) -> NonNull<u8> {
-    pool.address_space().cast::<u8>().map_addr(|address| address.saturating_add(bytes as usize))
+    pool.memory().address_space().cast::<u8>().map_addr(|address| address.saturating_add(bytes as usize))
 }
 
 #[test]
@@ -24,11 +24,11 @@ fn shrinking_gives_memory_back_and_growing_restores_it() {
     all.iter_mut().for_each(|pages| pages.fill(1));
     all.sort_by_key(|pages| pages.as_ptr() as usize);
     drop(all.split_off(4));
-    assert_eq!(pool.resident_bytes().expect("a count"), 32 * MIB);
+    assert_eq!(pool.memory().resident_bytes().expect("a count"), 32 * MIB);
     assert_eq!(pool.shrink(10 * MIB - 5).expect("free"), 22 * MIB, "rounded up to 2 MiB");
     let stats = pool.stats();
     assert_eq!((stats.size_bytes, stats.free_bytes + stats.cached_bytes), (22 * MIB, 6 * MIB));
-    assert_eq!((pool.resident_bytes().expect("a count"), stats.given_back_bytes), (22 * MIB, 10 * MIB));
+    assert_eq!((pool.memory().resident_bytes().expect("a count"), stats.given_back_bytes), (22 * MIB, 10 * MIB));
     assert!(all.iter().all(|pages| pages.iter().all(|&byte| byte == 1)), "memory in use went back");
     // SAFETY: nothing is freed.
     let error = unsafe { pool.free(at(&pool, 30 * MIB), Order::ZERO) }.expect_err("a free beyond the size");
@@ -46,7 +46,8 @@ fn shrinking_gives_memory_back_and_growing_restores_it() {
 fn a_run_in_use_prevents_shrinking_and_is_named() {
     let mut pool = pool(16);
     let all: Vec<_> = (0..8).map(|_| pool.pages(Order::PAGEBLOCK).expect("memory")).collect();
-    let offset = |pages: &pageset_host::Pages<&PagePool>| pages.as_ptr() as usize - pool.address_space().addr().get();
+    let offset =
+        |pages: &pageset_host::Pages<&PagePool>| pages.as_ptr() as usize - pool.memory().address_space().addr().get();
     // Frees all runs but the one at 8 MiB.
     let kept: Vec<_> = all.into_iter().filter(|pages| offset(pages) == 8 << 20).collect();
     let before = pool.stats();

@@ -29,7 +29,7 @@ fn pool(bytes: u64) -> PagePool {
 
 fn memory_fd(pool: &PagePool) -> BorrowedFd<'_> {
     // SAFETY: the tests write and read runs through the descriptor only while no slice refers to them.
-    unsafe { pool.memory_fd() }.expect("shared memory")
+    unsafe { pool.memory().descriptor() }.expect("shared memory")
 }
 
 /// The bytes that the pool's file takes.
@@ -88,7 +88,7 @@ fn a_second_process_maps_the_pages() {
     let pool = pool(8 * MIB);
     let runs: Vec<_> = (0..5).map(|_| pool.pages(order(3)).expect("memory")).collect();
     let page = runs[4].as_ptr().cast_mut();
-    let offset = pool.offset_of(NonNull::new(page).expect("a page")).expect("a page of the pool");
+    let offset = pool.memory().offset_of(NonNull::new(page).expect("a page")).expect("a page of the pool");
     let run = runs.into_iter().next_back().expect("a run").into_raw().cast::<u8>();
     // SAFETY: the run is allocated, and nothing else refers to it.
     unsafe { run.cast::<[u8; 5]>().write(*b"first") };
@@ -141,7 +141,7 @@ fn a_second_process_may_be_killed_at_any_moment() {
         drop(command);
         let mut page = pool.pages(Order::ZERO).expect("memory");
         page.fill(0);
-        let offset = pool.offset_of(NonNull::from(&mut page[0])).expect("a page of the pool");
+        let offset = pool.memory().offset_of(NonNull::from(&mut page[0])).expect("a page of the pool");
         send(&here, memory_fd(&pool), &offset.to_ne_bytes());
         assert!((&here).read_exact(&mut [0]).is_ok(), "the second process ended early");
         // The pool is in use meanwhile.
@@ -162,16 +162,19 @@ fn a_second_process_may_be_killed_at_any_moment() {
 fn offsets_and_addresses_correspond() {
     for memory in [Memory::Private, Memory::Shared] {
         let pool = PagePool::builder(2 * MIB).reserve(8 * MIB).memory(memory).build().expect("a pool");
-        let start = pool.address_space().cast::<u8>();
+        let start = pool.memory().address_space().cast::<u8>();
         for offset in [0, 1, 4096, 8 * MIB - 1] {
             let address = start.map_addr(|at| at.saturating_add(offset as usize));
-            assert_eq!((pool.at_offset(offset), pool.offset_of(address)), (Some(address), Some(offset)));
+            assert_eq!(
+                (pool.memory().at_offset(offset), pool.memory().offset_of(address)),
+                (Some(address), Some(offset))
+            );
         }
-        assert_eq!((pool.at_offset(8 * MIB), pool.at_offset(u64::MAX)), (None, None));
-        assert_eq!(pool.offset_of(start.map_addr(|at| at.saturating_add(8 << 20))), None);
-        assert_eq!(pool.offset_of(NonNull::dangling()), None);
+        assert_eq!((pool.memory().at_offset(8 * MIB), pool.memory().at_offset(u64::MAX)), (None, None));
+        assert_eq!(pool.memory().offset_of(start.map_addr(|at| at.saturating_add(8 << 20))), None);
+        assert_eq!(pool.memory().offset_of(NonNull::dangling()), None);
         // SAFETY: the descriptor is not used.
-        assert_eq!(unsafe { pool.memory_fd() }.is_some(), memory == Memory::Shared);
+        assert_eq!(unsafe { pool.memory().descriptor() }.is_some(), memory == Memory::Shared);
     }
 }
 
@@ -182,13 +185,13 @@ fn freed_pages_leave_the_file() {
     assert_eq!(file_bytes(&pool), 0, "building the pool touched it");
     let mut runs: Vec<_> = (0..32).map(|_| pool.pages(order(8)).expect("memory")).collect();
     runs.iter_mut().for_each(|run| run.fill(1));
-    assert_eq!((file_bytes(&pool), pool.resident_bytes().expect("a count")), (32 * MIB, 32 * MIB));
+    assert_eq!((file_bytes(&pool), pool.memory().resident_bytes().expect("a count")), (32 * MIB, 32 * MIB));
     assert_eq!(pool.give_back(u64::MAX).expect("given back"), 0, "memory in use went back");
     runs.sort_by_key(|run| run.as_ptr());
     runs.truncate(5);
     // The fifth run keeps its half of a block of 2 MiB. The other half goes back as a part.
     assert_eq!(pool.give_back(u64::MAX).expect("given back"), 27 * MIB);
-    assert_eq!((file_bytes(&pool), pool.resident_bytes().expect("a count")), (5 * MIB, 5 * MIB));
+    assert_eq!((file_bytes(&pool), pool.memory().resident_bytes().expect("a count")), (5 * MIB, 5 * MIB));
     assert!(runs.iter().all(|run| run.iter().all(|&byte| byte == 1)), "memory in use went back");
     let fresh: Vec<_> = (0..27).map(|_| pool.pages(order(8)).expect("memory")).collect();
     assert!(fresh.iter().all(|run| run.iter().all(|&byte| byte == 0)), "a page kept its bytes");
@@ -218,7 +221,7 @@ fn ticks_and_shrinking_take_pages_out_of_the_file() {
 
 /// The path or name of the mapping that starts at the pool's address space.
 fn name_in_maps(pool: &PagePool) -> String {
-    let start = format!("{:x}-", pool.address_space().cast::<u8>().addr());
+    let start = format!("{:x}-", pool.memory().address_space().cast::<u8>().addr());
     let maps = fs::read_to_string("/proc/self/maps").expect("maps");
     let line = maps.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no {start} in {maps}"));
     line.splitn(6, ' ').last().unwrap_or_default().trim_start().to_owned()
@@ -237,7 +240,7 @@ fn private_memory_has_a_name_in_maps() {
     let own = PagePool::builder(8 * MIB).build().expect("a pool");
     assert_eq!(name_in_maps(&own), "");
     // SAFETY: nothing writes the memory, because no run is allocated.
-    let region = unsafe { own.address_space().as_ref() };
+    let region = unsafe { own.memory().address_space().as_ref() };
     match rustix::process::set_virtual_memory_region_name(region, Some(c"own")) {
         Ok(()) => assert_eq!(name_in_maps(&pool), "[anon:rx frames 0]"),
         Err(error) => println!("SKIPPED private_memory_has_a_name_in_maps: this kernel has no names: {error}"),
@@ -341,7 +344,7 @@ fn a_view_outlives_its_pool() {
     let pool = pool(4 * MIB);
     let mut page = pool.pages(Order::ZERO).expect("memory");
     page[..4].copy_from_slice(b"kept");
-    let offset = pool.offset_of(NonNull::from(&page[0])).expect("a page of the pool");
+    let offset = pool.memory().offset_of(NonNull::from(&page[0])).expect("a page of the pool");
     let view = SharedView::read_only(memory_fd(&pool)).expect("a view");
     drop(page);
     drop(pool);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use pageset_host::{AllocError, GiveBack, HugePages, Order, PAGE_BYTES, PagePool, Pages};
+use pageset_host::{AllocError, GiveBack, HugePages, Order, PAGE_BYTES, PagePool, Pages, PagesFuture, RunSpec};
 
 use crate::common::{MIB, order};
 
@@ -61,12 +61,14 @@ fn block_on<F: Future>(future: F) -> F::Output {
 #[test]
 fn a_wait_ends_with_its_time_and_says_so() {
     let mut pool = pool(2);
-    assert!(pool.alloc_timeout(Order::ZERO, Duration::ZERO).is_ok_and(|run| run.len() == PAGE_BYTES));
+    assert!(
+        pool.alloc_with(&RunSpec::new(Order::ZERO).timeout(Duration::ZERO)).is_ok_and(|run| run.len() == PAGE_BYTES)
+    );
     let all = fill(&pool, Order::ZERO);
     let failed = pool.stats().failed_allocs;
     for time in [Duration::ZERO, Duration::from_millis(30)] {
         let start = Instant::now();
-        let error = pool.alloc_timeout(order(1), time).expect_err("no memory");
+        let error = pool.alloc_with(&RunSpec::new(order(1)).timeout(time)).expect_err("no memory");
         assert!(start.elapsed() >= time, "{:?}", start.elapsed());
         assert_eq!(error, AllocError::TimedOut { order: order(1), timeout: time });
         let text = format!(
@@ -77,7 +79,7 @@ fn a_wait_ends_with_its_time_and_says_so() {
     }
     assert_eq!(pool.stats().failed_allocs, failed + 2, "each wait counts once");
     let start = Instant::now();
-    let error = pool.alloc_timeout(Order::MAX, LONG).expect_err("larger than the pool");
+    let error = pool.alloc_with(&RunSpec::new(Order::MAX).timeout(LONG)).expect_err("larger than the pool");
     assert!(matches!(error, AllocError::OutOfMemory { .. }) && start.elapsed() < LONG / 2, "{error}");
     drop(all);
     pool.audit().expect("a consistent pool");
@@ -90,7 +92,7 @@ fn every_kind_of_free_ends_a_wait() {
     let free: [(&str, Free); 4] = [
         // SAFETY, here and below: the test owns the page.
         ("free", |pool, page| unsafe { pool.free(page, Order::ZERO).expect("in use") }),
-        ("bulk", |pool, page| unsafe { pool.free_bulk(&[page]).expect("in use") }),
+        ("bulk", |pool, page| unsafe { pool.free_bulk(Order::ZERO, &[page]).expect("in use") }),
         ("deferred", |pool, page| unsafe { pool.free_deferred(page, Order::ZERO).expect("in use") }),
         ("grow", |pool, page| {
             pool.grow(2 * MIB).expect("a reserve");
@@ -104,10 +106,12 @@ fn every_kind_of_free_ends_a_wait() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 thread::sleep(Duration::from_millis(30));
-                free(&pool, pool.address_space().cast::<u8>().map_addr(|_| address));
+                free(&pool, pool.memory().address_space().cast::<u8>().map_addr(|_| address));
             });
             let start = Instant::now();
-            let waited = pool.pages_timeout(Order::ZERO, LONG).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let waited = pool
+                .pages_with(&RunSpec::new(Order::ZERO).timeout(LONG))
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(start.elapsed() < LONG / 2, "{name}: {:?}", start.elapsed());
             drop(waited);
         });
@@ -117,11 +121,11 @@ fn every_kind_of_free_ends_a_wait() {
     thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(Duration::from_millis(30));
-            let start = pool.address_space().cast::<u8>().map_addr(|_| address);
+            let start = pool.memory().address_space().cast::<u8>().map_addr(|_| address);
             // SAFETY: the test owns the run.
             unsafe { pool.free_contig(std::ptr::NonNull::slice_from_raw_parts(start, 6 << 20)).expect("in use") };
         });
-        drop(pool.pages_timeout(order(9), LONG).expect("the contiguous run"));
+        drop(pool.pages_with(&RunSpec::new(order(9)).timeout(LONG)).expect("the contiguous run"));
     });
     assert_eq!((pool.stats().in_use_bytes, pool.stats().failed_allocs > 0), (0, true));
 }
@@ -211,7 +215,7 @@ fn no_wake_up_is_lost_between_threads() {
                 scope.spawn(move || {
                     for _ in 0..200 {
                         let pages = if n % 2 == 0 {
-                            pool.pages_timeout(Order::ZERO, LONG).expect("memory in time")
+                            pool.pages_with(&RunSpec::new(Order::ZERO).timeout(LONG)).expect("memory in time")
                         } else {
                             block_on(pool.pages_async(Order::ZERO)).expect("memory")
                         };
@@ -235,8 +239,8 @@ fn no_wake_up_is_lost_between_threads() {
 #[test]
 fn a_shared_future_moves_to_another_thread_and_keeps_the_pool() {
     let pool = Arc::new(pool(2));
-    let mut all: Vec<_> = std::iter::from_fn(|| pool.shared_pages(Order::ZERO).ok()).collect();
-    let future = pool.shared_pages_async(Order::ZERO);
+    let mut all: Vec<_> = std::iter::from_fn(|| Pages::new(Arc::clone(&pool), Order::ZERO).ok()).collect();
+    let future = PagesFuture::new(Arc::clone(&pool), Order::ZERO);
     let waiter = thread::spawn(move || block_on(future).expect("memory").len());
     thread::sleep(Duration::from_millis(20));
     all.pop();

@@ -1,9 +1,10 @@
 //! Zeroed allocations, and pools that fill freed runs with zeros: the tests read the memory after each kind of free.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::thread;
 
-use pageset_host::{GiveBack, HugePages, Order, PAGE_BYTES, PagePool};
+use pageset_host::{ContigSpec, GiveBack, HugePages, Order, PAGE_BYTES, PagePool, Pages, RunSpec};
 
 use crate::common::{MIB, order};
 
@@ -29,7 +30,7 @@ fn has_secret(start: NonNull<u8>, bytes: usize) -> bool {
 
 /// Whether any memory of the pool contains what a test wrote.
 fn any_secret(pool: &PagePool) -> bool {
-    let all = pool.address_space();
+    let all = pool.memory().address_space();
     has_secret(all.cast(), all.len())
 }
 
@@ -57,7 +58,7 @@ fn every_kind_of_free_leaves_zeros() {
         assert_eq!(pool.alloc_bulk(&mut pages), Ok(300));
         pages.iter().for_each(|&page| fill(page, PAGE_BYTES));
         // SAFETY: the test owns the pages.
-        unsafe { pool.free_bulk(&pages).expect("in use") };
+        unsafe { pool.free_bulk(Order::ZERO, &pages).expect("in use") };
         check("a bulk free");
         let run = pool.alloc_contig(5 << 20).expect("memory");
         fill(run.cast(), run.len());
@@ -70,7 +71,7 @@ fn every_kind_of_free_leaves_zeros() {
         check("a dropped handle");
         let run = thread::scope(|scope| scope.spawn(|| pool.alloc(page).expect("memory").cast::<u8>().addr()).join());
         let run = crate::common::pointer_to(run.expect("no panic"));
-        let run = pool.address_space().cast::<u8>().map_addr(|_| run.addr());
+        let run = pool.memory().address_space().cast::<u8>().map_addr(|_| run.addr());
         fill(run, PAGE_BYTES);
         // SAFETY: the test owns the page.
         unsafe { pool.free(run, page).expect("in use") };
@@ -96,8 +97,8 @@ fn a_wrong_free_clears_nothing() {
         pool.free(run, order(1)).expect_err("another order");
         pool.free(second, Order::ZERO).expect_err("inside a run");
         pool.free_deferred(run, order(3)).expect_err("another order");
-        pool.free_bulk(&[page, second]).expect_err("a wrong page");
-        pool.free_bulk(&[page, page]).expect_err("a page twice");
+        pool.free_bulk(Order::ZERO, &[page, second]).expect_err("a wrong page");
+        pool.free_bulk(Order::ZERO, &[page, page]).expect_err("a page twice");
         pool.free_contig(contig).expect_err("not a contiguous run");
     }
     for (start, bytes) in [(run, 4 * PAGE_BYTES), (page, PAGE_BYTES)] {
@@ -120,22 +121,23 @@ fn zeroed_allocations_contain_zeros() {
         let all: Vec<_> = (0..4).map(|_| pool.pages(Order::MAX).expect("memory")).collect();
         all.into_iter().for_each(|mut run| run.fill(SECRET));
         for n in 0..=10 {
-            let mut run = pool.zeroed_pages(order(n)).expect("memory");
+            let mut run = pool.pages_with(&RunSpec::new(order(n)).zeroed()).expect("memory");
             assert!(run.iter().all(|&byte| byte == 0), "order {n}, zero on free: {zero_on_free}");
             run.fill(SECRET);
         }
-        let mut run = pool.shared_zeroed_pages(order(4)).expect("memory");
+        let mut run = Pages::with(Arc::clone(&pool), &RunSpec::new(order(4)).zeroed()).expect("memory");
         assert!(run.iter().all(|&byte| byte == 0));
         run.fill(SECRET);
         drop(run);
-        let run = pool.alloc_contig_zeroed(6 << 20).expect("memory");
+        let run = pool.alloc_contig(ContigSpec::new(6 << 20).zeroed()).expect("memory");
         assert!(!has_secret(run.cast(), run.len()));
         // SAFETY: the test owns the run.
         unsafe { pool.free_contig(run).expect("in use") };
         let pages = (16 * MIB) as usize / PAGE_BYTES;
-        let all: Vec<_> = (0..pages).map(|_| pool.zeroed_pages(Order::ZERO).expect("memory")).collect();
+        let all: Vec<_> =
+            (0..pages).map(|_| pool.pages_with(&RunSpec::new(Order::ZERO).zeroed()).expect("memory")).collect();
         assert!(all.iter().all(|page| page.iter().all(|&byte| byte == 0)), "a whole pool of pages");
-        pool.alloc_zeroed(Order::ZERO).expect_err("the pool is full");
+        pool.alloc_with(&RunSpec::new(Order::ZERO).zeroed()).expect_err("the pool is full");
     }
 }
 
@@ -149,7 +151,7 @@ fn threads_find_zeros_only() {
             scope.spawn(move || {
                 for round in 0..300_u32 {
                     let n = (round % 4) as u8;
-                    let mut run = pool.zeroed_pages(order(n)).expect("memory");
+                    let mut run = pool.pages_with(&RunSpec::new(order(n)).zeroed()).expect("memory");
                     assert!(run.iter().all(|&byte| byte == 0), "a run is not zero");
                     run.fill(thread + 1);
                     if round % 16 == 0 {

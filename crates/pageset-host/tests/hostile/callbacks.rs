@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use pageset_host::{Order, PAGE_BYTES, PagePool, PagesFuture};
+use pageset_host::{ContigPages, Order, PAGE_BYTES, PagePool, Pages, PagesFuture, RunSpec};
 
 use crate::common::MIB;
 use crate::owned::{self, Owned};
@@ -116,7 +116,7 @@ pub(crate) fn call(pool: &Weak<PagePool>) {
     match below(24) {
         0..3 => panic_now(|counts| &counts.panics),
         3..6 => {
-            if let Ok(run) = pool.shared_pages(random_order()) {
+            if let Ok(run) = Pages::new(Arc::clone(&pool), random_order()) {
                 Owned::new(run).free();
             }
         }
@@ -126,7 +126,7 @@ pub(crate) fn call(pool: &Weak<PagePool>) {
             }
         }
         9..12 => {
-            if let Ok(run) = pool.shared_pages(random_order()) {
+            if let Ok(run) = Pages::new(Arc::clone(&pool), random_order()) {
                 let run = Owned::new(run);
                 RUNS.with_borrow_mut(|runs| runs.push(run));
             }
@@ -139,12 +139,12 @@ pub(crate) fn call(pool: &Weak<PagePool>) {
         17 => limit(&pool),
         18 => bulk(&pool),
         19 => {
-            if let Ok(run) = pool.shared_contig_pages(1 + below(3 * MIB) as usize) {
+            if let Ok(run) = ContigPages::new(Arc::clone(&pool), 1 + below(3 * MIB) as usize) {
                 Owned::new(run).free();
             }
         }
         20 => {
-            let mut future = pool.shared_pages_async(random_order());
+            let mut future = PagesFuture::new(Arc::clone(&pool), random_order());
             match Pin::new(&mut future).poll(&mut Context::from_waker(&waker(&pool))) {
                 Poll::Ready(Ok(run)) => Owned::new(run).free(),
                 Poll::Ready(Err(_)) => {}
@@ -154,7 +154,7 @@ pub(crate) fn call(pool: &Weak<PagePool>) {
         21 => drop(take_one(&FUTURES)),
         22 if MAY_PANIC.get() => children::fork(&pool, || ()),
         _ => {
-            if let Ok(run) = pool.pages_timeout(random_order(), Duration::from_micros(below(500))) {
+            if let Ok(run) = pool.pages_with(&RunSpec::new(random_order()).timeout(Duration::from_micros(below(500)))) {
                 Owned::new(run).free();
             }
         }
@@ -226,7 +226,7 @@ impl Drop for Bulk<'_> {
         pages.iter().for_each(|&(page, stamp)| owned::check(page_bytes(page), stamp));
         let pages: Vec<_> = pages.into_iter().map(|(page, _)| page).collect();
         // SAFETY: this value owns the pages, and nothing refers to them.
-        unsafe { self.pool.free_bulk(&pages) }.unwrap_or_else(|error| crate::fail(&error.to_string()));
+        unsafe { self.pool.free_bulk(Order::ZERO, &pages) }.unwrap_or_else(|error| crate::fail(&error.to_string()));
     }
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn bulk(pool: &Arc<PagePool>) {
     let bulk = Bulk { pool, pages: RefCell::default(), has_ended: Cell::new(false) };
     let weak = Arc::downgrade(pool);
     let mut slots = vec![(); below(300) as usize];
-    let got = pool.alloc_bulk_as(&mut slots, |page| {
+    let got = pool.alloc_bulk_as(Order::ZERO, &mut slots, |page| {
         let stamp = owned::stamp(page_bytes(page));
         bulk.pages.borrow_mut().push((page, stamp));
         if below(200) == 0 {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pageset_host::{AllocError, HugePages, Order, PagePool, PoolError};
+use pageset_host::{AllocError, HugePages, Order, PagePool, PoolError, RunSpec};
 
 use crate::callbacks::{Hostile, below};
 use crate::common::MIB;
@@ -68,7 +68,7 @@ fn check_child(pool: &Arc<PagePool>, in_child: impl FnOnce()) -> i32 {
         )
     };
     let called = std::cell::Cell::new(false);
-    let bulk = pool.alloc_bulk_as(&mut [(); 3], |_| called.set(true));
+    let bulk = pool.alloc_bulk_as(Order::ZERO, &mut [(); 3], |_| called.set(true));
     pool.drain();
     let checks = [
         pool.is_forked(),
@@ -76,7 +76,8 @@ fn check_child(pool: &Arc<PagePool>, in_child: impl FnOnce()) -> i32 {
         pool.pages(Order::MAX).is_err_and(|error| error == AllocError::Forked),
         bulk == Err(AllocError::Forked) && !called.get(),
         pool.contig_pages(1).is_err_and(|error| error == AllocError::Forked),
-        pool.pages_timeout(Order::ZERO, Duration::from_secs(60)).is_err_and(|error| error == AllocError::Forked),
+        pool.pages_with(&RunSpec::new(Order::ZERO).timeout(Duration::from_secs(60)))
+            .is_err_and(|error| error == AllocError::Forked),
         ready,
         matches!(pool.grow(1), Err(PoolError::Forked)),
         matches!(pool.shrink(1), Err(PoolError::Forked)),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use pageset_host::{AllocError, ContigPages, Order, PAGE_BYTES, PagePool, Pages, PagesFuture};
+use pageset_host::{AllocError, ContigPages, Order, PAGE_BYTES, PagePool, Pages, PagesFuture, RunSpec};
 
 use crate::callbacks::{self, Hostile, below, random_order};
 use crate::common::{MIB, pointer_to};
@@ -141,7 +141,7 @@ impl<'r, 'p> Worker<'r, 'p> {
     }
 
     fn zeroed(&mut self) {
-        let allocated = self.pool.zeroed_pages(random_order());
+        let allocated = self.pool.pages_with(&RunSpec::new(random_order()).zeroed());
         if allocated.as_ref().is_ok_and(|pages| pages.iter().any(|&byte| byte != 0)) {
             fail("a zeroed run has other bytes");
         }
@@ -155,7 +155,7 @@ impl<'r, 'p> Worker<'r, 'p> {
     }
 
     fn wait(&mut self) {
-        self.keep(self.pool.pages_timeout(random_order(), Duration::from_micros(below(3000))));
+        self.keep(self.pool.pages_with(&RunSpec::new(random_order()).timeout(Duration::from_micros(below(3000)))));
     }
 
     fn start_future(&mut self) {
@@ -207,7 +207,7 @@ impl<'r, 'p> Worker<'r, 'p> {
     fn counters(&mut self) {
         let _ = write!(callbacks::Writer(self.pool), "{}", self.pool.zoneinfo());
         let stats = self.pool.stats();
-        if stats.size_bytes == 0 || self.pool.resident_bytes().is_err() {
+        if stats.size_bytes == 0 || self.pool.memory().resident_bytes().is_err() {
             fail(&format!("wrong counters: {stats:?}"));
         }
         let foreign = pointer_to(NonZero::new(PAGE_BYTES).unwrap_or(NonZero::<usize>::MIN));

@@ -1,6 +1,6 @@
 //! The random operations of the CPUs.
 
-use pageset::{AllocError, Block, FreeError, MigrateType, Order, Pfn, Request, Wait};
+use pageset::{AllocError, Block, Free, FreeError, FreeTo, MigrateType, Order, Pfn, Request, Wait};
 
 use super::used_blocks::UsedBlocks;
 use crate::engine::Engine;
@@ -31,7 +31,7 @@ pub(super) fn random_operation(engine: &Engine, used_blocks: &UsedBlocks<'_>) {
         5..=6 => free_bulk(engine, used_blocks),
         7..=8 => {
             let Some(block) = used_blocks.remove(below) else { return };
-            freed(used_blocks, &[block], allocator.free_direct(block.pfn, block.order));
+            freed(used_blocks, &[block], allocator.free_with(Free::block(block.pfn, block.order).to(FreeTo::Buddy)));
         }
         9..=19 if used_blocks.count() < MAX_BLOCKS => alloc(engine, used_blocks),
         _ => {

@@ -75,8 +75,8 @@ impl<'w> UsedBlocks<'w> {
     /// Checks the allocator's state completely, and against these records. No CPU may be inside the allocator.
     pub(super) fn audit(&self) -> Result<(), String> {
         let mut in_use = 0;
-        for zone in 0..self.allocator.zone_count() {
-            in_use += self.allocator.audit(zone).map_err(|wrong| wrong.to_string())?.in_use;
+        for zone in self.allocator.zones() {
+            in_use += zone.audit().map_err(|wrong| wrong.to_string())?.in_use;
         }
         let held = self.pages.get();
         if in_use == held { Ok(()) } else { Err(format!("{held} pages are in use; the allocator counts {in_use}")) }

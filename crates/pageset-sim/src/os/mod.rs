@@ -147,7 +147,8 @@ impl<'w> System<'w> {
     pub fn new(allocator: &'w Allocator<'w>, machine: &Machine, era: Era, needs: Needs) -> Self {
         let (cpus, nodes) = (machine.topology().cpus(), machine.topology().sockets);
         let lists = needs.lists(era);
-        let first_lru = nodes * allocator.region_count(0) as u32;
+        let regions = allocator.zones().next().map_or(1, |zone| zone.region_count());
+        let first_lru = nodes * regions as u32;
         let first_object = first_lru + nodes * lists;
         // The first ticks are staggered, as CPUs do not tick in step.
         let first_tick = |cpu: u32| Time::from_ps(TICK.ps() * u64::from(cpu + 1) / u64::from(cpus));
@@ -266,7 +267,7 @@ impl<'w> System<'w> {
 
     /// Pages allocated plus pages freed since the start.
     pub fn page_operations(&self) -> u64 {
-        let zones = (0..self.allocator.zone_count()).map(|zone| self.allocator.zone_stats(zone));
+        let zones = self.allocator.zones().map(|zone| zone.stats());
         zones.map(|zone| zone.pgalloc() + zone.pgfree()).sum()
     }
 

@@ -1,6 +1,6 @@
 //! The owner of all pages: page moves and reclaim for the allocator's slow paths.
 
-use pageset::{AllocError, MoveError, Order, Owner, Pfn, Request};
+use pageset::{Alloc, AllocError, MoveError, Order, Owner, Pfn, Request};
 
 use super::System;
 use super::costs::RECLAIM_PAGE;
@@ -14,7 +14,7 @@ impl System<'_> {
     pub(super) fn alloc_patiently(&self, request: &Request) -> Result<Pfn, AllocError> {
         loop {
             let before = self.reclaimed.get();
-            match self.allocator.alloc_with(request, self) {
+            match self.allocator.alloc_with(Alloc::new(request).owner(self)) {
                 Err(AllocError::OutOfMemory(_)) if request.order == Order::ZERO && self.reclaimed.get() > before => {
                     self.engine().relax();
                 }

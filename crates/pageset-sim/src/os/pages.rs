@@ -65,7 +65,7 @@ impl System<'_> {
             self.alloc_patiently(request)?
         } else {
             // Faults take the general path, as the kernel's do; it reports each touch.
-            self.allocator.alloc_generally(request)?
+            self.allocator.fast_path().alloc_rest(request)?
         };
         if self.measuring.get() {
             self.alloc_times.add(self.engine().now() - begin);
@@ -129,10 +129,8 @@ impl System<'_> {
 
     /// The state of this CPU's pageset in a page's zone.
     fn pageset_of(&self, pfn: Pfn) -> Option<Held> {
-        let zone = self.allocator.zone_of(pfn)?;
-        let cpu = CpuId(self.engine().cpu());
-        let stats = self.allocator.pageset_stats(zone, cpu);
-        let state = self.allocator.pageset_state(zone, cpu);
+        let pageset = self.allocator.zone_of(pfn)?.pageset(CpuId(self.engine().cpu()))?;
+        let (stats, state) = (pageset.stats(), pageset.state());
         // The free clamps `high` first. Specification 4.7.
         let high = u64::from(state.high.clamp(state.high_min, state.high_max));
         Some(Held { count: stats.count, drains: stats.drains, high })
@@ -141,7 +139,7 @@ impl System<'_> {
     /// Counters of moved pages since the start.
     pub(super) fn moved_so_far(&self) -> Moved {
         let mut moved = Moved { high_order_drains: self.high_order_drains.get(), ..Moved::default() };
-        for zone in (0..self.allocator.zone_count()).map(|zone| self.allocator.zone_stats(zone)) {
+        for zone in self.allocator.zones().map(|zone| zone.stats()) {
             moved.allocated += zone.pgalloc();
             moved.from_zone += zone.pagesets.refill_pages + zone.direct_alloc_pages;
             moved.drained += zone.pagesets.drain_pages;

@@ -38,9 +38,8 @@ impl System<'_> {
         let node = NodeId(topology.socket_of(topology.core_of(cpu)).0);
         let request =
             Request { node: Some(node), this_node_only: true, ..Request::new(Order::MAX, MigrateType::Movable) };
-        let is_here = |zone: &usize| self.allocator.zone_stats(*zone).node == node;
         let room = || -> u64 {
-            let zones = (0..self.allocator.zone_count()).filter(is_here).map(|zone| self.allocator.zone_stats(zone));
+            let zones = self.allocator.zones().map(|zone| zone.stats()).filter(|zone| zone.node == node);
             zones.map(|zone| zone.nr_free_pages.saturating_sub(zone.watermarks.low)).sum()
         };
         let blocks = room().saturating_sub(but_for) / Order::MAX.pages();
@@ -68,7 +67,7 @@ impl System<'_> {
     }
 
     pub(crate) fn free_pages_of_node(&self, node: u32) -> u64 {
-        let zones = (0..self.allocator.zone_count()).map(|zone| self.allocator.zone_stats(zone));
+        let zones = self.allocator.zones().map(|zone| zone.stats());
         zones.filter(|zone| zone.node == NodeId(node)).map(|zone| zone.nr_free_pages).sum()
     }
 
@@ -76,7 +75,7 @@ impl System<'_> {
     pub(crate) fn is_below(&self, mark: fn(&Watermarks) -> u64) -> bool {
         let topology = self.engine().config().topology;
         let node = NodeId(topology.socket_of(topology.core_of(self.engine().cpu())).0);
-        let zones = (0..self.allocator.zone_count()).map(|zone| self.allocator.zone_stats(zone));
+        let zones = self.allocator.zones().map(|zone| zone.stats());
         let (free, wanted) = zones
             .filter(|zone| zone.node == node)
             .fold((0, 0), |(free, wanted), zone| (free + zone.nr_free_pages, wanted + mark(&zone.watermarks)));
@@ -86,15 +85,15 @@ impl System<'_> {
     /// Free movable blocks of an order on all nodes.
     #[cfg(test)]
     pub(crate) fn free_blocks(&self, order: Order) -> u32 {
-        let zones = 0..self.allocator.zone_count();
-        zones.map(|zone| self.allocator.free_blocks(zone, order, MigrateType::Movable)).sum()
+        self.allocator.zones().map(|zone| zone.free_blocks(order, MigrateType::Movable)).sum()
     }
 
     /// Pages that a CPU allocated from its pagesets, and pages that it freed to them.
     #[cfg(test)]
     pub(crate) fn pageset_pages(&self, cpu: u32) -> (u64, u64) {
-        let zones = (0..self.allocator.zone_count()).map(|zone| self.allocator.pageset_stats(zone, CpuId(cpu)));
-        zones.fold((0, 0), |(allocated, freed), stats| (allocated + stats.pgalloc, freed + stats.pgfree))
+        let pagesets =
+            self.allocator.zones().filter_map(|zone| zone.pageset(CpuId(cpu))).map(|pageset| pageset.stats());
+        pagesets.fold((0, 0), |(allocated, freed), stats| (allocated + stats.pgalloc, freed + stats.pgfree))
     }
 
     /// The running task sleeps for `time`.

@@ -100,7 +100,7 @@ fn a_single_node_has_the_watermarks_of_the_whole_machine() {
         let metadata = OwnedMetadata::new(&config).unwrap();
         let mut zones = metadata.zones();
         let allocator = Allocator::new(sim, &config, metadata.lend(&mut zones)).unwrap();
-        allocator.zone_stats(0).watermarks
+        allocator.zone(0).unwrap().stats().watermarks
     };
     let one = run(&machine, "page_fault1");
     let (node, nodes) = Run { whole: false, ..one.clone() }.one_node().unwrap();

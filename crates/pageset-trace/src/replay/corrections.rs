@@ -1,6 +1,6 @@
 //! Memory that the recorded machine used, gained or lost without an event: taken off free lists, or brought on-line.
 
-use pageset::{Order, PageRange, Pfn};
+use pageset::{Alloc, AllocFrom, Free, FreeTo, Order, PageRange, Pfn};
 
 use super::world::{self, World};
 
@@ -24,7 +24,7 @@ impl FreeScanner {
     }
 
     pub(super) fn take(&mut self, world: &World<'_>, zone: usize, order: Order) -> Option<Pfn> {
-        if self.failed_with.is_some_and(|free| world.zone_stats(zone).nr_free_pages <= free) {
+        if self.failed_with.is_some_and(|free| world::zone_at(world, zone).stats().nr_free_pages <= free) {
             return None;
         }
         self.failed_with = None;
@@ -38,7 +38,7 @@ impl FreeScanner {
             }
             self.next = self.range.end();
         }
-        self.failed_with = Some(world.zone_stats(zone).nr_free_pages);
+        self.failed_with = Some(world::zone_at(world, zone).stats().nr_free_pages);
         None
     }
 }
@@ -65,7 +65,10 @@ impl Corrections {
         if unused > wanted {
             for order in Order::all().rev().filter(|o| o.get() >= CORRECTION_ORDER_MIN && *o != Order::PAGEBLOCK) {
                 while left >= order.pages() {
-                    let Ok(page) = world.alloc_direct(&world::unmarked(zone, order)) else { break };
+                    let Ok(page) = world.alloc_with(Alloc::new(&world::unmarked(zone, order)).from(AllocFrom::Buddy))
+                    else {
+                        break;
+                    };
                     self.taken[zone].push((page, order));
                     left -= order.pages();
                 }
@@ -73,7 +76,7 @@ impl Corrections {
             return;
         }
         while let Some((page, order)) = self.taken[zone].pop_if(|(_, order)| order.pages() <= left) {
-            let _ = world.free_direct(page, order);
+            let _ = world.free_with(Free::block(page, order).to(FreeTo::Buddy));
             left -= order.pages();
         }
         let spare = &mut self.spare[zone];

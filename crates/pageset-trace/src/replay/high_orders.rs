@@ -40,9 +40,12 @@ fn orders() -> impl Iterator<Item = Order> {
 
 /// The pages in large blocks of all zones of an allocator.
 pub(super) fn of_world<M: Machine>(world: &Allocator<'_, M>) -> u64 {
-    let of =
-        |zone: usize, order: Order| ORDINARY.map(|of| u64::from(world.free_blocks(zone, order, of)) * order.pages());
-    (0..world.zone_count()).flat_map(|zone| orders().flat_map(move |order| of(zone, order))).sum()
+    world
+        .zones()
+        .flat_map(|zone| {
+            orders().flat_map(move |order| ORDINARY.map(|of| u64::from(zone.free_blocks(order, of)) * order.pages()))
+        })
+        .sum()
 }
 
 /// The pages in large blocks in the kernel's buddyinfo.

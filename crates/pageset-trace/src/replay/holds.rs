@@ -6,7 +6,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use pageset::{Access, Line, RawLock};
+use pageset::RawLock;
+use pageset::machine::{Access, Line};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::blocks::PageMap;

@@ -7,7 +7,10 @@ use std::slice;
 use pageset::admin::stats::PagesetStats;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, OwnerRule, PcpState};
-use pageset::{AllocError, Allocator, CpuId, Machine as _, MigrateType, Order, PageRange, Pfn, Request, ZoneSpec};
+use pageset::{
+    AllocError, Allocator, CpuId, Free, FreeTo, Machine as _, MigrateType, Order, PageRange, PagesetView, Pfn, Request,
+    ZoneSpec, ZoneView,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::{BlockMap, Freed};
@@ -187,11 +190,11 @@ impl<'r, 'a> Run<'r, 'a> {
             self.set_parameters(zone);
             for (cpu, snapshot) in z.start.pagesets.iter().enumerate() {
                 let start = self.plan.start(zone, cpu, *snapshot);
-                self.world.restore_pageset(zone, CpuId(cpu as u32), &start.state);
+                self.pageset(zone, CpuId(cpu as u32)).restore(&start.state);
                 self.outcome.borrowed.start_counters += u64::from(start.is_shown);
                 self.outcome.borrowed.unclear_starts += u64::from(start.is_unclear);
             }
-            self.world.set_below_high(zone, z.start.free <= z.start.watermarks.high);
+            self.zone(zone).set_below_high(z.start.free <= z.start.watermarks.high);
         }
         self.outcome.borrowed.start_lists =
             self.plan.survey.initial.iter().flatten().filter(|lists| lists.iter().any(|n| *n > 0)).count() as u64;
@@ -212,33 +215,43 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn pagesets(&self) -> impl Iterator<Item = (usize, CpuId)> + use<> {
         let cpus = self.plan.setting.cpus.len() as u32;
-        (0..self.world.zone_count()).flat_map(move |zone| (0..cpus).map(move |cpu| (zone, CpuId(cpu))))
+        (0..self.world.zones().len()).flat_map(move |zone| (0..cpus).map(move |cpu| (zone, CpuId(cpu))))
+    }
+
+    /// A zone of the setting, which the world has.
+    fn zone(&self, number: usize) -> ZoneView<'r, 'a, ReplayMachine> {
+        world::zone_at(self.world, number)
+    }
+
+    /// The pageset of a zone and a CPU of the setting.
+    fn pageset(&self, zone: usize, cpu: CpuId) -> PagesetView<'r, 'a, ReplayMachine> {
+        world::pageset_at(self.world, zone, cpu)
     }
 
     fn count(&self, zone: usize, cpu: CpuId) -> u64 {
-        self.world.pageset_stats(zone, cpu).count
+        self.pageset(zone, cpu).stats().count
     }
 
     fn locks(&self) -> u64 {
-        (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).lock_acquisitions()).sum()
+        self.world.zones().map(|zone| zone.stats().lock_acquisitions()).sum()
     }
 
     /// Pages allocated and freed past the pagesets so far.
     fn direct_pages(&self) -> u64 {
-        let stats = (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone));
+        let stats = self.world.zones().map(|zone| zone.stats());
         stats.map(|stats| stats.direct_alloc_pages + stats.direct_free_pages).sum()
     }
 
     fn set_parameters(&self, zone: usize) {
         let state = self.states[zone];
-        self.world.set_watermarks(zone, state.watermarks, state.reserve);
+        self.zone(zone).set_watermarks(state.watermarks, state.reserve);
         let sharers = self.hotplug.sharers(zone).filter(|_| self.hotplug_changed || !state.bounds_shown);
         let bounds = match self.hotplug.is_off(zone) {
             true => Bounds::DISABLED,
             false => self.plan.bounds(zone, state, sharers),
         };
         // The capacity of the pagesets fits the largest bounds of all snapshots, so this cannot fail.
-        let _ = self.world.set_bounds(zone, bounds);
+        let _ = self.zone(zone).set_bounds(bounds);
     }
 
     fn state_change(&mut self, change: StateChange, pid: u32) {
@@ -253,7 +266,7 @@ impl<'r, 'a> Run<'r, 'a> {
             _ => false,
         });
         for (zone, cpu) in emptied {
-            self.operate(zone, cpu, |run| run.world.drain_local(zone));
+            self.operate(zone, cpu, |run| run.zone(zone).drain_local());
         }
         self.hotplug_changed = true;
         (0..self.states.len()).for_each(|zone| self.set_parameters(zone));
@@ -267,8 +280,8 @@ impl<'r, 'a> Run<'r, 'a> {
             // A recorded hot-plug event may have drained the pageset already.
             self.outcome.borrowed.drain_requests += u64::from(self.count(request.zone, request.cpu) > 0);
             self.operate(request.zone, request.cpu, |run| match request.pages {
-                Some(pages) => run.world.drain_pages(request.zone, pages),
-                None => run.world.drain_local(request.zone),
+                Some(pages) => run.zone(request.zone).drain_pages(pages),
+                None => run.zone(request.zone).drain_local(),
             });
         }
         while let Some(taken) = self.taken.next_if(|taken| taken.event <= index) {
@@ -320,7 +333,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn set_reclaim(&self, change: &Change) {
         let zones = self.plan.setting.zones.iter().enumerate().filter(|(_, zone)| zone.node == change.node);
-        zones.for_each(|(zone, _)| self.world.set_reclaim_active(zone, change.active));
+        zones.for_each(|(zone, _)| self.zone(zone).set_reclaim_active(change.active));
     }
 
     /// Replays a bulk allocation of single pages. Its pages are unknown until their frees.
@@ -372,9 +385,9 @@ impl<'r, 'a> Run<'r, 'a> {
     fn calibrate(&self, taken: &Taken) {
         let Some(&(event, factor)) = self.plan.survey.factors.get(&(taken.zone, taken.cpu)) else { return };
         if event == taken.event && self.plan.is_kernel() {
-            let state = self.world.pageset_state(taken.zone, taken.cpu);
+            let state = self.pageset(taken.zone, taken.cpu).state();
             let state = PcpState { alloc_factor: factor, ..state };
-            self.world.restore_pageset(taken.zone, taken.cpu, &state);
+            self.pageset(taken.zone, taken.cpu).restore(&state);
         }
     }
 
@@ -437,7 +450,11 @@ impl<'r, 'a> Run<'r, 'a> {
         };
         self.operate(zone, cpu, |run| {
             let page = Pfn(replayed.into());
-            let freed = if direct { run.world.free_direct(page, order) } else { run.world.free(page, order) };
+            let freed = if direct {
+                run.world.free_with(Free::block(page, order).to(FreeTo::Buddy))
+            } else {
+                run.world.free(page, order)
+            };
             run.outcome.refused_frees += u64::from(freed.is_err());
         });
     }
@@ -465,12 +482,12 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     fn tick(&mut self, cpu: CpuId) {
-        for zone in 0..self.world.zone_count() {
+        for zone in 0..self.world.zones().len() {
             let changed = self.counters.tick(zone, cpu);
             self.operate(zone, cpu, |run| {
                 match changed.filter(|_| !run.world.tuning().expire_all) {
-                    Some(changed) => run.world.tick_zone_counted(zone, changed),
-                    None => run.world.tick_zone(zone),
+                    Some(changed) => run.zone(zone).tick_counted(changed),
+                    None => run.zone(zone).tick(),
                 };
             });
         }
@@ -487,13 +504,13 @@ impl<'r, 'a> Run<'r, 'a> {
         if self.world.tuning().owners != OwnerRule::Off {
             return self.operate_on_all(zone, operation);
         }
-        let before = self.world.pageset_stats(zone, cpu);
-        let free = self.counters.counts(zone, cpu).then(|| self.world.zone_stats(zone).nr_free_pages);
+        let before = self.pageset(zone, cpu).stats();
+        let free = self.counters.counts(zone, cpu).then(|| self.zone(zone).stats().nr_free_pages);
         operation(self);
         self.note_moves(zone, cpu, before);
         if let Some(free) = free {
-            let refilled = self.world.pageset_stats(zone, cpu).refills > before.refills;
-            self.counters.change_free(zone, cpu, free, self.world.zone_stats(zone).nr_free_pages, refilled);
+            let refilled = self.pageset(zone, cpu).stats().refills > before.refills;
+            self.counters.change_free(zone, cpu, free, self.zone(zone).stats().nr_free_pages, refilled);
         }
         self.note_held(0);
     }
@@ -501,11 +518,11 @@ impl<'r, 'a> Run<'r, 'a> {
     /// Runs an operation that may change the pagesets of several CPUs, and records the moves of all.
     fn operate_on_all<R>(&mut self, zone: usize, operation: impl FnOnce(&mut Self) -> R) {
         let cpus = || (0..self.plan.setting.cpus.len() as u32).map(CpuId);
-        let before: Vec<_> = cpus().map(|cpu| self.world.pageset_stats(zone, cpu)).collect();
+        let before: Vec<_> = cpus().map(|cpu| self.pageset(zone, cpu).stats()).collect();
         let cpus: Vec<_> = cpus().collect();
         operation(self);
         cpus.into_iter().zip(before).for_each(|(cpu, before)| self.note_moves(zone, cpu, before));
-        let waiting: u64 = (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).waiting).sum();
+        let waiting: u64 = self.world.zones().map(|zone| zone.stats().waiting).sum();
         self.note_held(waiting);
     }
 
@@ -519,7 +536,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// Records what an operation moved between a pageset and the zone.
     fn note_moves(&mut self, zone: usize, cpu: CpuId, before: PagesetStats) {
-        let after = self.world.pageset_stats(zone, cpu);
+        let after = self.pageset(zone, cpu).stats();
         let moved = |pages: u64| Move { place: self.place, zone: zone as u32, cpu, pages: pages as u32 };
         let (refilled, drained) = (after.refills > before.refills, after.drains > before.drains);
         if refilled {
@@ -537,7 +554,7 @@ impl<'r, 'a> Run<'r, 'a> {
     /// Counts the pages in depots, after an operation that may have moved some.
     fn look_at_depots(&mut self) {
         if self.world.tuning().depot {
-            self.in_depots = (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).depot).sum();
+            self.in_depots = self.world.zones().map(|zone| zone.stats().depot).sum();
         }
     }
 
@@ -556,7 +573,7 @@ impl<'r, 'a> Run<'r, 'a> {
         for (zone, state) in states.iter().enumerate() {
             self.states[zone] = state;
             self.set_parameters(zone);
-            let stats = self.world.zone_stats(zone);
+            let stats = self.zone(zone).stats();
             let unused = stats.nr_free_pages + stats.cached_pages();
             self.corrections.correct(self.world, zone, unused, state.unused());
         }
@@ -571,8 +588,7 @@ impl<'r, 'a> Run<'r, 'a> {
         let holds = holds::stop();
         self.outcome.zone_lock_acquisitions = self.locks() - self.own_locks;
         self.outcome.direct_pages = self.direct_pages() - self.own_pages;
-        self.outcome.bitmap_pages =
-            (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).bitmap_pages).sum();
+        self.outcome.bitmap_pages = self.world.zones().map(|zone| zone.stats().bitmap_pages).sum();
         debug_assert_eq!(holds.acquisitions, self.outcome.zone_lock_acquisitions, "two counts of the same locks");
         self.outcome.zone_lock_lines = holds.lines;
         self.outcome.longest_hold_lines = holds.longest_lines;

@@ -6,10 +6,12 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
+use pageset::machine::Access;
 use pageset::policy::Bounds;
 use pageset::policy::lists::{KERNEL_LISTS, order_of};
 use pageset::{
-    Access, Allocator, Config, CpuId, Machine, MigrateType, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec,
+    Alloc, AllocFrom, Allocator, Config, CpuId, Free, FreeTo, Machine, MigrateType, Order, PageRange, PagesetView, Pfn,
+    Request, ZoneKind, ZoneSpec, ZoneView,
 };
 
 use super::RuleSet;
@@ -208,9 +210,9 @@ pub(super) struct Placed {
 /// Creates the planned layout in a new allocator and returns the blocks in use. Pagesets get their recorded contents,
 /// as far as `limits` (in pages, by zone) allow. The caller sets bounds and watermarks afterwards.
 pub(super) fn apply(world: &World<'_>, plans: &Plans, limits: &[u32]) -> Vec<Placed> {
-    for zone in 0..world.zone_count() {
+    for zone in world.zones() {
         // Pagesets must not keep pages of the layout.
-        let _ = world.set_bounds(zone, Bounds::DISABLED);
+        let _ = zone.set_bounds(Bounds::DISABLED);
     }
     let mut placed = Vec::new();
     let mut stock = Vec::new();
@@ -225,18 +227,36 @@ pub(super) fn apply(world: &World<'_>, plans: &Plans, limits: &[u32]) -> Vec<Pla
     }
     for (zone, &limit) in limits.iter().enumerate() {
         let open = Bounds { batch: 1, high_min: limit, high_max: limit };
-        let _ = world.set_bounds(zone, open);
+        let _ = zone_at(world, zone).set_bounds(open);
     }
     for (page, order, cpu) in stock {
         world.machine().run_on(cpu);
-        let zone = world.zone_of(page).unwrap_or(0);
+        let zone = world.zone_of(page).map_or(0, ZoneView::number);
         // Under these rules, the first free would drain all pages above the limit. Pages above it go to the buddy at
         // once.
-        let held = world.pageset_state(zone, cpu).count;
+        let held = pageset_at(world, zone, cpu).state().count;
         let fits = u64::from(held) + order.pages() <= u64::from(limits[zone]);
-        let _ = if fits { world.free_undrained(page, order) } else { world.free(page, order) };
+        let _ = if fits {
+            world.free_with(Free::block(page, order).to(FreeTo::PagesetUndrained))
+        } else {
+            world.free(page, order)
+        };
     }
     placed
+}
+
+/// A zone of the setting, which its world has.
+pub(super) fn zone_at<'w, 'a>(world: &'w World<'a>, number: usize) -> ZoneView<'w, 'a, ReplayMachine> {
+    world.zone(number).expect("the world has the setting's zones")
+}
+
+/// The pageset of a zone and a CPU of the setting.
+pub(super) fn pageset_at<'w, 'a>(
+    world: &'w World<'a>,
+    number: usize,
+    cpu: CpuId,
+) -> PagesetView<'w, 'a, ReplayMachine> {
+    zone_at(world, number).pageset(cpu).expect("the world has the setting's CPUs")
 }
 
 /// A request for exactly this zone that ignores watermarks.
@@ -250,7 +270,7 @@ pub(super) fn unmarked(zone: usize, order: Order) -> Request {
 }
 
 fn whole_unit(world: &World<'_>, zone: usize) -> Option<Pfn> {
-    world.alloc_direct(&unmarked(zone, Order::MAX)).ok()
+    world.alloc_with(Alloc::new(&unmarked(zone, Order::MAX)).from(AllocFrom::Buddy)).ok()
 }
 
 /// Splits an allocated unit as planned, and frees its free blocks.
@@ -263,7 +283,7 @@ fn split_unit(
 ) {
     match unit {
         Unit::Free => {
-            let _ = world.free_direct(page, Order::MAX);
+            let _ = world.free_with(Free::block(page, Order::MAX).to(FreeTo::Buddy));
         }
         Unit::FreeBlocks(order, count) => {
             let _ = world.split(page, Order::MAX, *order);

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::admin::views::ZoneView;
 use crate::alloc::Allocator;
 use crate::buddy::Mismatch;
 use crate::buddy::list::List;
@@ -80,40 +81,6 @@ impl core::error::Error for AuditError {}
 const PASSES: u32 = 8;
 
 impl<M: Machine> Allocator<'_, M> {
-    /// Checks a zone from end to end, after its deferred frees. The time is proportional to the zone. Takes the lock of one pageset or
-    /// region at a time, for a few words or at most 62 blocks, so other calls go on meanwhile.
-    ///
-    /// A pass that another call disturbed proves nothing, and the audit makes another pass, up to eight. It reports an inconsistency
-    /// if two passes in a row find it, and nothing has changed during both.
-    ///
-    /// A call that is suspended elsewhere may have claimed a block and not yet freed it. Only an allocator that is otherwise idle is
-    /// certain to pass.
-    ///
-    /// # Errors
-    /// The first inconsistency; or the zone is busy.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn audit(&self, index: usize) -> Result<Books, AuditError> {
-        let zone = &self.zones[index];
-        let mut seen = None;
-        for _ in 0..PASSES {
-            zone.absorb_all(self.env());
-            zone.shared.complete_deferred(self.env());
-            let before = self.version(zone);
-            let result = Audit { allocator: self, zone }.run();
-            if self.version(zone) == before {
-                match result {
-                    Ok(books) => return Ok(books),
-                    Err(error) if seen == Some((before, error)) => return Err(AuditError::Inconsistent(error)),
-                    Err(error) => seen = Some((before, error)),
-                }
-            }
-            self.machine.relax();
-        }
-        Err(AuditError::Busy { zone: index })
-    }
-
     /// Numbers that tell whether a zone has changed. Takes each lock once, one after the other.
     ///
     /// A pass reads without a lock most of what others write with one. If it reads a word of a hold that began after this call, that
@@ -526,6 +493,39 @@ impl<M: Machine> Audit<'_, '_, M> {
         let skipped = order == Order::ZERO && self.zone.shared.buddy.has_skipped();
         let may_wait = skipped || order >= Order::PAGEBLOCK && (differ || !self.allocator.tuning.merge_by_type);
         if may_wait { Ok(()) } else { self.error(Some(page), "free buddies are unmerged", 0, order.get().into()) }
+    }
+}
+
+impl<'a, M: Machine> ZoneView<'_, 'a, M> {
+    /// Checks the zone from end to end, after its deferred frees. The time is proportional to the zone. Takes the lock of one pageset or
+    /// region at a time, for a few words or at most 62 blocks, so other calls go on meanwhile.
+    ///
+    /// A pass that another call disturbed proves nothing, and the audit makes another pass, up to eight. It reports an inconsistency
+    /// if two passes in a row find it, and nothing has changed during both.
+    ///
+    /// A call that is suspended elsewhere may have claimed a block and not yet freed it. Only an allocator that is otherwise idle is
+    /// certain to pass.
+    ///
+    /// # Errors
+    /// The first inconsistency; or the zone is busy.
+    pub fn audit(self) -> Result<Books, AuditError> {
+        let (zone, allocator) = (self.zone, self.allocator);
+        let mut seen = None;
+        for _ in 0..PASSES {
+            zone.absorb_all(allocator.env());
+            zone.shared.complete_deferred(allocator.env());
+            let before = allocator.version(zone);
+            let result = Audit { allocator, zone }.run();
+            if allocator.version(zone) == before {
+                match result {
+                    Ok(books) => return Ok(books),
+                    Err(error) if seen == Some((before, error)) => return Err(AuditError::Inconsistent(error)),
+                    Err(error) => seen = Some((before, error)),
+                }
+            }
+            allocator.machine.relax();
+        }
+        Err(AuditError::Busy { zone: zone.shared.index })
     }
 }
 

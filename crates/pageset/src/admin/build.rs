@@ -25,6 +25,19 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Builds an allocator and brings the map's ranges online. Writes only the tags of the ranges' largest aligned
     /// blocks. The configuration need not outlive this call.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ZONE, ranges: &[ZONE] }];
+    /// let config = Config::new(&zones, &[NodeId(0)]);
+    /// let memory = pageset::alloc::owned::OwnedMetadata::new(&config)?;
+    /// let mut zones = memory.zones();
+    /// let allocator = Allocator::new(Kernel, &config, memory.lend(&mut zones))?;
+    /// assert_eq!(allocator.zones().len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// A fault of the map, the rules or the size of the metadata. Nothing has been written then.
     // Not inlined: its frame would be on the stack below its caller's other calls.

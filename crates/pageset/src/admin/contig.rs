@@ -7,7 +7,7 @@
 use crate::admin::owner::Owner;
 use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError, WrongFree};
-use crate::alloc::request::{Request, Wait};
+use crate::alloc::request::{AllocFrom, Request, Wait};
 use crate::frame::{MigrateType, Order, PageRange, PageState, Pfn};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
@@ -24,49 +24,37 @@ enum Look {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Allocates `pages` neighbouring pages. The first is a multiple of `align_pages`. The request's order does not matter.
-    ///
-    /// Up to the pages of [`Order::MAX`], also for the alignment, this is [`Self::alloc`] of one block, whose rest is freed at once.
-    /// For a larger run, and where no block for more than a pageblock is free, it is [`Self::search_contig`]: for requests with
-    /// [`Wait::Memory`], not in interrupts. Only the search calls the owner.
-    ///
-    /// The run is blocks in use, as those of [`Self::alloc_range`]. [`Self::free_contig`] frees all of it or any part.
-    ///
-    /// # Errors
-    /// No pages, or an alignment that is no power of two; no such run in any zone of the request; those of [`Self::alloc`].
+    /// [`Self::alloc_with`] for a run of pages, with an owner.
     #[inline]
-    pub fn alloc_contig(
+    pub(super) fn alloc_run(
         &self,
         request: &Request,
         pages: u64,
         align_pages: u64,
+        from: AllocFrom,
         owner: &impl Owner,
     ) -> Result<Pfn, AllocError> {
         // The compiler makes a shorter fast path for a constant request, if it is not copied.
-        if pages == 1 && align_pages == 1 && request.order == Order::ZERO {
+        if pages == 1 && align_pages == 1 && request.order == Order::ZERO && from == AllocFrom::Pageset {
             return self.alloc(request);
         }
         if pages == 0 || !align_pages.is_power_of_two() {
             return Err(AllocError::Run { pages, align_pages });
         }
-        match Order::holding(pages.max(align_pages)).map(|order| (order, self.alloc_first(request, order, pages))) {
+        match Order::holding(pages.max(align_pages)).map(|order| (order, self.alloc_first(request, order, pages, from)))
+        {
             // The run may fit where no block of this order is aligned.
             Some((order, Err(AllocError::OutOfMemory(_))))
                 if order > Order::PAGEBLOCK && request.wait == Wait::Memory => {}
             Some((_, result)) => return result,
             None => {}
         }
-        self.search_contig(request, pages, align_pages, owner)
+        self.search_run(request, pages, align_pages, owner)
     }
 
-    /// Allocates the first run of `pages` neighbouring pages that a search finds, at a multiple of `align_pages` and of a pageblock. If
-    /// no such memory is free, all pagesets drain, and then blocks move, if the owner moves any ([`Owner::moves`]). Ignores the
-    /// marks. Waits for what [`Self::alloc_range`] waits for, so only requests with [`Wait::Memory`] search; others find nothing.
-    ///
-    /// # Errors
-    /// As [`Self::alloc_contig`].
+    /// [`Self::alloc_with`] [`AllocFrom::Search`].
     #[cold]
-    pub fn search_contig(
+    pub(super) fn search_run(
         &self,
         request: &Request,
         pages: u64,
@@ -84,7 +72,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             |pass| list.zones().find_map(|zone| self.search_zone(zone, request, pages, align_pages, pass, owner));
         let drained = || {
             // Cached pages keep their blocks from merging.
-            list.zones().for_each(|zone| self.drain_zone(zone.shared.index));
+            list.zones().for_each(|zone| self.drain_zone(zone));
             find(Look::Settled).or_else(|| if owner.moves() { find(Look::Movable) } else { None })
         };
         let fits = |zone: &CachedZone<'a, M>| zone.frames().spanned() >= pages;
@@ -102,7 +90,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         pass: Look,
         owner: &impl Owner,
     ) -> Option<Pfn> {
-        let span = self.zone_span(zone.shared.index);
+        let span = self.view(zone).span();
         let step = align_pages.max(Order::PAGEBLOCK.pages());
         let mut start = span.start.0.checked_next_multiple_of(step).map(Pfn)?;
         while start.0.checked_add(pages).is_some_and(|end| end <= span.end().0) && owner.keep_going() {
@@ -147,15 +135,27 @@ impl<'a, M: Machine> Allocator<'a, M> {
         None
     }
 
-    /// Frees `pages` pages from `pfn` on: any part of a block in use, or of several that are neighbours, such as a run of
-    /// [`Self::alloc_contig`].
+    /// Frees the pages of a range, all of which are in use: a block, any part of one, or several neighbours. The rest of each block stays
+    /// in use, as the largest aligned blocks, with the type of the block. Uses the caller's pageset, as [`Self::free`] does.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let three = allocator.alloc_with(Alloc::new(&MOVABLE).pages(3))?;
+    /// allocator.free_range(PageRange::new(three.offset(1), 2))?;
+    /// assert!(allocator.free_range(PageRange::new(three, 2)).is_err(), "the second page is free");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// The first page that is not in use, or a run of 0 pages. Nothing has changed then, unless another caller freed a page of
-    /// the run at the same time.
+    /// The first page that is not in use, or a range of 0 pages. Nothing has changed then, unless another caller freed a page of
+    /// the range at the same time.
     #[inline]
-    pub fn free_contig(&self, pfn: Pfn, pages: u64) -> Result<(), FreeError> {
-        // As in `alloc_contig`.
+    pub fn free_range(&self, range: PageRange) -> Result<(), FreeError> {
+        let PageRange { start: pfn, pages } = range;
+        // As in `alloc_run`.
         if pages == 1 && self.free(pfn, Order::ZERO).is_ok() {
             return Ok(());
         }
@@ -165,13 +165,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         {
             return Ok(());
         }
-        self.free_pieces(PageRange { start: pfn, pages })
+        self.free_pieces(range)
     }
 
     #[cold]
     fn free_pieces(&self, run: PageRange) -> Result<(), FreeError> {
         if run.pages == 0 {
-            return self.free_part(run.start, 0);
+            return Err(FreeError { pfn: run.start, order: Order::ZERO, reason: WrongFree::NoPages });
         }
         if run.start.0.checked_add(run.pages).is_none() {
             return Err(FreeError { pfn: run.start, order: Order::ZERO, reason: WrongFree::NotOurs });
@@ -199,7 +199,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 Some((block, state)) => {
                     return wrong(WrongFree::Inside { head: block.pfn, order: block.order, state });
                 }
-                None if self.zone_of(at).is_some() => return wrong(WrongFree::NotAllocated(PageState::Inside)),
+                None if self.locate(at).is_some() => return wrong(WrongFree::NotAllocated(PageState::Inside)),
                 None => return wrong(WrongFree::NotOurs),
             };
             visit(at, end.0 - at.0)?;

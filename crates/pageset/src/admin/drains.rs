@@ -2,6 +2,7 @@
 //!
 //! Specification: `linux-page-allocator.md` 8.1, 8.2.
 
+use crate::admin::views::ZoneView;
 use crate::alloc::Allocator;
 use crate::alloc::error::HotplugError;
 use crate::frame::CpuId;
@@ -47,34 +48,38 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ///
     /// Never waits for a pageset: a timer interrupt may call it. A pageset whose lock is held, perhaps by the interrupted
     /// code, is left out. Returns true when another tick has more to do, also for a pageset that was left out.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// // In the timer interrupt of each CPU, about once a second.
+    /// while allocator.tick() {}
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tick(&self) -> bool {
         let cpu = self.machine.cpu();
         self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu, false, None) | more)
     }
 
-    /// As [`Self::tick`], for one zone, given by its number.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn tick_zone(&self, zone: usize) -> bool {
-        self.tick_on(&self.zones[zone], self.machine.cpu(), false, None)
-    }
-
-    /// As [`Self::tick_zone`], for a caller that counts what its CPUs change in a zone, as the kernels do: `used` is whether a count of the
-    /// zone has changed on this CPU since the last tick.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn tick_zone_counted(&self, zone: usize, used: bool) -> bool {
-        self.tick_on(&self.zones[zone], self.machine.cpu(), false, Some(used))
-    }
-
     /// As [`Self::tick`], for any CPU: for a CPU that is idle, or whose timer does not run. Waits for the locks of that CPU's
     /// pagesets.
+    /// A CPU that is not possible has none.
     ///
-    /// # Panics
-    /// There is no CPU of that number.
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// // For a CPU that sleeps.
+    /// while allocator.tick_cpu(CpuId(1)) {}
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tick_cpu(&self, cpu: CpuId) -> bool {
+        if cpu.0 as usize >= self.rules.nodes.len() {
+            return false;
+        }
         self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu, true, None) | more)
     }
 
@@ -89,86 +94,119 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Drains the caller's pagesets of all zones. Never waits for a pageset: a timer interrupt may call it. Returns whether
     /// all were drained; false if the lock of one is held, perhaps by the interrupted code.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// assert!(allocator.drain(), "nobody holds a pageset");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn drain(&self) -> bool {
         // Not `all`: it would end at the first pageset in use.
-        let in_use = (0..self.zones.len()).filter(|&zone| !self.drain_local(zone)).count();
+        let in_use = self.zones().filter(|zone| !zone.drain_local()).count();
         in_use == 0
     }
 
-    /// As [`Self::drain`], for one zone, given by its number. A step of compaction does this, so that freed blocks can merge.
-    /// Specification 8.1.
+    /// Drains the pagesets of one CPU of all zones, from any CPU. Waits for their locks. A CPU that is not
+    /// possible has none.
     ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn drain_local(&self, zone: usize) -> bool {
-        self.zones[zone].try_drain_cpu(self.env(), self.machine.cpu(), None)
-    }
-
-    /// As [`Self::drain_local`], but at most `pages` pages, and the rest of the last block: one hold of a drain that lets others use
-    /// the pageset in between.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn drain_pages(&self, zone: usize, pages: u32) -> bool {
-        self.zones[zone].try_drain_pages(self.env(), self.machine.cpu(), pages)
-    }
-
-    /// Drains the pagesets of one CPU of all zones, from any CPU. Waits for their locks.
-    ///
-    /// # Panics
-    /// There is no CPU of that number.
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// allocator.drain_cpu(CpuId(1));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn drain_cpu(&self, cpu: CpuId) {
+        if cpu.0 as usize >= self.rules.nodes.len() {
+            return;
+        }
         self.zones.iter().for_each(|zone| zone.drain_cpu(self.env(), cpu));
+    }
+
+    /// Drains all pagesets of one zone.
+    pub(super) fn drain_zone(&self, zone: &'a CachedZone<'a, M>) {
+        zone.settle_all(self.env(), Scope::Zone);
     }
 
     /// Drains all pagesets of all zones, each under its lock, and completes the deferred frees. Pages freed meanwhile may
     /// stay. Returns at once if another drain of all CPUs is running: that drain suffices. Specification 8.1.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let page = allocator.alloc(&MOVABLE)?;
+    /// allocator.free(page, Order::ZERO)?;
+    /// allocator.drain_all();
+    /// assert_eq!(allocator.zones().map(|zone| zone.stats().cached_pages()).sum::<u64>(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn drain_all(&self) {
         if let Some(_draining) = Exclusive::try_begin(&self.draining) {
             self.zones.iter().for_each(|zone| zone.settle_all(self.env(), Scope::Zone));
         }
     }
+}
 
-    /// Drains all pagesets of one zone, given by its number, each under its lock, and completes its deferred frees, also
-    /// while another drain of all CPUs is running. Pages freed meanwhile may stay. Specification 8.1.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn drain_zone(&self, zone: usize) {
-        self.zones[zone].settle_all(self.env(), Scope::Zone);
+impl<'a, M: Machine> ZoneView<'_, 'a, M> {
+    /// As [`Allocator::tick`], for this zone.
+    pub fn tick(self) -> bool {
+        self.allocator.tick_on(self.zone, self.allocator.machine.cpu(), false, None)
     }
 
-    /// Drains the pagesets of a zone, given by its number, and keeps them empty until [`Self::enable_pagesets`] has
+    /// As [`Self::tick`], for a caller that counts what its CPUs change in a zone, as the kernels do: `used` is whether a count of the
+    /// zone has changed on this CPU since the last tick.
+    pub fn tick_counted(self, used: bool) -> bool {
+        self.allocator.tick_on(self.zone, self.allocator.machine.cpu(), false, Some(used))
+    }
+
+    /// As [`Allocator::drain`], for this zone. A step of compaction does this, so that freed blocks can merge.
+    /// Specification 8.1.
+    pub fn drain_local(self) -> bool {
+        self.zone.try_drain_cpu(self.allocator.env(), self.allocator.machine.cpu(), None)
+    }
+
+    /// As [`Self::drain_local`], but at most `pages` pages, and the rest of the last block: one hold of a drain that lets others use
+    /// the pageset in between.
+    pub fn drain_pages(self, pages: u32) -> bool {
+        self.zone.try_drain_pages(self.allocator.env(), self.allocator.machine.cpu(), pages)
+    }
+
+    /// Drains all pagesets of the zone, each under its lock, and completes its deferred frees, also
+    /// while another drain of all CPUs is running. Pages freed meanwhile may stay. Specification 8.1.
+    pub fn drain_all(self) {
+        self.allocator.drain_zone(self.zone);
+    }
+
+    /// Drains the pagesets of the zone and keeps them empty until [`Self::enable_pagesets`] has
     /// been called as often. Waits for the pagesets' locks. Specification 8.1.
     ///
     /// After this call returns, every freed block goes to the buddy in the same call, also in calls that began before.
     /// A refill takes only the requested block.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn disable_pagesets(&self, zone: usize) {
-        let (cached_zone, changes) = (&self.zones[zone], self.change());
-        cached_zone.disabled.set(cached_zone.disabled.get() + 1);
-        self.recompute_bounds_of(cached_zone, changes);
+    pub fn disable_pagesets(self) {
+        let (zone, changes) = (self.zone, self.allocator.change());
+        zone.disabled.set(zone.disabled.get() + 1);
+        self.allocator.recompute_bounds_of(zone, changes);
         // The drain is needed also if they were disabled before: the earlier caller may still be draining.
-        self.drain_zone(zone);
+        self.drain_all();
     }
 
     /// Undoes one [`Self::disable_pagesets`]. The last one computes the bounds again.
     ///
     /// # Errors
     /// The zone's pagesets are not disabled.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn enable_pagesets(&self, zone: usize) -> Result<(), HotplugError> {
-        let zone = &self.zones[zone];
-        let changes = self.change();
+    pub fn enable_pagesets(self) -> Result<(), HotplugError> {
+        let (zone, changes) = (self.zone, self.allocator.change());
         let Some(depth) = zone.disabled.get().checked_sub(1) else {
             return Err(HotplugError::PagesetsEnabled { zone: zone.shared.index });
         };
         zone.disabled.set(depth);
-        self.recompute_bounds_of(zone, changes);
+        self.allocator.recompute_bounds_of(zone, changes);
         Ok(())
     }
 }

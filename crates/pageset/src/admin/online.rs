@@ -4,16 +4,17 @@
 //!
 //! An owner can also lend free blocks: a pool that returns memory to the operating system, or a balloon. Such an owner
 //! finds free memory ([`Allocator::free_block_around`]), takes some of it by page number ([`Allocator::alloc_at`]), and
-//! later frees it to the list position that is allocated last ([`Allocator::free_cold`]). That costs one hold of the zone
+//! later frees it to the list position that is allocated last ([`crate::FreeTo::BuddyCold`]). That costs one hold of the zone
 //! lock per block and affects no other block. Specification 1.5, "Taking a free block without allocating it", except for
 //! the marks: these blocks come back.
 
 use crate::admin::drains::Exclusive;
 use crate::admin::owner::Owner;
 use crate::admin::range::RangeError;
+use crate::admin::views::ZoneView;
 use crate::alloc::Allocator;
 use crate::alloc::config::MapError;
-use crate::alloc::error::{FreeError, HotplugError};
+use crate::alloc::error::HotplugError;
 use crate::buddy::list::End;
 use crate::frame::{CpuId, MigrateType, Order, PageRange, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
@@ -22,6 +23,15 @@ use crate::zone::ZoneGuard;
 /// CPUs.
 impl<M: Machine> Allocator<'_, M> {
     /// Whether a CPU is online. At the start those of [`crate::Config::online_cpus`] are. A CPU that is not possible never is.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// assert!(allocator.is_cpu_online(CpuId(1)) && !allocator.is_cpu_online(CpuId(2)));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_cpu_online(&self, cpu: CpuId) -> bool {
         (cpu.0 as usize) < self.rules.nodes.len() && self.rules.online.contains(cpu)
@@ -33,6 +43,16 @@ impl<M: Machine> Allocator<'_, M> {
     /// Threads that read their CPU number before may still allocate and free there at any time. After this call
     /// returns, the CPU's pagesets keep nothing until the CPU is online again: such calls pass through them block by
     /// block, and leave no page there.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// allocator.cpu_offline(CpuId(1))?;
+    /// assert!(!allocator.is_cpu_online(CpuId(1)));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The CPU is not possible, not online, or the last online one. Nothing has changed.
@@ -53,6 +73,16 @@ impl<M: Machine> Allocator<'_, M> {
 
     /// Brings a CPU online: it counts among the CPUs that share the zones, and its pagesets keep pages again. Their
     /// state is as it was before, like that of an idle CPU. Waits for the pagesets' locks. Specification 8.3.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// allocator.cpu_offline(CpuId(1))?;
+    /// allocator.cpu_online(CpuId(1))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The CPU is not possible, or already online. Nothing has changed.
@@ -87,19 +117,19 @@ impl<M: Machine> Allocator<'_, M> {
 }
 
 /// Keeps the pagesets of a zone disabled until dropped, also if the owner's code panics.
-struct NoPagesets<'w, 'a, M: Machine>(&'w Allocator<'a, M>, usize);
+struct NoPagesets<'w, 'a, M: Machine>(ZoneView<'w, 'a, M>);
 
 impl<'w, 'a, M: Machine> NoPagesets<'w, 'a, M> {
-    fn new(allocator: &'w Allocator<'a, M>, zone: usize) -> Self {
-        allocator.disable_pagesets(zone);
-        NoPagesets(allocator, zone)
+    fn new(zone: ZoneView<'w, 'a, M>) -> Self {
+        zone.disable_pagesets();
+        NoPagesets(zone)
     }
 }
 
 impl<M: Machine> Drop for NoPagesets<'_, '_, M> {
     fn drop(&mut self) {
         // This cannot fail: `new` disabled the pagesets.
-        self.0.enable_pagesets(self.1).ok();
+        self.0.enable_pagesets().ok();
     }
 }
 
@@ -107,6 +137,17 @@ impl<M: Machine> Drop for NoPagesets<'_, '_, M> {
 impl<M: Machine> Allocator<'_, M> {
     /// Brings the pages of a range online, and computes watermarks and bounds again. Holds the zone lock to read the tags of one
     /// pageblock, and then to put one largest block on its list. Waits, by [`Machine::relax`], while another such call runs.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let range = PageRange::new(ZONE.start, 1024);
+    /// allocator.offline(range, &Immovable)?;
+    /// allocator.online(range)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// A range that is empty, outside every zone's span, or partly online already. Nothing has changed then; with bitmaps, the zone's pagesets
@@ -131,7 +172,7 @@ impl<M: Machine> Allocator<'_, M> {
         if zone.moves_parts() {
             // A page on its way between a pageset and a bitmap looked offline. The look before refused almost every wrong range
             // without a change; this one drains the pagesets.
-            let _no_moves = NoPagesets::new(self, zone.shared.index);
+            let _no_moves = NoPagesets::new(self.view(zone));
             look()?;
         }
         for piece in span.cut(Order::MAX) {
@@ -145,11 +186,22 @@ impl<M: Machine> Allocator<'_, M> {
     /// managed, until [`Self::online`]. Computes watermarks and bounds again. The zone's pagesets are disabled during
     /// the call. Specification 8.1 "zone PCP disable".
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// // A balloon takes 4 MiB.
+    /// allocator.offline(PageRange::new(ZONE.start, 1024), &Immovable)?;
+    /// assert_eq!(allocator.zones().map(|zone| zone.stats().managed).sum::<u64>(), ZONE.pages - 1024);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::alloc_range`].
     pub fn offline(&self, range: PageRange, owner: &impl Owner) -> Result<(), RangeError> {
         let (zone, span) = self.span_of(range)?;
-        let disabled = NoPagesets::new(self, zone.shared.index);
+        let disabled = NoPagesets::new(self.view(zone));
         let result = self.empty_range(zone, span, owner, Order::PAGEBLOCK, |zone, piece| zone.retire(piece));
         drop(disabled);
         if result.is_ok() {
@@ -164,6 +216,16 @@ impl<M: Machine> Allocator<'_, M> {
     /// The free block around a page, if the page lies in one on a free list. `None` also for a free page in a bitmap
     /// ([`crate::Tuning::bitmaps`]). Takes no lock, so another CPU may be taking or splitting the block: only [`Self::alloc_at`] is
     /// decisive.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let largest = PageRange::new(ZONE.start, Order::MAX.pages());
+    /// assert_eq!(allocator.free_block_around(ZONE.start.offset(5)), Some(largest));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, page) = self.locate(pfn)?;
@@ -176,6 +238,16 @@ impl<M: Machine> Allocator<'_, M> {
     /// As [`Self::free_block_around`], under the zone lock, when no CPU takes, splits or merges a block of the zone.
     /// Without the lock, a block that is being merged is on no list for a moment. First puts the pages in the bitmap of the page's
     /// pageblock on free lists. `None` for a page that moves between a pageset and a bitmap at that moment.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let around = allocator.settled_free_block_around(ZONE.start.offset(5));
+    /// assert_eq!(around, allocator.free_block_around(ZONE.start));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn settled_free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, page) = self.locate(pfn)?;
@@ -192,6 +264,16 @@ impl<M: Machine> Allocator<'_, M> {
     ///
     /// The block is then in use as if it had been allocated for the migratetype of its list. All ways to free accept
     /// it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// assert!(allocator.alloc_at(ZONE.start, Order::PAGEBLOCK));
+    /// assert!(!allocator.alloc_at(ZONE.start, Order::ZERO), "in use");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use = "the block is in use where this is true"]
     pub fn alloc_at(&self, pfn: Pfn, order: Order) -> bool {
         let Some((zone, page)) = self.locate(pfn).filter(|_| pfn.is_aligned(order)) else { return false };
@@ -199,9 +281,21 @@ impl<M: Machine> Allocator<'_, M> {
     }
 
     /// As [`Self::alloc_at`], and finds pages in pagesets, too: if no page of the block is in use, and some page is cached, drains
-    /// the zone's pagesets and tries again. Waits for their locks, as [`Self::drain_zone`] does.
+    /// the zone's pagesets and tries again. Waits for their locks, as [`ZoneView::drain_all`] does.
     ///
     /// Pages that another CPU frees, caches, or moves between its pageset and a bitmap meanwhile may make the call fail.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let page = allocator.alloc(&MOVABLE)?;
+    /// allocator.free(page, Order::ZERO)?;
+    /// assert!(!allocator.alloc_at(page, Order::ZERO), "it is in a pageset");
+    /// assert!(allocator.alloc_at_cached(page, Order::ZERO));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use = "the block is in use where this is true"]
     pub fn alloc_at_cached(&self, pfn: Pfn, order: Order) -> bool {
         if self.alloc_at(pfn, order) {
@@ -220,22 +314,9 @@ impl<M: Machine> Allocator<'_, M> {
             at = head + block.pages() as u32;
         }
         if cached {
-            self.drain_zone(zone.shared.index);
+            self.drain_zone(zone);
         }
         cached && self.alloc_at(pfn, order)
-    }
-
-    /// Frees a block to the buddy, as [`Self::free_direct`] does, at the end of its list that is allocated last: for
-    /// memory that costs more to use than other free memory. Holds the zone lock.
-    ///
-    /// # Errors
-    /// As [`Self::free`].
-    pub fn free_cold(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.claim_free(pfn, order)?;
-        let guard = zone.shared.lock(self.env(), LockPath::DirectFree, page);
-        guard.free_cold(page, order, guard.frames.block_type(page));
-        guard.count_direct_free(order.pages());
-        Ok(())
     }
 }
 

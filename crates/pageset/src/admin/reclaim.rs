@@ -2,7 +2,7 @@
 //!
 //! # Direct reclaim
 //!
-//! [`Allocator::alloc_with`] serves a request that finds no memory: it compacts, asks the [`Owner`] for pages, and drains
+//! [`Allocator::alloc_with`] an owner serves a request that finds no memory: it compacts, asks the [`Owner`] for pages, and drains
 //! the pagesets, in this order.
 //!
 //! # Background reclaim
@@ -11,25 +11,25 @@
 //! reclaimer then
 //!
 //! 1. saves each zone's [`crate::admin::stats::ZoneStats::watermark_boost`] and calls
-//!    [`Allocator::set_node_reclaim_active`];
-//! 2. frees pages until [`Allocator::is_balanced`];
-//! 3. removes the saved boosts with [`Allocator::decay_boost`];
-//! 4. makes blocks of the order it was woken for with [`Allocator::compact_node`], if that order is above 0;
-//! 5. calls [`Allocator::forget_skipped`], since the freed pages make skip bits obsolete, and
-//!    [`Allocator::set_node_reclaim_active`] with `false`.
+//!    [`NodeView::set_reclaim_active`];
+//! 2. frees pages until [`NodeView::is_balanced`];
+//! 3. removes the saved boosts with [`ZoneView::decay_boost`];
+//! 4. makes blocks of the order it was woken for with [`NodeView::compact`], if that order is above 0;
+//! 5. calls [`NodeView::forget_skipped`], since the freed pages make skip bits obsolete, and
+//!    [`NodeView::set_reclaim_active`] with `false`.
 //!
-//! [`Allocator::needs_reclaim`] tells which zones need reclaim.
+//! [`ZoneView::needs_reclaim`] tells which zones need reclaim.
 //!
 //! Specification: `linux-page-allocator.md` 1.6, 1.7, 4.11 "RECLAIM_ACTIVE", 8.1.
 
 use super::compact::{CompactMode, CompactOutcome};
 use super::owner::Owner;
+use crate::admin::views::{NodeView, ZoneView};
 use crate::alloc::error::AllocError;
 use crate::alloc::request::{Request, Wait};
 use crate::alloc::{Allocator, shortage};
-use crate::frame::{NodeId, Order, Pfn, ZoneKind};
+use crate::frame::{Order, Pfn, ZoneKind};
 use crate::machine::{LockPath, Machine, MachineHint};
-use crate::pcp::CachedZone;
 use crate::zone::watermark::{Mark, MarkTest};
 
 /// How often one request asks the owner for pages: the kernel's bound of reclaims without progress. From memory; the
@@ -38,9 +38,7 @@ const RECLAIM_ROUNDS: u32 = 16;
 
 /// Direct reclaim.
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Allocates a block as [`Self::alloc`] does. If that finds none, asks the owner for pages.
-    ///
-    /// Specification 1.7. A request that may wait for memory ([`Wait::Memory`]) goes on after the low marks and the min
+    /// [`Self::alloc_with`] for a block, with an owner. Specification 1.7. A request that may wait for memory ([`Wait::Memory`]) goes on after the low marks and the min
     /// marks:
     ///
     /// 1. Above order 0, async direct compaction, then the zones at the min marks.
@@ -55,12 +53,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ///    no owner to ask, drains at once. In this call that would be too early: CPUs would take pages from one another instead of reclaiming
     ///    some. (Step 3 drains under any rules.)
     /// 7. Then it returns all HIGHATOMIC pageblocks, one by one.
-    ///
-    /// Calls the owner without a lock; the owner may allocate and free.
-    ///
-    /// # Errors
-    /// An invalid request; or no memory, with the state of the zones and the reason.
-    pub fn alloc_with(&self, request: &Request, owner: &impl Owner) -> Result<Pfn, AllocError> {
+    pub(super) fn alloc_or_reclaim(&self, request: &Request, owner: &impl Owner) -> Result<Pfn, AllocError> {
         if request.wait != Wait::Memory {
             return self.alloc(request);
         }
@@ -78,7 +71,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     #[cold]
-    fn reclaim_and_retry(&self, request: &Request, owner: &impl Owner) -> Result<Pfn, AllocError> {
+    pub(super) fn reclaim_and_retry(&self, request: &Request, owner: &impl Owner) -> Result<Pfn, AllocError> {
         if let Some(pfn) = self.compact_and_retry(request, CompactMode::Async, owner)? {
             return Ok(pfn);
         }
@@ -179,49 +172,37 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 }
 
-/// Background reclaim.
-impl<'a, M: Machine> Allocator<'a, M> {
-    /// Whether a zone is not above its high mark, boost included, so that reclaim has work there. Takes no lock.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
+/// Background reclaim of a zone.
+impl<'a, M: Machine> ZoneView<'_, 'a, M> {
+    /// Whether the zone is not above its high mark, boost included, so that reclaim has work there. Takes no lock.
     #[must_use]
-    pub fn needs_reclaim(&self, zone: usize) -> bool {
-        let zone = &self.zones[zone];
+    pub fn needs_reclaim(self) -> bool {
+        let zone = self.zone;
         zone.shared.buddy.managed.get() > 0
             && !zone.shared.passes_mark(Mark::High, &MarkTest { highest: zone.shared.kind, ..MarkTest::SINGLE })
     }
 
-    /// Whether reclaim of a node may rest: one of its zones up to `highest` has a block of `order` above its high mark,
+    /// Lowers the zone's watermark boost by up to `pages`, after reclaim has worked for it. Returns the remaining boost.
+    /// Holds the zone lock. Specification 1.6, "Watermark boost".
+    pub fn decay_boost(self, pages: u64) -> u64 {
+        self.zone.shared.lock(self.allocator.env(), LockPath::Map, 0).lower_boost(pages)
+    }
+}
+
+/// Background reclaim of a node.
+impl<'a, M: Machine> NodeView<'_, 'a, M> {
+    /// Whether reclaim of the node may rest: one of its zones up to `highest` has a block of `order` above its high mark,
     /// or the node has no such zone. Takes no lock.
     #[must_use]
-    pub fn is_balanced(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
+    pub fn is_balanced(self, order: Order, highest: ZoneKind) -> bool {
         let test = MarkTest { order, highest, ..MarkTest::SINGLE };
-        let mut zones = self.zones_of(node, highest).peekable();
+        let mut zones = self.zones(highest).peekable();
         zones.peek().is_none() || zones.any(|zone| zone.shared.passes_mark(Mark::High, &test))
     }
 
-    /// Sets whether reclaim works on a node's zones up to `highest`. While it does, pagesets of these zones keep at
+    /// Sets whether reclaim works on the node's zones up to `highest`. While it does, pagesets of these zones keep at
     /// most four batches (5.14 on). Specification 4.11.
-    pub fn set_node_reclaim_active(&self, node: NodeId, highest: ZoneKind, on: bool) {
-        self.zones_of(node, highest).for_each(|zone| zone.shared.set_reclaim_active(on));
-    }
-
-    /// Lowers a zone's watermark boost by up to `pages`, after reclaim has worked for it. Returns the remaining boost.
-    /// Holds the zone lock. Specification 1.6, "Watermark boost".
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn decay_boost(&self, zone: usize, pages: u64) -> u64 {
-        let zone = &self.zones[zone];
-        zone.shared.lock(self.env(), LockPath::Map, 0).lower_boost(pages)
-    }
-
-    /// A node's zones up to `highest` that have managed pages.
-    pub(crate) fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &'a CachedZone<'a, M>> {
-        let here = move |zone: &&CachedZone<'a, M>| {
-            zone.shared.node == node && zone.shared.kind <= highest && zone.shared.buddy.managed.get() > 0
-        };
-        self.zones.iter().filter(here)
+    pub fn set_reclaim_active(self, highest: ZoneKind, on: bool) {
+        self.zones(highest).for_each(|zone| zone.shared.set_reclaim_active(on));
     }
 }

@@ -4,6 +4,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::admin::views::{PagesetView, ZoneView};
 use crate::alloc::Allocator;
 use crate::alloc::config::{MapError, check_fraction};
 use crate::alloc::error::{FreeError, WrongFree};
@@ -29,6 +30,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// fraction high no longer tunes itself. While CPUs are offline, each remaining CPU may hold more, up to the
     /// capacity of its pagesets. Specification 2.2.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// assert!(allocator.set_high_fraction(5).is_err(), "8 is the least");
+    /// allocator.set_high_fraction(0)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// A fraction of 1 to 7, or one that exceeds the pagesets' capacity with all CPUs online. The old fraction stays.
     pub fn set_high_fraction(&self, fraction: u32) -> Result<(), MapError> {
@@ -49,6 +60,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Sets the type of a page's pageblock and moves its free blocks to the lists of that type. Splits a free block
     /// that reaches beyond the pageblock. Holds the zone lock.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// allocator.set_pageblock_type(ZONE.start, MigrateType::Unmovable)?;
+    /// assert_eq!(allocator.pageblock_type(ZONE.start), Some(MigrateType::Unmovable));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The page is in no zone.
     pub fn set_pageblock_type(&self, pfn: Pfn, migratetype: MigrateType) -> Result<(), FreeError> {
@@ -61,6 +82,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// The type of a page's pageblock; `None` if the page is in no zone.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// assert_eq!(allocator.pageblock_type(ZONE.start), Some(MigrateType::Movable));
+    /// assert_eq!(allocator.pageblock_type(Pfn(0)), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn pageblock_type(&self, pfn: Pfn) -> Option<MigrateType> {
         self.locate(pfn).map(|(zone, page)| zone.frames().block_type(page))
@@ -79,6 +110,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Computes watermarks, reserves and bounds from the managed pages. Specification 1.2.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// allocator.recompute();
+    /// assert!(allocator.zones().all(|zone| zone.stats().watermarks.high > 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn recompute(&self) {
         let changes = self.change();
         let is_lowmem = |zone: &&CachedZone<'a, M>| zone.shared.kind != ZoneKind::Movable;
@@ -180,30 +221,25 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub(crate) fn keeps_pages(&self, zone: &CachedZone<'a, M>, cpu: CpuId) -> bool {
         zone.disabled.get() == 0 && self.rules.online.contains(cpu)
     }
+}
 
-    /// Sets a zone's marks and reserves by hand, until they are next computed. Ends a boost of the marks. Marks that no
+impl<'a, M: Machine> ZoneView<'_, 'a, M> {
+    /// Sets the zone's marks and reserves by hand, until they are next computed. Ends a boost of the marks. Marks that no
     /// request can pass are allowed. Holds the zone lock.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn set_watermarks(&self, zone: usize, marks: Watermarks, reserve: [u64; ZoneKind::COUNT]) {
-        let _changes = self.change();
-        let zone = &self.zones[zone];
-        let guard = zone.shared.lock(self.env(), LockPath::Map, 0);
+    pub fn set_watermarks(self, marks: Watermarks, reserve: [u64; ZoneKind::COUNT]) {
+        let _changes = self.allocator.change();
+        let guard = self.zone.shared.lock(self.allocator.env(), LockPath::Map, 0);
         guard.set_watermarks(marks);
         guard.set_reserve(reserve);
     }
 
-    /// Sets batch and the bounds of high for a zone's pagesets by hand, until they are next computed. Equal bounds
+    /// Sets batch and the bounds of high for the zone's pagesets by hand, until they are next computed. Equal bounds
     /// switch the auto-tuning of high off.
     ///
     /// # Errors
     /// An upper bound below the lower one, a batch of 0, a value above the pagesets' capacity, or disabled pagesets.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn set_bounds(&self, zone: usize, bounds: Bounds) -> Result<(), MapError> {
-        let zone = &self.zones[zone];
+    pub fn set_bounds(self, bounds: Bounds) -> Result<(), MapError> {
+        let (zone, allocator) = (self.zone, self.allocator);
         let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
         let asked = bounds.high_max.max(bounds.batch);
         if asked > capacity {
@@ -212,76 +248,64 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let by_hand = Tuning {
             batch: crate::policy::BatchRule::Fixed(bounds.batch),
             high: HighRule::Fixed { min: bounds.high_min, max: bounds.high_max },
-            ..*self.tuning
+            ..*allocator.tuning
         };
         by_hand.check().map_err(MapError::Tuning)?;
-        let changes = self.change();
+        let changes = allocator.change();
         if zone.disabled.get() > 0 {
             return Err(MapError::PagesetsDisabled { zone: zone.shared.index });
         }
-        self.decide_bounds(zone, bounds, None, &changes);
+        allocator.decide_bounds(zone, bounds, None, &changes);
         drop(changes);
-        self.apply_bounds(zone);
+        allocator.apply_bounds(zone);
         Ok(())
     }
 
-    /// The state of one pageset.
-    ///
-    /// # Panics
-    /// There is no zone or no CPU of that number.
-    #[must_use]
-    pub fn pageset_state(&self, zone: usize, cpu: CpuId) -> PcpState {
-        self.zones[zone].pagesets[cpu.0 as usize].state()
+    /// Sets whether reclaim works on the zone. Specification 4.11.
+    pub fn set_reclaim_active(self, on: bool) {
+        self.zone.shared.set_reclaim_active(on);
     }
 
-    /// Restores a pageset's saved state. Its pages, its batch and its bounds do not change. A value above the largest
+    /// Sets whether an allocation found the zone below its high mark. Specification 4.8.
+    pub fn set_below_high(self, on: bool) {
+        self.zone.shared.set_below_high(on);
+    }
+}
+
+impl<'a, M: Machine> PagesetView<'_, 'a, M> {
+    /// The state of the pageset.
+    #[must_use]
+    pub fn state(self) -> PcpState {
+        self.pageset.state()
+    }
+
+    /// Restores the pageset's saved state. Its pages, its batch and its bounds do not change. A value above the largest
     /// reachable one is reduced to it.
-    ///
-    /// # Panics
-    /// There is no zone or no CPU of that number.
-    pub fn restore_pageset(&self, zone: usize, cpu: CpuId, state: &PcpState) {
-        let pageset = self.zones[zone].lock_pageset(self.env(), cpu);
+    pub fn restore(self, state: &PcpState) {
+        let (zone, allocator, cpu) = (self.zone, self.allocator, self.cpu());
+        let pageset = zone.lock_pageset(allocator.env(), cpu);
         // A change from here on waits for the pageset, and then gives it bounds.
         let keeps = {
-            let _changes = self.change();
-            self.keeps_pages(&self.zones[zone], cpu)
+            let _changes = allocator.change();
+            allocator.keeps_pages(zone, cpu)
         };
-        let scale = self.tuning.batch_scale_max;
-        let most = self.tuning.free_count_cap(pageset.batch());
+        let scale = allocator.tuning.batch_scale_max;
+        let most = allocator.tuning.free_count_cap(pageset.batch());
         pageset.set_state(&PcpState {
             count: pageset.count(),
             high: if keeps { state.high.min(pageset.capacity()) } else { 0 },
             free_count: state.free_count.min(most + Order::PAGEBLOCK.pages() as u32 - 1),
             alloc_factor: state.alloc_factor.min(scale),
             block_factor: state.block_factor.min(scale),
-            free_factor: state.free_factor.min(if self.tuning.scale_cap { scale } else { MAX_FREE_FACTOR }),
+            free_factor: state.free_factor.min(if allocator.tuning.scale_cap { scale } else { MAX_FREE_FACTOR }),
             ..*state
         });
     }
 
-    /// Blocks on each list of a pageset. Waits for the pageset's lock.
-    ///
-    /// # Panics
-    /// There is no zone or no CPU of that number.
+    /// The number of blocks on each list of the pageset. Waits for the pageset's lock.
     #[must_use]
-    pub fn pageset_lists(&self, zone: usize, cpu: CpuId) -> [u32; LISTS] {
-        let pageset = self.zones[zone].lock_pageset(self.env(), cpu);
+    pub fn lists(self) -> [u32; LISTS] {
+        let pageset = self.zone.lock_pageset(self.allocator.env(), self.cpu());
         core::array::from_fn(|list| pageset.len(list))
-    }
-
-    /// Sets whether reclaim works on a zone. Specification 4.11.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn set_reclaim_active(&self, zone: usize, on: bool) {
-        self.zones[zone].shared.set_reclaim_active(on);
-    }
-
-    /// Sets whether an allocation found a zone below its high mark. Specification 4.8.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn set_below_high(&self, zone: usize, on: bool) {
-        self.zones[zone].shared.set_below_high(on);
     }
 }

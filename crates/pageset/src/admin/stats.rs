@@ -3,9 +3,10 @@
 use core::fmt;
 use core::ops::AddAssign;
 
+use crate::admin::views::{PagesetView, ZoneView};
 use crate::alloc::Allocator;
 use crate::frame::MigrateType;
-use crate::frame::{CpuId, Order};
+use crate::frame::Order;
 use crate::frame::{NodeId, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::policy::Watermarks;
@@ -89,7 +90,7 @@ pub struct ZoneStats {
     /// Merges of two blocks in a pageset: [`crate::Tuning::merge_blocks`].
     pub pageset_merges: u64,
     /// Pages whose free is deferred. They are neither on a free list nor in a pageset. [`Self::pgfree`] counts them.
-    /// Three calls defer frees: [`Allocator::free_deferred`], a split or merge in a full pageset, and an owner that cannot keep a page.
+    /// Three calls defer frees: [`crate::FreeTo::Deferred`], a split or merge in a full pageset, and an owner that cannot keep a page.
     pub deferred: u64,
     /// Pages allocated without a pageset.
     pub direct_alloc_pages: u64,
@@ -168,37 +169,88 @@ impl ZoneStats {
 }
 
 impl<M: Machine> Allocator<'_, M> {
-    /// The counters of one pageset at a recent moment. Takes no lock.
+    /// The zones and their pagesets in the form of `/proc/zoneinfo`, for the tools that read it.
     ///
-    /// # Panics
-    /// There is no zone or no CPU of that number.
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// assert!(allocator.zoneinfo().to_string().starts_with("Node 0, zone   Normal"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn pageset_stats(&self, zone: usize, cpu: CpuId) -> PagesetStats {
-        let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
-        PagesetStats {
-            pgalloc: pageset.alloc_pages(),
-            pgfree: pageset.free_pages.get(),
-            refills: pageset.refills.get(),
-            refill_pages: pageset.refill_pages.get(),
-            drains: pageset.drains.get(),
-            drain_pages: pageset.drain_pages.get(),
-            count: u64::from(pageset.count()),
-        }
+    pub fn zoneinfo(&self) -> Zoneinfo<'_, '_, M> {
+        Zoneinfo(self)
     }
+}
 
-    /// The counters of one zone at a recent moment. Takes no lock.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
+/// Prints as `/proc/zoneinfo` does.
+#[derive(Debug)]
+pub struct Zoneinfo<'z, 'a, M: Machine>(&'z Allocator<'a, M>);
+
+impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for view in self.0.zones() {
+            let (zone, stats) = (view.zone, view.stats());
+            let marks = stats.watermarks;
+            // Marks that were set by hand, or read while they change, may be in any order.
+            let promo = marks.high + marks.high.saturating_sub(marks.low);
+            writeln!(f, "Node {}, zone {:>8}", zone.shared.node.0, zone.shared.kind)?;
+            writeln!(f, "  pages free     {}", stats.nr_free_pages)?;
+            let spanned = zone.frames().spanned();
+            for (name, value) in [
+                ("boost", stats.watermark_boost),
+                ("min", marks.min),
+                ("low", marks.low),
+                ("high", marks.high),
+                ("promo", promo),
+                ("spanned", spanned),
+                ("present", zone.shared.buddy.present.get()),
+                ("managed", stats.managed),
+                ("cma", stats.cma),
+            ] {
+                writeln!(f, "        {name:<8} {value}")?;
+            }
+            f.write_str("        protection: (")?;
+            for (i, pages) in zone.shared.reserve.iter().enumerate() {
+                write!(f, "{}{}", if i == 0 { "" } else { ", " }, pages.get())?;
+            }
+            writeln!(f, ")")?;
+            writeln!(f, "      nr_free_pages {}", stats.nr_free_pages)?;
+            writeln!(f, "      nr_free_cma  {}", stats.nr_free_cma)?;
+            writeln!(f, "  pagesets")?;
+            for pageset in view.pagesets().filter(|pageset| self.0.is_cpu_online(pageset.cpu())) {
+                let s = pageset.state();
+                writeln!(f, "    cpu: {}", pageset.cpu().0)?;
+                for (name, value) in [
+                    ("count:", s.count),
+                    ("high:", s.high),
+                    ("batch:", s.batch),
+                    ("high_min:", s.high_min),
+                    ("high_max:", s.high_max),
+                ] {
+                    writeln!(f, "              {name:<8} {value}")?;
+                }
+            }
+            writeln!(f, "  node_unreclaimable:  0")?;
+            writeln!(f, "  start_pfn:           {}", zone.frames().pfn(zone.frames().first).0)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a, M: Machine> ZoneView<'_, 'a, M> {
+    /// The counters of the zone at a recent moment. Takes no lock.
     #[must_use]
-    pub fn zone_stats(&self, index: usize) -> ZoneStats {
-        let zone = &self.zones[index];
+    pub fn stats(self) -> ZoneStats {
+        let zone = self.zone;
         // Read before what they turn into, so that a page that moves meanwhile counts twice rather than not at all.
         let waiting = zone.pagesets.iter().map(|pageset| u64::from(pageset.research.waiting())).sum();
         let deferred = zone.shared.deferred_pages();
         let mut pagesets = PagesetStats::default();
-        for cpu in 0..zone.pagesets.len() {
-            pagesets += self.pageset_stats(index, CpuId(cpu as u32));
+        for pageset in self.pagesets() {
+            pagesets += pageset.stats();
         }
         let free = zone.shared.buddy.free_pages();
         let [claimed_blocks, own_parts, merge_skips, cluster_alloc_pages, cluster_free_pages, cluster_shortages] =
@@ -257,77 +309,30 @@ impl<M: Machine> Allocator<'_, M> {
         }
     }
 
-    /// Free blocks of a zone by order and migratetype, as `/proc/pagetypeinfo` counts them. Parts of a pageblock in a bitmap count as the
+    /// The number of free blocks of an order and a migratetype, as `/proc/pagetypeinfo` counts them. Parts of a pageblock in a bitmap count as the
     /// largest aligned blocks.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
     #[must_use]
-    pub fn free_blocks(&self, zone: usize, order: Order, migratetype: MigrateType) -> u32 {
-        let buddy = &self.zones[zone].shared.buddy;
+    pub fn free_blocks(self, order: Order, migratetype: MigrateType) -> u32 {
+        let buddy = &self.zone.shared.buddy;
         let mut blocks = buddy.blocks(order, migratetype);
         buddy.each_bitmap_block(|found, list| blocks += u32::from((found, list) == (order, migratetype)));
         blocks
     }
-
-    /// The zones and their pagesets in the form of `/proc/zoneinfo`, for the tools that read it.
-    #[must_use]
-    pub fn zoneinfo(&self) -> Zoneinfo<'_, '_, M> {
-        Zoneinfo(self)
-    }
 }
 
-/// Prints as `/proc/zoneinfo` does.
-#[derive(Debug)]
-pub struct Zoneinfo<'z, 'a, M: Machine>(&'z Allocator<'a, M>);
-
-impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, zone) in self.0.zones.iter().enumerate() {
-            let stats = self.0.zone_stats(index);
-            let marks = stats.watermarks;
-            // Marks that were set by hand, or read while they change, may be in any order.
-            let promo = marks.high + marks.high.saturating_sub(marks.low);
-            writeln!(f, "Node {}, zone {:>8}", zone.shared.node.0, zone.shared.kind)?;
-            writeln!(f, "  pages free     {}", stats.nr_free_pages)?;
-            let spanned = zone.frames().spanned();
-            for (name, value) in [
-                ("boost", stats.watermark_boost),
-                ("min", marks.min),
-                ("low", marks.low),
-                ("high", marks.high),
-                ("promo", promo),
-                ("spanned", spanned),
-                ("present", zone.shared.buddy.present.get()),
-                ("managed", stats.managed),
-                ("cma", stats.cma),
-            ] {
-                writeln!(f, "        {name:<8} {value}")?;
-            }
-            f.write_str("        protection: (")?;
-            for (i, pages) in zone.shared.reserve.iter().enumerate() {
-                write!(f, "{}{}", if i == 0 { "" } else { ", " }, pages.get())?;
-            }
-            writeln!(f, ")")?;
-            writeln!(f, "      nr_free_pages {}", stats.nr_free_pages)?;
-            writeln!(f, "      nr_free_cma  {}", stats.nr_free_cma)?;
-            writeln!(f, "  pagesets")?;
-            for cpu in self.0.online_cpus() {
-                let s = self.0.pageset_state(index, cpu);
-                writeln!(f, "    cpu: {}", cpu.0)?;
-                for (name, value) in [
-                    ("count:", s.count),
-                    ("high:", s.high),
-                    ("batch:", s.batch),
-                    ("high_min:", s.high_min),
-                    ("high_max:", s.high_max),
-                ] {
-                    writeln!(f, "              {name:<8} {value}")?;
-                }
-            }
-            writeln!(f, "  node_unreclaimable:  0")?;
-            writeln!(f, "  start_pfn:           {}", zone.frames().pfn(zone.frames().first).0)?;
+impl<'a, M: Machine> PagesetView<'_, 'a, M> {
+    /// The counters of the pageset at a recent moment. Takes no lock.
+    #[must_use]
+    pub fn stats(self) -> PagesetStats {
+        let pageset = self.pageset;
+        PagesetStats {
+            pgalloc: pageset.alloc_pages(),
+            pgfree: pageset.free_pages.get(),
+            refills: pageset.refills.get(),
+            refill_pages: pageset.refill_pages.get(),
+            drains: pageset.drains.get(),
+            drain_pages: pageset.drain_pages.get(),
+            count: u64::from(pageset.count()),
         }
-        Ok(())
     }
 }

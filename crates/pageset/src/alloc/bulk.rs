@@ -19,6 +19,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// frees may differ: [`crate::Tuning::bulk_counts`] decides. Each run holds a pageset's lock until 512 blocks are taken or the list is
     /// empty, and reads the caller's CPU again. Specification 2.3, step 2.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let mut pages = [Pfn(0); 32];
+    /// let count = allocator.alloc_bulk(&MOVABLE, &mut pages)?;
+    /// allocator.free_bulk_of(Order::ZERO, &pages[..count])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::alloc`], if no block could be allocated.
     pub fn alloc_bulk(&self, request: &Request, blocks: &mut [Pfn]) -> Result<usize, AllocError> {
@@ -99,6 +110,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// [`crate::Tuning::long_free_run`]. If the pageset is busy, one block goes to the buddy and the next block tries
     /// the pageset again. Each hold reads the caller's CPU again. Specification 2.5, "Batched free".
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let order = Order::new(3).expect("at most the largest");
+    /// let page = Block { pfn: allocator.alloc(&MOVABLE)?, order: Order::ZERO };
+    /// let block = Block { pfn: allocator.alloc(&Request { order, ..MOVABLE })?, order };
+    /// allocator.free_bulk(&[page, block])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The first wrong free. No block has been freed then.
     pub fn free_bulk(&self, blocks: &[Block]) -> Result<(), FreeError> {
@@ -106,6 +129,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// As [`Self::free_bulk`], for blocks of one order, named by the numbers or by the addresses of their first pages.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let pages = [allocator.alloc(&MOVABLE)?, allocator.alloc(&MOVABLE)?];
+    /// allocator.free_bulk_of(Order::ZERO, &pages)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Self::free_bulk`].

@@ -121,7 +121,15 @@ impl<'c> Config<'c> {
 
 /// An invalid configuration or change of it. Nothing was built or changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum MapError {
+    /// The map has no zone of that number.
+    NoSuchZone {
+        /// The number that was given.
+        zone: usize,
+        /// The number of zones.
+        zones: usize,
+    },
     /// No zone, or more than 255.
     Zones {
         /// The number given.
@@ -229,6 +237,7 @@ impl fmt::Display for MapError {
             Self::NeedsRules => {
                 f.write_str("only the default rules are compiled in; build pageset with the feature \"rules\"")
             }
+            Self::NoSuchZone { zone, zones } => write!(f, "the map has no zone {zone}; allowed: below {zones}"),
             Self::Zones { zones } => write!(f, "the map has {zones} zones; allowed: 1 to 255"),
             Self::Cpus { cpus } => write!(f, "the machine has {cpus} CPUs; allowed: 1 to 65536"),
             Self::NoSuchCpu { cpu, possible } => {
@@ -353,12 +362,10 @@ impl Config<'_> {
     /// page and 8 per batch of pages.
     ///
     /// # Errors
-    /// As [`Self::metadata_size`], which finds all faults.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
+    /// There is no zone of that number; and those of [`Self::metadata_size`], which finds all faults.
     pub fn zone_metadata_size(&self, zone: usize) -> Result<ZoneMetadataSize, MapError> {
-        let layout = self.layout(&self.zones[zone])?;
+        let spec = self.zones.get(zone).ok_or(MapError::NoSuchZone { zone, zones: self.zones.len() })?;
+        let layout = self.layout(spec)?;
         let cpus = self.cpus.len();
         Ok(ZoneMetadataSize {
             tags: layout.tags + layout.types,
@@ -374,23 +381,47 @@ impl Config<'_> {
     /// # Errors
     /// As [`Self::metadata_size`].
     pub fn metadata_bytes<M: Machine<Lock: 'static> + 'static>(&self) -> Result<usize, MapError> {
-        let common = self.metadata_size()?;
-        // The parts lie one after the other. Zones, pagesets, regions and words may each begin after a gap.
-        let line = align_of::<Pageset<M::Lock>>().max(align_of::<Region<M::Lock>>());
-        let gaps = align_of::<CachedZone<'static, M>>() + line + align_of::<AtomicU32>();
-        let mut bytes =
-            gaps + common.words * size_of::<AtomicU32>() + common.zones * size_of::<CachedZone<'static, M>>();
-        for zone in 0..common.zones {
-            let size = self.zone_metadata_size(zone)?;
-            let words = size.words * size_of::<AtomicU32>();
-            let regions = size.regions * size_of::<Region<M::Lock>>();
-            let pagesets = size.pagesets * size_of::<Pageset<M::Lock>>();
-            // The regions follow the words.
-            let parts = pagesets + words.next_multiple_of(line) + (regions + size.tags).next_multiple_of(line);
+        (0..self.zones.len()).try_fold(self.common_bytes::<M>()?, |bytes, zone| {
             let span = self.zones[zone].span;
-            bytes = bytes.checked_add(parts).ok_or(MapError::TooLarge { start: span.start, pages: span.pages })?;
-        }
-        Ok(bytes)
+            let too_large = MapError::TooLarge { start: span.start, pages: span.pages };
+            bytes.checked_add(self.parts_bytes::<M>(zone)?).ok_or(too_large)
+        })
+    }
+
+    /// Size of one zone's metadata in bytes: what [`crate::Allocator::from_zone_bytes`] asks for. The first zone has also the part that
+    /// all zones share.
+    ///
+    /// # Errors
+    /// As [`Self::zone_metadata_size`].
+    pub fn zone_metadata_bytes<M: Machine<Lock: 'static> + 'static>(&self, zone: usize) -> Result<usize, MapError> {
+        let own = self.parts_bytes::<M>(zone)?;
+        Ok(own + if zone == 0 { self.common_bytes::<M>()? } else { Self::gaps::<M>() })
+    }
+
+    /// The parts lie one after the other. Zones, pagesets, regions and words may each begin after a gap.
+    const fn gaps<M: Machine<Lock: 'static> + 'static>() -> usize {
+        align_of::<CachedZone<'static, M>>() + Self::line::<M>() + align_of::<AtomicU32>()
+    }
+
+    const fn line<M: Machine<Lock: 'static> + 'static>() -> usize {
+        let (pageset, region) = (align_of::<Pageset<M::Lock>>(), align_of::<Region<M::Lock>>());
+        if pageset > region { pageset } else { region }
+    }
+
+    /// The gaps, and what all zones share.
+    fn common_bytes<M: Machine<Lock: 'static> + 'static>(&self) -> Result<usize, MapError> {
+        let MetadataSize { words, zones } = self.metadata_size()?;
+        Ok(Self::gaps::<M>() + words * size_of::<AtomicU32>() + zones * size_of::<CachedZone<'static, M>>())
+    }
+
+    /// The parts of one zone.
+    fn parts_bytes<M: Machine<Lock: 'static> + 'static>(&self, zone: usize) -> Result<usize, MapError> {
+        let (size, line) = (self.zone_metadata_size(zone)?, Self::line::<M>());
+        let words = size.words * size_of::<AtomicU32>();
+        let regions = size.regions * size_of::<Region<M::Lock>>();
+        let pagesets = size.pagesets * size_of::<Pageset<M::Lock>>();
+        // The regions follow the words.
+        Ok(pagesets + words.next_multiple_of(line) + (regions + size.tags).next_multiple_of(line))
     }
 
     /// The spans of the zones.

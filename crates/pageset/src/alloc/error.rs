@@ -57,7 +57,7 @@ impl fmt::Display for AllocError {
                     "no zone for this request has {pages} neighbouring pages to allocate at a multiple of {align_pages}"
                 )
             }
-            Self::Node(node) => write!(f, "node {} has no zone for this request", node.0),
+            Self::Node(node) => write!(f, "cannot allocate from node {}: it has no zone for this request", node.0),
         }
     }
 }
@@ -77,6 +77,7 @@ pub struct FreeError {
 
 /// The reason why a free is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum WrongFree {
     /// The page is in no zone.
     NotOurs,
@@ -86,15 +87,8 @@ pub enum WrongFree {
     NotAllocated(PageState),
     /// The block that starts there has another order.
     WrongOrder(Order),
-    /// The pages from there on are no part of the block around the page: none, or more than it has.
-    NotPart {
-        /// The block's first page.
-        head: Pfn,
-        /// The block's order.
-        order: Order,
-        /// The number of pages that was given.
-        pages: u64,
-    },
+    /// The range has no pages.
+    NoPages,
     /// The page is inside a larger block.
     Inside {
         /// The block's first page.
@@ -115,9 +109,7 @@ impl fmt::Display for WrongFree {
             Self::NotAllocated(PageState::Free) => f.write_str("it is free"),
             Self::NotAllocated(_) => f.write_str("it is free, in a pageset"),
             Self::WrongOrder(actual) => write!(f, "the block there has order {actual}"),
-            Self::NotPart { head, order, pages } => {
-                write!(f, "{pages} pages from there are no part of the block of order {order} at {head}")
-            }
+            Self::NoPages => f.write_str("the range has no pages"),
             Self::Inside { head, order, state } => {
                 write!(f, "it is inside the block of order {order} at {head}, which is {state:?}")
             }
@@ -165,6 +157,7 @@ impl From<SplitError> for FreeError {
 
 /// An invalid change of the online CPUs or of a zone's pagesets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum HotplugError {
     /// The CPU is not possible.
     NoSuchCpu {
@@ -189,11 +182,15 @@ pub enum HotplugError {
 impl fmt::Display for HotplugError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchCpu { cpu, possible } => write!(f, "{cpu} is not possible; allowed: below {possible}"),
-            Self::Offline(cpu) => write!(f, "{cpu} is offline already"),
-            Self::Online(cpu) => write!(f, "{cpu} is online already"),
-            Self::LastCpu(cpu) => write!(f, "{cpu} is the last online CPU"),
-            Self::PagesetsEnabled { zone } => write!(f, "the pagesets of zone {zone} are not disabled"),
+            Self::NoSuchCpu { cpu, possible } => {
+                write!(f, "cannot change {cpu}: it is not possible; allowed: below {possible}")
+            }
+            Self::Offline(cpu) => write!(f, "cannot take {cpu} offline: it is offline already"),
+            Self::Online(cpu) => write!(f, "cannot bring {cpu} online: it is online already"),
+            Self::LastCpu(cpu) => write!(f, "cannot take {cpu} offline: it is the last online CPU"),
+            Self::PagesetsEnabled { zone } => {
+                write!(f, "cannot enable the pagesets of zone {zone}: they are not disabled")
+            }
         }
     }
 }

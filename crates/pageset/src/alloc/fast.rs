@@ -13,6 +13,7 @@
 use core::sync::atomic::AtomicU8;
 
 use crate::alloc::Allocator;
+use crate::alloc::error::{AllocError, FreeError};
 use crate::alloc::request::{Block, Request};
 use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
@@ -79,11 +80,77 @@ pub(crate) enum FirstHold {
     Busy,
 }
 
-impl<'a, M: Machine> Allocator<'a, M> {
-    /// The fast path of [`Self::alloc`], by a hint of the caller's CPU. Returns `None`, with nothing changed, if the
-    /// general path must serve the request. For callers that inline this part and call the rest.
+/// The two parts of [`Allocator::alloc`] and [`Allocator::free`], for callers that inline the fast path and call the rest, or that know the
+/// CPU: see [`Allocator::fast_path`].
+#[derive(Debug)]
+pub struct FastPath<'x, 'a, M: Machine>(&'x Allocator<'a, M>);
+
+impl<M: Machine> Copy for FastPath<'_, '_, M> {}
+
+impl<M: Machine> Clone for FastPath<'_, '_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> FastPath<'_, '_, M> {
+    /// Allocates a block by a hint of the caller's CPU. Returns `None`, with nothing changed, if [`Self::alloc_rest`] must serve the
+    /// request.
     #[inline(always)]
-    pub fn alloc_hot(&self, request: &Request, hint: impl CpuHint<M::Lock>) -> Option<Pfn> {
+    pub fn alloc(self, request: &Request, hint: impl CpuHint<M::Lock>) -> Option<Pfn> {
+        self.0.alloc_hot(request, hint)
+    }
+
+    /// Allocates a block that [`Self::alloc`] did not.
+    ///
+    /// # Errors
+    /// As [`Allocator::alloc`].
+    #[inline(always)]
+    pub fn alloc_rest(self, request: &Request) -> Result<Pfn, AllocError> {
+        self.0.alloc_generally(request)
+    }
+
+    /// Frees a block by a hint of the caller's CPU. Returns false, with nothing changed, if [`Self::free_rest`] must serve the call,
+    /// also for a wrong free.
+    #[inline(always)]
+    #[must_use]
+    pub fn free(self, pfn: Pfn, order: Order, hint: impl CpuHint<M::Lock>) -> bool {
+        self.0.free_hot(pfn, order, hint)
+    }
+
+    /// Frees a block that [`Self::free`] did not.
+    ///
+    /// # Errors
+    /// As [`Allocator::free`].
+    #[inline(always)]
+    pub fn free_rest(self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.0.free_generally(pfn, order)
+    }
+}
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// The parts of [`Self::alloc`] and [`Self::free`]: for callers that inline one and call the other.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// // A caller that knows its CPU, 0, passes it as a hint; without one it calls `Allocator::alloc`.
+    /// let page = allocator.fast_path().alloc_rest(&MOVABLE)?;
+    /// allocator.fast_path().free_rest(page, Order::ZERO)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline(always)]
+    #[must_use]
+    pub const fn fast_path(&self) -> FastPath<'_, 'a, M> {
+        FastPath(self)
+    }
+
+    /// The fast path of [`Self::alloc`], by a hint of the caller's CPU. Returns `None`, with nothing changed, if the
+    /// general path must serve the request.
+    #[inline(always)]
+    pub(crate) fn alloc_hot(&self, request: &Request, hint: impl CpuHint<M::Lock>) -> Option<Pfn> {
         let zone = self.first_with_plenty(request, hint.cpu())?;
         let list = self.list_of(request.order, request.migratetype)?;
         let page = {
@@ -153,7 +220,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// [`Self::free_generally`] must serve the call, also for a wrong free.
     #[inline(always)]
     #[must_use]
-    pub fn free_hot(&self, pfn: Pfn, order: Order, hint: impl CpuHint<M::Lock>) -> bool {
+    pub(crate) fn free_hot(&self, pfn: Pfn, order: Order, hint: impl CpuHint<M::Lock>) -> bool {
         let mut zone = self.front_zone;
         // The flags of the default `FreeCheck` and of one zone are tested first.
         if zone.shared.flags.get() != RELAXED_CHECKED {

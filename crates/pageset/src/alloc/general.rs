@@ -129,14 +129,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if list.zones().next().is_none() { Err(AllocError::Node(node)) } else { Ok(list) }
     }
 
-    /// The zones by their numbers, in the order in which requests from the caller's CPU try them: the own node's zones
-    /// first. Specification 1.7.
-    pub fn zones_from_here(&self) -> impl Iterator<Item = usize> {
-        let node = self.rules.node_of(self.machine.cpu());
-        let row = self.zonelists.chunks_exact(self.zones.len()).nth(node.0 as usize);
-        row.unwrap_or_default().iter().map(|zone| zone.get() as usize)
-    }
-
     /// The attempt at the low marks. Types stay apart while the preferred node has another zone that can serve the
     /// request; then they may mix. Specification 1.6, "No-fragment flag".
     fn first_attempt<T>(

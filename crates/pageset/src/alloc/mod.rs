@@ -12,15 +12,16 @@
 //! | `fast` | the common case: a block taken from a pageset, or freed into one |
 //! | `general` | the zonelist, the low marks, the pageset or the free lists; then the min marks with the request's rights |
 //! | `bulk`, `parts` | many pages in one call; any number of pages, and parts of blocks |
+//! | `free_with` | frees to a given place, and frees with a step of the caller |
 //! | `non_blocking` | the calls that wait for nothing, as a type |
 //! | [`error`], [`shortage`] | the errors; the details of an out-of-memory error |
 //! | `owned` | metadata from a heap |
 
 mod bulk;
-mod cleaned;
 pub mod config;
 pub mod error;
 pub(crate) mod fast;
+mod free_with;
 mod general;
 mod non_blocking;
 #[cfg(feature = "alloc")]
@@ -34,13 +35,15 @@ pub(crate) mod zonelist;
 use core::sync::atomic::AtomicU32;
 
 use crate::buddy::Env;
-use crate::frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, Tag, ZoneKind};
+use crate::frame::{CpuId, MigrateType, NodeId, Order, PageState, Pfn, Tag, ZoneKind};
 use crate::machine::{Guard, LockPath, Machine, MachineHint};
 use crate::pcp::CachedZone;
 use crate::policy::{Active, SMALL, Tuning};
 use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicBool;
 
+pub use fast::FastPath;
+pub use free_with::{Free, FreeTo};
 pub use non_blocking::NonBlocking;
 
 use error::{AllocError, FreeError, SplitError, WrongFree};
@@ -149,11 +152,29 @@ impl<'a> CpuSet<'a> {
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// The machine that the allocator runs on.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// assert_eq!(allocator.machine().cpu(), CpuId(0));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn machine(&self) -> &M {
         &self.machine
     }
 
     /// The rules that the allocator follows.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// assert_eq!(*allocator.tuning(), Tuning::default());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tuning(&self) -> &Tuning {
         &self.tuning
     }
@@ -162,41 +183,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Env { machine: &self.machine, tuning: &self.tuning }
     }
 
-    /// The number of zones. Zones are numbered as in the map.
-    #[must_use]
-    pub fn zone_count(&self) -> usize {
-        self.zones.len()
-    }
-
-    /// The number of regions of a zone, given by its number: see [`crate::RegionRule`].
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    #[must_use]
-    pub fn region_count(&self, zone: usize) -> usize {
-        self.zones[zone].shared.buddy.regions.len()
-    }
-
-    /// The frames that a zone may ever hold, as in the map. The zone is given by its number.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    #[must_use]
-    pub fn zone_span(&self, zone: usize) -> PageRange {
-        let frames = self.zones[zone].frames();
-        PageRange::new(frames.pfn(frames.first), frames.spanned())
-    }
-
-    /// The zone whose span a page lies in.
-    #[must_use]
-    pub fn zone_of(&self, pfn: Pfn) -> Option<usize> {
-        self.zones.iter().position(|zone| zone.frames().page(pfn).is_some())
-    }
-
     /// Allocates a block, through the caller's pageset where its order is cached.
     ///
     /// Tries the low marks first, then the min marks with the rights of the request. It never calls the owner of the memory:
     /// [`Self::alloc_with`] does. Specification 1.7, 2.3.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let page = allocator.alloc(&Request::new(Order::ZERO, MigrateType::Movable))?;
+    /// allocator.free(page, Order::ZERO)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// A request that no zone can serve, or no memory above the marks.
@@ -214,7 +214,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// As [`Self::alloc`].
     #[cold]
     #[inline(never)]
-    pub fn alloc_generally(&self, request: &Request) -> Result<Pfn, AllocError> {
+    pub(crate) fn alloc_generally(&self, request: &Request) -> Result<Pfn, AllocError> {
         let cpu = self.machine.cpu();
         if !SMALL && let Some(pfn) = self.take_first(request, cpu) {
             return Ok(pfn);
@@ -231,11 +231,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         move |zone, attempt| self.take(zone, cpu, request, attempt).map(|page| zone.frames().pfn(page))
     }
 
-    /// Allocates a block from the buddy, without the pageset: for pages that are kept for long. Holds the zone lock.
-    ///
-    /// # Errors
-    /// As [`Self::alloc`].
-    pub fn alloc_direct(&self, request: &Request) -> Result<Pfn, AllocError> {
+    /// [`Self::alloc_with`] [`AllocFrom::Buddy`](crate::AllocFrom::Buddy).
+    pub(crate) fn alloc_direct(&self, request: &Request) -> Result<Pfn, AllocError> {
         let cpu = self.machine.cpu();
         self.walk(request, cpu, |zone, attempt| {
             self.take_direct(zone, cpu, request, attempt).map(|page| zone.frames().pfn(page))
@@ -243,6 +240,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Frees a block, through the caller's pageset where its order is cached. Specification 2.5.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let page = allocator.alloc(&MOVABLE)?;
+    /// allocator.free(page, Order::ZERO)?;
+    /// let twice = allocator.free(page, Order::ZERO);
+    /// assert!(twice.is_err(), "a second free changes nothing");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// A wrong free; nothing has changed. If two threads free the same block at the same instant, one of them fails;
@@ -258,47 +267,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// As [`Self::free`].
     #[cold]
     #[inline(never)]
-    pub fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+    pub(crate) fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         if !SMALL && self.free_other(pfn, order) {
             return Ok(());
         }
         let (zone, page) = self.claim_free(pfn, order)?;
         self.commit_free(zone, page, order, true);
-        Ok(())
-    }
-
-    /// Frees a block and drains nothing: for a caller that must not hold a zone lock for long. The pageset drains at a later
-    /// free. Where the pageset is busy or full or may keep nothing, the block goes to the buddy under the zone lock; so a
-    /// caller that may have interrupted a holder of one of the locks must not use this. Specification 4.11, last paragraph.
-    ///
-    /// # Errors
-    /// As [`Self::free`].
-    pub fn free_undrained(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.claim_free(pfn, order)?;
-        self.commit_free(zone, page, order, false);
-        Ok(())
-    }
-
-    /// Frees a block to the buddy, without the pageset: for pages that are not needed again soon. Holds the zone lock.
-    ///
-    /// # Errors
-    /// As [`Self::free`].
-    pub fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.claim_free(pfn, order)?;
-        self.free_to_buddy(zone, page, order);
-        Ok(())
-    }
-
-    /// Frees a block later: for callers that must wait for nothing, such as NMIs and signal handlers, in any context. Takes no
-    /// lock. The block goes to the buddy in one of the next calls that take the zone's lock; until then it counts as freed,
-    /// but is no free page: [`ZoneStats::deferred`](crate::admin::stats::ZoneStats::deferred). A request that finds no memory first
-    /// completes these frees, unless it waits for nothing. [`Self::drain_all`] and [`Self::drain_zone`] also complete them.
-    ///
-    /// # Errors
-    /// As [`Self::free`].
-    pub fn free_deferred(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.claim_free(pfn, order)?;
-        zone.shared.defer(page);
         Ok(())
     }
 
@@ -359,6 +333,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Turns an allocated block into allocated blocks of a smaller order, to be freed one by one.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let order = Order::new(2).expect("at most the largest");
+    /// let block = allocator.alloc(&Request { order, ..MOVABLE })?;
+    /// allocator.split(block, order, Order::ZERO)?;
+    /// allocator.free(block.offset(1), Order::ZERO)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for freeing it, and when `to` is larger than `order`.

@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError, SplitError};
-use crate::alloc::request::{Block, Request, Wait};
+use crate::alloc::request::{AllocFrom, Block, Request, Wait};
+use crate::alloc::{Allocator, Free, FreeTo};
 use crate::frame::{Order, PageState, Pfn};
 use crate::machine::Machine;
 
@@ -16,6 +16,19 @@ pub struct NonBlocking<'x, 'a, M: Machine>(&'x Allocator<'a, M>);
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// The calls that wait for nothing.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// // In a non-maskable interrupt.
+    /// let nmi = allocator.non_blocking();
+    /// if let Ok(page) = nmi.alloc(&MOVABLE) {
+    ///     nmi.free(page, Order::ZERO)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn non_blocking(&self) -> NonBlocking<'_, 'a, M> {
         NonBlocking(self)
@@ -31,20 +44,20 @@ impl<M: Machine> NonBlocking<'_, '_, M> {
         self.0.alloc(&Request { wait: Wait::Nothing, ..*request })
     }
 
-    /// As [`Allocator::alloc_exact`] with [`Wait::Nothing`].
+    /// As [`Allocator::alloc_with`] for a number of pages ([`crate::Alloc::pages`]), with [`Wait::Nothing`].
     ///
     /// # Errors
-    /// As [`Allocator::alloc_exact`] and [`Self::alloc`].
-    pub fn alloc_exact(self, request: &Request, pages: u64) -> Result<Pfn, AllocError> {
-        self.0.alloc_exact(&Request { wait: Wait::Nothing, ..*request }, pages)
+    /// As [`Allocator::alloc_with`] and [`Self::alloc`].
+    pub fn alloc_pages(self, request: &Request, pages: u64) -> Result<Pfn, AllocError> {
+        self.0.alloc_block(&Request { wait: Wait::Nothing, ..*request }, pages, 1, AllocFrom::Pageset)
     }
 
-    /// As [`Allocator::free_deferred`].
+    /// As [`Allocator::free_with`] to [`FreeTo::Deferred`].
     ///
     /// # Errors
     /// As [`Allocator::free`].
     pub fn free(self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        self.0.free_deferred(pfn, order)
+        self.0.free_with(Free::block(pfn, order).to(FreeTo::Deferred))
     }
 
     /// As [`Allocator::split`].

@@ -1,8 +1,8 @@
 //! Any number of pages: allocations that are no power of two, frees of a part of a block, and the block around a page.
 
-use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError, WrongFree};
-use crate::alloc::request::{Block, Request, Wait};
+use crate::alloc::request::{AllocFrom, Block, Request, Wait};
+use crate::alloc::{Allocator, Free, FreeTo};
 use crate::frame::{MigrateType, Order, PageState, Pfn, Tag, largest_blocks};
 use crate::machine::Machine;
 
@@ -12,6 +12,16 @@ impl<M: Machine> Allocator<'_, M> {
     ///
     /// Under [`crate::Tuning::bitmaps`], a free page in a bitmap reads as a block of order 0 in a pageset, and a page that another CPU moves
     /// between a pageset and a bitmap as `None`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let page = allocator.alloc(&MOVABLE)?;
+    /// assert_eq!(allocator.block_of(page), Some((Block { pfn: page, order: Order::ZERO }, PageState::Allocated)));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn block_of(&self, pfn: Pfn) -> Option<(Block, PageState)> {
         let (zone, page) = self.locate(pfn)?;
@@ -19,22 +29,32 @@ impl<M: Machine> Allocator<'_, M> {
         Some((Block { pfn: zone.frames().pfn(head), order }, state))
     }
 
-    /// Allocates `pages` neighbouring pages, 1 to those of [`Order::MAX`]. They begin at a multiple of the next power of two. The request's
-    /// order does not matter.
-    ///
-    /// The pages are blocks in use, the largest first: [`Self::free_part`] frees all of them or any part of one of them.
-    /// Takes one block and frees the rest of it at once; with [`Wait::Nothing`] the rest goes to the deferred frees.
-    ///
-    /// # Errors
-    /// Another number of pages, and those of [`Self::alloc`].
-    pub fn alloc_exact(&self, request: &Request, pages: u64) -> Result<Pfn, AllocError> {
-        let order = Order::holding(pages).ok_or(AllocError::Pages(pages))?;
-        self.alloc_first(request, order, pages)
+    /// [`Self::alloc_with`] for a number of pages in one block.
+    pub(crate) fn alloc_block(
+        &self,
+        request: &Request,
+        pages: u64,
+        align_pages: u64,
+        from: AllocFrom,
+    ) -> Result<Pfn, AllocError> {
+        if pages == 0 || !align_pages.is_power_of_two() {
+            return Err(AllocError::Run { pages, align_pages });
+        }
+        let order = Order::holding(pages.max(align_pages)).ok_or(AllocError::Pages(pages))?;
+        self.alloc_first(request, order, pages, from)
     }
 
-    /// Allocates the first pages of a block, at most all of them.
-    pub(crate) fn alloc_first(&self, request: &Request, order: Order, pages: u64) -> Result<Pfn, AllocError> {
-        let pfn = self.alloc(&Request { order, ..*request })?;
+    /// Allocates the first pages of a block, at most all of them, as blocks in use, the largest first. The rest of the block is freed at
+    /// once; with [`Wait::Nothing`] it goes to the deferred frees.
+    pub(crate) fn alloc_first(
+        &self,
+        request: &Request,
+        order: Order,
+        pages: u64,
+        from: AllocFrom,
+    ) -> Result<Pfn, AllocError> {
+        let request = Request { order, ..*request };
+        let pfn = if from == AllocFrom::Buddy { self.alloc_direct(&request) } else { self.alloc(&request) }?;
         if pages < order.pages()
             && let Some((zone, head)) = self.locate(pfn)
         {
@@ -48,7 +68,7 @@ impl<M: Machine> Allocator<'_, M> {
             for (at, order) in largest_blocks(end, block_end) {
                 // Neither can fail: the block is in use, and nobody else knows it.
                 let _ = match request.wait {
-                    Wait::Nothing => self.free_deferred(frames.pfn(at), order),
+                    Wait::Nothing => self.free_with(Free::block(frames.pfn(at), order).to(FreeTo::Deferred)),
                     _ => self.free(frames.pfn(at), order),
                 };
             }
@@ -56,12 +76,8 @@ impl<M: Machine> Allocator<'_, M> {
         Ok(pfn)
     }
 
-    /// Frees `pages` pages from `pfn` on: a block in use, or any part of one. The rest of the block stays in use, as the
-    /// largest aligned blocks, with the type of the block.
-    ///
-    /// # Errors
-    /// The page is not in use, or the block around it ends earlier. Nothing has changed.
-    pub fn free_part(&self, pfn: Pfn, pages: u64) -> Result<(), FreeError> {
+    /// Frees `pages` pages from `pfn` on, at least 1: a block in use, or any part of one.
+    pub(crate) fn free_part(&self, pfn: Pfn, pages: u64) -> Result<(), FreeError> {
         let wrong = |reason| FreeError { pfn, order: Order::ZERO, reason };
         let (zone, page) = self.locate(pfn).ok_or(wrong(WrongFree::NotOurs))?;
         let frames = zone.frames();
@@ -72,8 +88,9 @@ impl<M: Machine> Allocator<'_, M> {
             let inside = WrongFree::Inside { head: frames.pfn(head), order, state };
             return Err(wrong(if head == page { WrongFree::NotAllocated(state) } else { inside }));
         }
-        if pages == 0 || pages > u64::from(block_end - page) {
-            return Err(wrong(WrongFree::NotPart { head: frames.pfn(head), order, pages }));
+        if pages > u64::from(block_end - page) {
+            // Another call has freed the end of the block since the caller looked.
+            return Err(wrong(WrongFree::WrongOrder(order)));
         }
         // From here on no other call can free the block.
         self.claim_free(frames.pfn(head), order).map_err(|error| FreeError { pfn, ..error })?;

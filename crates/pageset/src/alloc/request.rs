@@ -114,6 +114,21 @@ impl Request {
     }
 }
 
+/// Where allocated pages come from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum AllocFrom {
+    /// The caller's pageset, where the order is cached. As [`crate::Allocator::alloc`].
+    #[default]
+    Pageset,
+    /// The buddy: for pages that are kept for long. Holds the zone lock.
+    Buddy,
+    /// A search over the zones, page by page: the first run of pages at a multiple of the alignment and of a pageblock. If no such memory
+    /// is free, all pagesets drain, and then blocks move, if the owner moves any. Ignores the marks. Waits for what
+    /// [`crate::Allocator::alloc_range`] waits for, so only requests with [`Wait::Memory`] search; others find nothing.
+    Search,
+}
+
 /// A block: its first page and its order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Block {

@@ -430,7 +430,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 // The caller may wait for nothing: the next holder of the zone lock frees it.
                 self.shared.defer(page);
             }
-            // Last, and Release, which pairs with the acquire in zone_stats: a reader that misses the page here finds it where it is now.
+            // Last, and Release, which pairs with the acquire in ZoneView::stats: a reader that misses the page here finds it where it is now.
             pcp.research.waiting.fetch_sub(order.pages() as u32, Release);
         }
     }

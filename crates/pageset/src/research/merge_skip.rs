@@ -4,7 +4,7 @@
 //! skipped. This finds more than a flag set at the free would: a page that moves to another list loses such a flag and
 //! never merges again. Specification: `linux-page-allocator.md` 6.1.
 
-use crate::alloc::Allocator;
+use crate::admin::views::ZoneView;
 use crate::buddy::list::End;
 use crate::buddy::{Buddy, Env, Locked};
 use crate::frame::{MigrateType, Order};
@@ -113,16 +113,13 @@ impl<'a, M: Machine> Zone<'a, M> {
     }
 }
 
-impl<M: Machine> Allocator<'_, M> {
-    /// Merges the pages of a zone that were freed without merging under
+impl<M: Machine> ZoneView<'_, '_, M> {
+    /// Merges the pages of the zone that were freed without merging under
     /// [`Tuning::merge_skip`](crate::Tuning::merge_skip). Returns the number of merged pairs. A request above order 0
     /// that finds no block does this by itself. Takes time in proportion to the zone, and the zone lock for one
     /// pageblock at a time. Specification 6.1.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn merge_skipped(&self, zone: usize) -> u64 {
-        self.zones[zone].shared.merge_skipped(self.env())
+    pub fn merge_skipped(self) -> u64 {
+        self.zone.shared.merge_skipped(self.allocator.env())
     }
 }
 

@@ -1,14 +1,16 @@
 //! Calls that are rare: other ways to allocate and free, time, and an administrator.
 
 use pageset::policy::Bounds;
-use pageset::{Block, CpuId, FreeError, MigrateType, Order, PageRange, Pfn, Request, Urgency, Wait};
+use pageset::{
+    Alloc, AllocFrom, Block, CpuId, Free, FreeTo, MigrateType, Order, PageRange, Pfn, Request, Urgency, Wait,
+};
 
 use crate::work::{Worker, order};
-use crate::world::{CPU, World, largest_at};
+use crate::world::{CPU, largest_at};
 
 impl<'a> Worker<'_, 'a> {
     fn any_zone(&mut self) -> usize {
-        self.random.below(self.world.zone_count() as u64) as usize
+        self.random.below(self.world.zones().len() as u64) as usize
     }
 
     fn any_cpu(&mut self) -> CpuId {
@@ -35,20 +37,22 @@ impl<'a> Worker<'_, 'a> {
             3 => {
                 let _ = self.world.drain();
             }
-            4 => self.world.drain_zone(self.any_zone()),
+            4 => self.world.zone(self.any_zone()).expect("a zone").drain_all(),
             5 => self.world.drain_cpu(self.any_cpu()),
-            6 => self.free_some(World::free_direct),
-            7 => self.free_some(World::free_deferred),
-            8 => self.free_some(World::free_cold),
-            9 => self.free_some(World::free_undrained),
+            6 => self.free_some(FreeTo::Buddy),
+            7 => self.free_some(FreeTo::Deferred),
+            8 => self.free_some(FreeTo::BuddyCold),
+            9 => self.free_some(FreeTo::PagesetUndrained),
             10 => {
-                if let Ok(pfn) = self.world.alloc_direct(&Request { order, ..self.phase.request }) {
+                if let Ok(pfn) =
+                    self.world.alloc_with(Alloc::new(&Request { order, ..self.phase.request }).from(AllocFrom::Buddy))
+                {
                     self.take(Block { pfn, order });
                 }
             }
             11 => {
                 let pages = 1 + self.random.below(Order::MAX.pages());
-                if let Ok(pfn) = self.world.alloc_exact(&self.phase.request, pages) {
+                if let Ok(pfn) = self.world.alloc_with(Alloc::new(&self.phase.request).pages(pages)) {
                     self.take_range(PageRange::new(pfn, pages));
                 }
             }
@@ -76,11 +80,11 @@ impl<'a> Worker<'_, 'a> {
         }
     }
 
-    fn free_some(&mut self, free: impl Fn(&World<'a>, Pfn, Order) -> Result<(), FreeError>) {
+    fn free_some(&mut self, to: FreeTo) {
         let many = 1 + self.random.below(40);
         for block in self.drop_some(many) {
             self.calls += 1;
-            free(self.world, block.pfn, block.order).expect("it is in use");
+            self.world.free_with(Free::block(block.pfn, block.order).to(to)).expect("it is in use");
         }
     }
 
@@ -98,7 +102,7 @@ impl<'a> Worker<'_, 'a> {
         let Some(Block { pfn, order }) = self.drop_one() else { return };
         let first = self.random.below(order.pages());
         let pages = 1 + self.random.below(order.pages() - first);
-        self.world.free_part(pfn.offset(first), pages).expect("a part of a block in use");
+        self.world.free_range(PageRange::new(pfn.offset(first), pages)).expect("a part of a block in use");
         self.take_range(PageRange::new(pfn, first));
         self.take_range(PageRange::new(pfn.offset(first + pages), order.pages() - first - pages));
     }
@@ -124,33 +128,33 @@ impl<'a> Worker<'_, 'a> {
                     high_max: high_min + self.random.pick(&[0, 4, 400]),
                 };
                 // More than the pagesets have room for, or for disabled pagesets: an error.
-                let _ = self.world.set_bounds(zone, bounds);
+                let _ = self.world.zone(zone).expect("a zone").set_bounds(bounds);
             }
             2 => {
                 let _ = self.world.set_high_fraction(self.random.pick(&[0, 8, 50, 1000]));
             }
             3 => {
-                self.world.disable_pagesets(zone);
+                self.world.zone(zone).expect("a zone").disable_pagesets();
                 self.disabled.push(zone);
             }
             4 | 5 => self.enable_pagesets(),
             6 if self.world.cpu_offline(cpu).is_ok() => self.offline.push(cpu),
             7 => self.cpus_online(),
-            8 => self.world.set_reclaim_active(zone, on),
-            9 => self.world.set_below_high(zone, on),
+            8 => self.world.zone(zone).expect("a zone").set_reclaim_active(on),
+            9 => self.world.zone(zone).expect("a zone").set_below_high(on),
             10 => {
                 let to = self.random.pick(&[MigrateType::Movable, MigrateType::Unmovable, MigrateType::Reclaimable]);
                 self.world.set_pageblock_type(self.any_page(), to).expect("a page of the zone");
             }
             _ => {
-                let _ = self.world.decay_boost(zone, 1000);
+                let _ = self.world.zone(zone).expect("a zone").decay_boost(1000);
             }
         }
     }
 
     pub(crate) fn enable_pagesets(&mut self) {
         for zone in self.disabled.drain(..) {
-            self.world.enable_pagesets(zone).expect("they are disabled");
+            self.world.zone(zone).expect("a zone").enable_pagesets().expect("they are disabled");
         }
     }
 

@@ -209,7 +209,8 @@ pub(crate) fn order(order: u8) -> Order {
 impl Phase {
     fn new(shared: &Shared<'_, '_>, random: &mut Random) -> Phase {
         let cpus = shared.plan.cpus.len() as u64;
-        let managed: u64 = (0..shared.world.zone_count()).map(|zone| shared.world.zone_stats(zone).managed).sum();
+        let managed: u64 =
+            (0..shared.world.zones().len()).map(|zone| shared.world.zone(zone).expect("a zone").stats().managed).sum();
         let kinds = [MigrateType::Movable, MigrateType::Movable, MigrateType::Unmovable, MigrateType::Reclaimable];
         let one = random.below(cpus) as u32;
         let request = Request {

@@ -152,8 +152,8 @@ impl Shared<'_, '_> {
     /// Checks all zones while no call is in progress.
     fn audit(&self) {
         for (zone, of) in self.plan.zones.iter().enumerate() {
-            let books = self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
-            let stats = self.world.zone_stats(zone);
+            let books = self.world.zone(zone).expect("a zone").audit().unwrap_or_else(|error| panic!("{error}"));
+            let stats = self.world.zone(zone).expect("a zone").stats();
             let pages = &self.taken[of.span.start.0 as usize..of.span.end().0 as usize];
             let in_use = pages.iter().map(|page| u64::from(page.load(Relaxed))).sum::<u64>();
             assert_eq!(books.in_use, in_use, "zone {zone}: pages in use");
@@ -163,7 +163,7 @@ impl Shared<'_, '_> {
             assert_eq!(books.free + books.cached + in_use, stats.managed, "zone {zone}: all pages");
             assert_eq!(stats.nr_free_pages, books.free, "zone {zone}: free pages");
             for cpu in (0..self.plan.cpus.len() as u32).map(CpuId) {
-                let of = self.world.pageset_stats(zone, cpu);
+                let of = self.world.zone(zone).expect("a zone").pageset(cpu).expect("a CPU").stats();
                 let flow = of.refill_pages + of.pgfree - of.pgalloc - of.drain_pages;
                 assert_eq!(flow, of.count, "zone {zone}, {cpu:?}: what came and went against what is held");
             }
@@ -176,7 +176,7 @@ impl Shared<'_, '_> {
         self.world.drain_all();
         self.audit();
         for (zone, of) in self.plan.zones.iter().enumerate() {
-            self.world.merge_skipped(zone);
+            self.world.zone(zone).expect("a zone").merge_skipped();
             // Pageblocks of different types may stay apart, so all get one type first.
             for range in &of.ranges {
                 let starts = range.start.align_down(Order::PAGEBLOCK).0..range.end().0;
@@ -186,7 +186,9 @@ impl Shared<'_, '_> {
                 }
             }
             let found: Vec<u32> = Order::all()
-                .map(|order| MigrateType::ALL.iter().map(|&t| self.world.free_blocks(zone, order, t)).sum())
+                .map(|order| {
+                    MigrateType::ALL.iter().map(|&t| self.world.zone(zone).expect("a zone").free_blocks(order, t)).sum()
+                })
                 .collect();
             assert_eq!(found, largest_blocks(&of.ranges), "zone {zone}: free blocks by order, all merged");
         }

@@ -2,13 +2,13 @@
 
 use crate::llfree::shuffle;
 use crate::owner::StampingOwner;
-use crate::support::{World, build, movable};
+use crate::support::{Known, World, build, movable};
 use crate::threads::Random;
 use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_LISTS};
 use pageset::policy::{Bounds, BulkFree, TuningError, Watermarks};
 use pageset::{
-    CompactMode, CompactOutcome, Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule,
-    Request, Tuning, Wait, WrongFree, ZoneKind, ZoneSpec,
+    Alloc, AllocFrom, CompactMode, CompactOutcome, Config, CpuId, Free, FreeTo, MapError, MigrateType, NodeId, Order,
+    PageRange, Pfn, RegionRule, Request, Tuning, Wait, WrongFree, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -24,8 +24,8 @@ fn two_regions<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let tuning = Tuning { regions: RegionRule::Fixed(2), depot: false, ..tuning };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, |world| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
-        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
+        world.at(0).set_watermarks(Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
         test(world)
     })
 }
@@ -48,7 +48,7 @@ fn scatter(world: &World<'_>, free: impl Fn(u64) -> bool) -> Vec<Pfn> {
 fn scatter_pages(world: &World<'_>, pages: u64, free: impl Fn(u64) -> bool) -> Vec<Pfn> {
     let all = take(world, 0, pages as usize);
     // Drains go to the lists until a tick has seen that the zone has memory again.
-    world.free_direct(all[0], Order::ZERO).expect("in use");
+    world.free_with(Free::block(all[0], Order::ZERO).to(FreeTo::Buddy)).expect("in use");
     let _ = world.tick();
     assert_eq!(world.alloc(&movable(0)), Ok(all[0]));
     let (freed, kept): (Vec<Pfn>, _) = shuffled(all).into_iter().partition(|pfn| free(pfn.0 - BASE));
@@ -58,13 +58,14 @@ fn scatter_pages(world: &World<'_>, pages: u64, free: impl Fn(u64) -> bool) -> V
 
 /// The pages of the blocks that `/proc/pagetypeinfo` would list.
 fn listed(world: &World<'_>) -> u64 {
-    let of = |order: Order| MigrateType::ALL.map(|list| u64::from(world.free_blocks(0, order, list)) * order.pages());
+    let of =
+        |order: Order| MigrateType::ALL.map(|list| u64::from(world.at(0).free_blocks(order, list)) * order.pages());
     Order::all().flat_map(of).sum()
 }
 
 fn check_books(world: &World<'_>) {
-    let stats = world.zone_stats(0);
-    let books = world.audit(0).expect("the audit passes");
+    let stats = world.at(0).stats();
+    let books = world.at(0).audit().expect("the audit passes");
     assert_eq!((books.free, listed(world)), (stats.nr_free_pages, stats.nr_free_pages));
     assert!(stats.bitmap <= stats.nr_free_pages);
 }
@@ -75,13 +76,13 @@ fn a_page_in_a_bitmap_is_known() {
     two_regions(PAGESET, |world| {
         let gone = PageRange::new(Pfn(BASE), 4);
         world.offline(gone, &pageset::Immovable).expect("all of it is free");
-        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
+        world.at(0).set_watermarks(Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
         let pages = take(world, 0, 2 * REGION as usize - 4);
         let (near, others): (Vec<Pfn>, Vec<Pfn>) = pages.into_iter().partition(|page| page.0 < BASE + 8);
         for page in near.into_iter().chain(shuffled(others)) {
             world.free(page, Order::ZERO).expect("was allocated");
         }
-        let free = world.zone_stats(0).bitmap;
+        let free = world.at(0).stats().bitmap;
         assert!(free > 0);
         let known = world.online(PageRange::new(Pfn(BASE), 8));
         assert_eq!(known, Err(MapError::Overlap { start: Pfn(BASE), other: Pfn(BASE + 4) }));
@@ -97,19 +98,19 @@ fn random_frees_take_a_lock_for_each_pageblock() {
     for of in [0, 1, 3, 5, 6, 8] {
         let [with, without] = [PAGESET, PAGESET_LISTS].map(|tuning| {
             two_regions(tuning, |world| {
-                let whole = |world: &World<'_>| world.free_blocks(0, Order::MAX, MigrateType::Movable);
+                let whole = |world: &World<'_>| world.at(0).free_blocks(Order::MAX, MigrateType::Movable);
                 let before = whole(world);
                 let blocks = shuffled(take(world, of, 8192 >> of));
-                let holds = world.zone_stats(0).lock_drain;
+                let holds = world.at(0).stats().lock_drain;
                 let (first, rest) = blocks.split_at(blocks.len() / 2);
                 first.iter().for_each(|&pfn| world.free(pfn, order(of)).expect("in use"));
-                let parts = world.zone_stats(0).bitmap;
+                let parts = world.at(0).stats().bitmap;
                 check_books(world);
                 rest.iter().for_each(|&pfn| world.free(pfn, order(of)).expect("in use"));
                 check_books(world);
-                let holds = world.zone_stats(0).lock_drain - holds;
+                let holds = world.at(0).stats().lock_drain - holds;
                 world.drain_all();
-                assert_eq!((world.zone_stats(0).bitmap, whole(world)), (0, before), "order {of}: all memory merges");
+                assert_eq!((world.at(0).stats().bitmap, whole(world)), (0, before), "order {of}: all memory merges");
                 check_books(world);
                 (parts, holds)
             })
@@ -125,14 +126,14 @@ fn refills_take_what_fits() {
     two_regions(PAGESET, |world| {
         let pages = shuffled(take(world, 0, 8192));
         pages.iter().take(6000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
-        let before = world.zone_stats(0);
+        let before = world.at(0).stats();
         assert!(before.bitmap > 3000, "{before:?}");
         let mut taken = vec![];
         for of in [0, 1, 2, 3] {
             taken.extend(take(world, of, 150).into_iter().map(|pfn| (pfn, order(of))));
             check_books(world);
         }
-        let after = world.zone_stats(0);
+        let after = world.at(0).stats();
         assert!(after.bitmap + 500 < before.bitmap, "{before:?}, {after:?}");
         taken.into_iter().for_each(|(pfn, of)| world.free(pfn, of).expect("no other block has its pages"));
         check_books(world);
@@ -144,10 +145,10 @@ fn refills_take_what_fits() {
 fn a_refill_leaves_the_rest_of_a_pageblock_in_its_bitmap() {
     two_regions(PAGESET, |world| {
         take(world, 0, 1);
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.lock_refill, stats.bitmap), (1, 512 - stats.pagesets.refill_pages));
         take(world, 0, stats.pagesets.refill_pages as usize);
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.pagesets.refills, stats.lock_refill), (2, 1));
         check_books(world);
     });
@@ -161,7 +162,7 @@ fn a_refill_leaves_parts_on_lists() {
         take(world, 0, 1);
         world.drain_all();
         take(world, 0, 1);
-        assert_eq!(world.zone_stats(0).bitmap, 0);
+        assert_eq!(world.at(0).stats().bitmap, 0);
         check_books(world);
     });
 }
@@ -176,7 +177,7 @@ fn bitmaps_give_way_to_requests() {
             .into_iter()
             .filter(|pfn| pfn.0 % 1024 != 0)
             .for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
-        assert!(world.zone_stats(0).bitmap > 2 * REGION - 1024, "{:?}", world.zone_stats(0));
+        assert!(world.at(0).stats().bitmap > 2 * REGION - 1024, "{:?}", world.at(0).stats());
     };
     // A block that the bitmaps have only after pages of all pagesets came back, by a request that waits for locks only.
     two_regions(PAGESET, |world| {
@@ -190,10 +191,10 @@ fn bitmaps_give_way_to_requests() {
     for migratetype in [MigrateType::Movable, MigrateType::Unmovable] {
         two_regions(PAGESET, |world| {
             scattered(world);
-            let free = world.zone_stats(0).nr_free_pages + world.zone_stats(0).pagesets.count;
+            let free = world.at(0).stats().nr_free_pages + world.at(0).stats().pagesets.count;
             let request = Request { watermarks: false, wait: Wait::Nothing, ..Request::new(Order::ZERO, migratetype) };
             let got = std::iter::from_fn(|| world.alloc(&request).ok()).count() as u64;
-            let left = world.zone_stats(0);
+            let left = world.at(0).stats();
             let kept = if migratetype == MigrateType::Movable { 0 } else { left.pagesets.count };
             assert_eq!((got + kept, left.nr_free_pages), (free, 0), "{migratetype:?}: {left:?}");
             check_books(world);
@@ -208,7 +209,7 @@ fn marks_see_blocks_in_bitmaps() {
     for (of, migratetype) in [1, 3, 6, 8].into_iter().flat_map(|of| types.map(|kind| (of, kind))) {
         two_regions(PAGESET, |world| {
             scatter(world, |n| n % 512 != 0);
-            let before = world.zone_stats(0);
+            let before = world.at(0).stats();
             assert_eq!(before.nr_free_pages, before.bitmap, "no block is on a list");
             let request = Request { wait: Wait::Nothing, ..Request::new(order(of), migratetype) };
             world.alloc(&request).expect("the bitmaps have it");
@@ -225,12 +226,12 @@ fn marks_look_at_few_pageblocks() {
     let tuning = Tuning { regions: RegionRule::One, depot: false, ..PAGESET };
     for (pageblock, is_seen) in [(63, true), (64, false)] {
         build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
-            world.set_bounds(0, Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
-            world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
+            world.at(0).set_bounds(Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
+            world.at(0).set_watermarks(Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
             // Blocks of order 3 in one pageblock, single pages in all others.
             let free = |n: u64| if n / 512 == pageblock { n % 512 >= 8 } else { n.is_multiple_of(8) };
             scatter_pages(world, 128 * 512, free);
-            assert!(world.zone_stats(0).bitmap > 8000, "{:?}", world.zone_stats(0));
+            assert!(world.at(0).stats().bitmap > 8000, "{:?}", world.at(0).stats());
             let request = Request { wait: Wait::Nothing, ..movable(3) };
             assert_eq!(world.alloc(&request).is_ok(), is_seen, "{:?}", world.alloc(&request));
             world.alloc(&Request { wait: Wait::Lock, ..request }).expect("the bitmaps have it");
@@ -248,7 +249,7 @@ fn refills_go_on_where_they_found_blocks() {
         // Single pages follow, so that no page of the others stays in the pageset.
         kept.iter().filter(|pfn| pfn.0 % 2 == 0).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
         let whole = || {
-            let of = |of| u64::from(world.free_blocks(0, order(of), MigrateType::Movable));
+            let of = |of| u64::from(world.at(0).free_blocks(order(of), MigrateType::Movable));
             of(9) + 2 * of(10)
         };
         assert_eq!(whole(), 8);
@@ -265,8 +266,8 @@ fn refills_skip_few_pageblocks_of_other_types() {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let tuning = Tuning { regions: RegionRule::One, depot: false, ..PAGESET };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
-        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
+        world.at(0).set_watermarks(Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
         let of_type = |migratetype| Request { watermarks: false, ..Request::new(Order::ZERO, migratetype) };
         for pageblock in 0..630 {
             let pfn = Pfn(BASE + 512 * pageblock);
@@ -278,10 +279,10 @@ fn refills_skip_few_pageblocks_of_other_types() {
         // Half of the pages of each type, the movable ones first.
         pages.iter().rev().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
         world.drain_cpu(CpuId(0));
-        let holds = || world.zone_stats(0).lock_refill;
+        let holds = || world.at(0).stats().lock_refill;
         let refill = || {
-            let before = (holds(), world.zone_stats(0).pagesets.refills);
-            while world.zone_stats(0).pagesets.refills == before.1 {
+            let before = (holds(), world.at(0).stats().pagesets.refills);
+            while world.at(0).stats().pagesets.refills == before.1 {
                 world.alloc(&movable(0)).expect("memory");
             }
             holds() - before.0
@@ -317,12 +318,12 @@ fn idle_parts_go_back() {
     two_regions(PAGESET, |world| {
         let pages = shuffled(take(world, 0, 4096));
         pages.iter().take(2000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
-        assert!(world.zone_stats(0).bitmap > 0);
+        assert!(world.at(0).stats().bitmap > 0);
         assert!(world.tick(), "there is more to do");
         for _ in 0..5 {
             let _ = world.tick();
         }
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!(stats.bitmap, 0);
         check_books(world);
     });
@@ -335,13 +336,13 @@ fn bitmaps_are_emptied_first() {
         let pages = shuffled(take(world, 0, 4096));
         let (kept, freed) = pages.split_at(300);
         freed.iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
-        assert!(world.zone_stats(0).bitmap > 0);
-        world.disable_pagesets(0);
-        assert_eq!(world.zone_stats(0).bitmap, 0);
+        assert!(world.at(0).stats().bitmap > 0);
+        world.at(0).disable_pagesets();
+        assert_eq!(world.at(0).stats().bitmap, 0);
         let more = take(world, 0, 700);
         more.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
-        assert_eq!(world.zone_stats(0).bitmap, 0, "a pageset that keeps nothing leaves nothing there");
-        world.enable_pagesets(0).expect("disabled");
+        assert_eq!(world.at(0).stats().bitmap, 0, "a pageset that keeps nothing leaves nothing there");
+        world.at(0).enable_pagesets().expect("disabled");
         kept.iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
         check_books(world);
     });
@@ -362,7 +363,7 @@ fn blocks_by_place_are_found_in_bitmaps() {
         scatter(world, |n| n % 16 != 0);
         world.drain_cpu(CpuId(0));
         let at = |n: u64| Pfn(BASE + n);
-        let bitmap = || world.zone_stats(0).bitmap;
+        let bitmap = || world.at(0).stats().bitmap;
         let before = bitmap();
         assert_eq!((world.free_block_around(at(8)), bitmap()), (None, before), "it takes no lock");
         assert!(world.alloc_at(at(8), order(3)), "the pageblock's bitmap has it");
@@ -390,11 +391,11 @@ fn a_claim_that_fails_leaves_the_bitmap() {
     two_regions(PAGESET, |world| {
         let kept = scatter(world, |n| n % 8 == 0);
         // One page on a list, where a claim finds it.
-        world.free_direct(kept[0], Order::ZERO).expect("in use");
-        let before = world.zone_stats(0);
+        world.free_with(Free::block(kept[0], Order::ZERO).to(FreeTo::Buddy)).expect("in use");
+        let before = world.at(0).stats();
         let request = Request { watermarks: false, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
         assert_eq!(world.alloc(&request), Ok(kept[0]));
-        assert_eq!((world.zone_stats(0).bitmap, before.bitmap > 1000), (before.bitmap, true));
+        assert_eq!((world.at(0).stats().bitmap, before.bitmap > 1000), (before.bitmap, true));
         check_books(world);
     });
 }
@@ -407,11 +408,11 @@ fn compaction_empties_the_bitmaps() {
         for pfn in scatter(world, |n| n % 2 == 0) {
             owner.adopt(pfn, Order::ZERO);
         }
-        let before = world.zone_stats(0);
-        assert!(before.bitmap > REGION - 300 && world.fragmentation_score(NodeId(0)) == 100, "{before:?}");
-        let report = world.compact_zone(0, Some(Order::PAGEBLOCK), CompactMode::SyncLight, &owner);
+        let before = world.at(0).stats();
+        assert!(before.bitmap > REGION - 300 && world.node(NodeId(0)).fragmentation_score() == 100, "{before:?}");
+        let report = world.at(0).compact(Some(Order::PAGEBLOCK), CompactMode::SyncLight, &owner);
         assert_eq!(report.outcome, CompactOutcome::Success, "{report:?}");
-        assert!(world.zone_stats(0).bitmap < 512, "{:?}", world.zone_stats(0));
+        assert!(world.at(0).stats().bitmap < 512, "{:?}", world.at(0).stats());
         world.alloc(&Request { wait: Wait::Nothing, ..movable(9) }).expect("compaction made it");
         owner.check();
         check_books(world);
@@ -431,10 +432,10 @@ fn proactive_compaction_counts_the_pages_of_bitmaps() {
             if !in_bitmaps {
                 world.drain_all();
             }
-            assert_eq!(world.zone_stats(0).bitmap > REGION - 300, in_bitmaps);
-            let report = world.compact_proactively(NodeId(0), 50, &owner);
+            assert_eq!(world.at(0).stats().bitmap > REGION - 300, in_bitmaps);
+            let report = world.node(NodeId(0)).compact_proactively(50, &owner);
             assert_eq!(report.outcome, CompactOutcome::Success, "{report:?}");
-            assert!(world.fragmentation_score(NodeId(0)) <= 55, "{report:?}");
+            assert!(world.node(NodeId(0)).fragmentation_score() <= 55, "{report:?}");
             owner.check();
             check_books(world);
             report.moved
@@ -449,13 +450,13 @@ fn wrong_frees_are_found() {
     two_regions(PAGESET, |world| {
         let pages = shuffled(take(world, 0, 4096));
         pages.iter().take(3000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
-        let before = world.zone_stats(0);
+        let before = world.at(0).stats();
         for &pfn in &pages[..3000] {
             let error = world.free(pfn, Order::ZERO).expect_err("freed twice");
             assert!(matches!(error.reason, WrongFree::NotAllocated(_) | WrongFree::Inside { .. }), "{error:?}");
             assert!(!error.to_string().contains("never brought online"), "{error}");
         }
-        assert_eq!(world.zone_stats(0), before);
+        assert_eq!(world.at(0).stats(), before);
     });
 }
 
@@ -484,7 +485,7 @@ fn pages_that_pass_bitmaps_are_counted() {
     let moved = |bitmaps| {
         two_regions(Tuning { bitmaps, depot: false, ..PAGESET }, |world| {
             let stats = || {
-                let stats = world.zone_stats(0);
+                let stats = world.at(0).stats();
                 (stats.bitmap_pages, stats.pagesets.drain_pages, stats.pagesets.refill_pages)
             };
             world.machine().run_on(0);
@@ -516,14 +517,14 @@ fn a_tick_empties_some_pageblocks() {
         pages.iter().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
         // The first tick learns that no refill takes any.
         assert!(world.tick());
-        let before = world.zone_stats(0).bitmap;
+        let before = world.at(0).stats().bitmap;
         assert!(before > 128 * 256, "{before} pages in bitmaps of 256 pageblocks");
         assert!(world.tick(), "there are more");
-        let freed = before - world.zone_stats(0).bitmap;
+        let freed = before - world.at(0).stats().bitmap;
         assert!((1..=64 * 256).contains(&freed), "{freed} pages in a tick");
         while world.tick() {}
-        assert_eq!(world.zone_stats(0).bitmap, 0);
-        world.audit(0).expect("the audit passes");
+        assert_eq!(world.at(0).stats().bitmap, 0);
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -532,13 +533,13 @@ fn a_tick_empties_some_pageblocks() {
 fn requests_for_one_page_leave_bitmaps_alone() {
     two_regions(PAGESET, |world| {
         let _kept = scatter(world, |page| page % 2 == 0);
-        let before = world.zone_stats(0).bitmap;
+        let before = world.at(0).stats().bitmap;
         assert!(before > 0);
         let all = 4 * REGION;
-        world.set_watermarks(0, Watermarks { min: all, low: all, high: all }, [0; 4]);
-        world.alloc_direct(&movable(0)).expect_err("below the marks");
-        assert_eq!(world.zone_stats(0).bitmap, before);
-        world.alloc_direct(&movable(5)).expect_err("below the marks");
-        assert_eq!(world.zone_stats(0).bitmap, 0, "for a larger block they are emptied");
+        world.at(0).set_watermarks(Watermarks { min: all, low: all, high: all }, [0; 4]);
+        world.alloc_with(Alloc::new(&movable(0)).from(AllocFrom::Buddy)).expect_err("below the marks");
+        assert_eq!(world.at(0).stats().bitmap, before);
+        world.alloc_with(Alloc::new(&movable(5)).from(AllocFrom::Buddy)).expect_err("below the marks");
+        assert_eq!(world.at(0).stats().bitmap, 0, "for a larger block they are emptied");
     });
 }

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 
-use crate::support::{TestMachine, movable};
+use crate::support::{Known, TestMachine, movable};
 use pageset::pcp::Pageset;
 use pageset::{
     Allocator, CachedZone, Config, CpuId, MapError, Metadata, NodeId, Order, PageRange, Pfn, Region, SpinLock,
@@ -40,7 +40,7 @@ fn static_metadata() {
     let world = Allocator::new(TestMachine::default(), &config, Metadata { words, zones: &mut zones }).expect("valid");
     let pfn = world.alloc(&movable(3)).expect("memory");
     world.free(pfn, Order::new(3).expect("an order")).expect("allocated");
-    world.audit(0).expect("the audit passes");
+    world.at(0).audit().expect("the audit passes");
 }
 
 /// All metadata in one piece of memory, wherever it begins: exactly as much as the configuration says is enough, and a byte
@@ -60,14 +60,33 @@ fn metadata_in_bytes() {
         for start in 0..130 {
             let memory = &mut memory(bytes + start)[start..];
             let world = Allocator::from_bytes(TestMachine::default(), &config, memory).expect("enough");
-            assert_eq!(world.zone_stats(1).managed, 4096);
+            assert_eq!(world.at(1).stats().managed, 4096);
+        }
+        // A piece of memory for each zone.
+        let size = |zone| config.zone_metadata_bytes::<TestMachine>(zone).expect("the map is valid");
+        assert!(size(0) + size(1) < bytes + 256, "alignment adds little");
+        let error = config.zone_metadata_bytes::<TestMachine>(2).expect_err("no such zone");
+        assert_eq!(error.to_string(), "the map has no zone 2; allowed: below 2");
+        for start in 0..130 {
+            let memory = |zone, bytes| {
+                assert_eq!(bytes, size(zone));
+                &mut memory(bytes + start)[start..]
+            };
+            let world = Allocator::from_zone_bytes(TestMachine::default(), &config, memory).expect("enough");
+            assert_eq!(world.at(1).stats().managed, 4096);
+        }
+        for short in 0..2 {
+            let memory = |zone, bytes| memory(bytes - usize::from(zone == short));
+            let error = Allocator::from_zone_bytes(TestMachine::default(), &config, memory).expect_err("one less");
+            let (given, expected) = (size(short) - 1, size(short));
+            assert_eq!(error, MapError::Metadata { zone: Some(short), part: "bytes", given, expected });
         }
         Allocator::from_bytes(TestMachine::default(), &config, memory(bytes)).expect("enough")
     };
     let pfn = bytes.alloc(&movable(0)).expect("memory");
     bytes.free(pfn, Order::ZERO).expect("allocated");
     for zone in 0..2 {
-        bytes.audit(zone).expect("the audit passes");
+        bytes.at(zone).audit().expect("the audit passes");
     }
 }
 
@@ -92,12 +111,12 @@ fn cpus_that_are_not_online_from_the_start() {
         |world: &Allocator<'_, TestMachine>| (0..4).map(|cpu| world.is_cpu_online(CpuId(cpu))).collect::<Vec<_>>();
     assert_eq!(online(&all), [true; 4]);
     assert_eq!(online(&one), [false, true, false, false]);
-    assert_eq!(one.pageset_state(0, CpuId(0)).high_max, 0);
-    assert!(one.pageset_state(0, CpuId(1)).high_max > all.pageset_state(0, CpuId(1)).high_max);
+    assert_eq!(one.pageset(0, CpuId(0)).state().high_max, 0);
+    assert!(one.pageset(0, CpuId(1)).state().high_max > all.pageset(0, CpuId(1)).state().high_max);
     for cpu in [0, 3, 2] {
         one.cpu_online(CpuId(cpu)).expect("it was offline");
     }
     for cpu in 0..4 {
-        assert_eq!(one.pageset_state(0, CpuId(cpu)), all.pageset_state(0, CpuId(cpu)));
+        assert_eq!(one.pageset(0, CpuId(cpu)).state(), all.pageset(0, CpuId(cpu)).state());
     }
 }

@@ -1,6 +1,6 @@
 //! Free lists: the order of splits, the list end of each block, merging. Specification 1.5.
 
-use crate::support::{World, movable, one_zone};
+use crate::support::{Known, World, movable, one_zone};
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, ListRule, PRESETS, Tuning};
 use pageset::{MigrateType, Order, Pfn, Request};
@@ -17,10 +17,10 @@ fn order(order: u8) -> Order {
 /// A zone whose pagesets keep nothing: every free goes to the buddy, every refill takes one block.
 fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
     one_zone(tuning, pages, 1, |world| {
-        world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
-        world.set_watermarks(0, Default::default(), [0; 4]);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("the pagesets have room");
+        world.at(0).set_watermarks(Default::default(), [0; 4]);
         test(world);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -39,7 +39,7 @@ fn free(world: &World<'_>, page: u64, of: u8) {
 fn a_block_is_handed_out_from_its_lowest_page_up() {
     for preset in PRESETS {
         one_zone(preset.tuning, 4096, 1, |world| {
-            world.set_watermarks(0, Default::default(), [0; 4]);
+            world.at(0).set_watermarks(Default::default(), [0; 4]);
             assert_eq!(take_all(world, 0), (0..4096).collect::<Vec<_>>(), "{}", preset.name);
         });
     }
@@ -56,11 +56,11 @@ fn upper_halves_stay_at_the_head() {
     bare(LINUX_6_18, 2048, |world| {
         assert_eq!(world.alloc(&movable(4)), Ok(Pfn(BASE)));
         for o in 4..=10 {
-            assert_eq!(world.free_blocks(0, order(o), Movable), 1, "order {o}");
+            assert_eq!(world.at(0).free_blocks(order(o), Movable), 1, "order {o}");
         }
-        assert_eq!(world.zone_stats(0).nr_free_pages, 2048 - 16);
+        assert_eq!(world.at(0).stats().nr_free_pages, 2048 - 16);
         free(world, 0, 4);
-        assert_eq!(world.free_blocks(0, Order::MAX, Movable), 2);
+        assert_eq!(world.at(0).free_blocks(Order::MAX, Movable), 2);
     });
 }
 
@@ -130,7 +130,7 @@ fn pageblocks_merge_by_their_types() {
         let merges = |lower, upper| {
             merge_pair(tuning, lower, upper, |world| {
                 let what = format!("{lower:?} and {upper:?}, merge_by_type {}", tuning.merge_by_type);
-                assert_eq!(world.free_blocks(0, Order::MAX, upper), 1, "{what}");
+                assert_eq!(world.at(0).free_blocks(Order::MAX, upper), 1, "{what}");
                 let lower_now = if tuning.merge_by_type { upper } else { lower };
                 assert_eq!(world.pageblock_type(Pfn(BASE)), Some(lower_now), "{what}");
                 assert_eq!(world.pageblock_type(Pfn(BASE + 512)), Some(upper), "{what}");
@@ -138,9 +138,9 @@ fn pageblocks_merge_by_their_types() {
         };
         let stays_apart = |lower, upper, free, cma| {
             merge_pair(tuning, lower, upper, |world| {
-                assert_eq!(world.free_blocks(0, order(9), lower), 1, "{lower:?} and {upper:?}");
-                assert_eq!(world.free_blocks(0, order(9), upper), 1, "{lower:?} and {upper:?}");
-                let stats = world.zone_stats(0);
+                assert_eq!(world.at(0).free_blocks(order(9), lower), 1, "{lower:?} and {upper:?}");
+                assert_eq!(world.at(0).free_blocks(order(9), upper), 1, "{lower:?} and {upper:?}");
+                let stats = world.at(0).stats();
                 assert_eq!((stats.nr_free_pages, stats.nr_free_cma), (free, cma), "{lower:?} and {upper:?}");
             });
         };
@@ -178,7 +178,11 @@ fn a_largest_block_over_two_types() {
             world.set_pageblock_type(Pfn(BASE + 512), upper).expect("the page is in the zone");
             free(world, 0, 10);
             for &(o, migratetype) in after {
-                assert_eq!(world.free_blocks(0, order(o), migratetype), 1, "{upper:?}: order {o} of {migratetype:?}");
+                assert_eq!(
+                    world.at(0).free_blocks(order(o), migratetype),
+                    1,
+                    "{upper:?}: order {o} of {migratetype:?}"
+                );
             }
         });
     }
@@ -188,28 +192,28 @@ fn a_largest_block_over_two_types() {
 fn isolated_pages_are_neither_free_nor_allocatable() {
     for tuning in [LINUX_4_19, LINUX_5_14, LINUX_6_18] {
         one_zone(tuning, 2048, 1, |world| {
-            world.set_watermarks(0, Default::default(), [0; 4]);
+            world.at(0).set_watermarks(Default::default(), [0; 4]);
             let inside = world.alloc(&movable(4)).expect("memory");
             let cached = world.alloc(&movable(0)).expect("memory");
             assert_eq!((inside, cached), (Pfn(BASE), Pfn(BASE + 16)));
-            let held = world.pageset_state(0, pageset::CpuId(0)).count;
+            let held = world.pageset(0, pageset::CpuId(0)).state().count;
             world.set_pageblock_type(Pfn(BASE), Isolate).expect("the page is in the zone");
-            assert_eq!(world.zone_stats(0).nr_free_pages, 1536, "half a largest block, split");
+            assert_eq!(world.at(0).stats().nr_free_pages, 1536, "half a largest block, split");
             assert_eq!(world.pageblock_type(Pfn(BASE + 512)), Some(Movable), "the other half keeps its type");
             // These frees bypass the pagesets and do not count as free pages.
             world.free(cached, Order::ZERO).expect("was allocated");
             world.free(inside, order(4)).expect("was allocated");
-            assert_eq!(world.pageset_state(0, pageset::CpuId(0)).count, held);
-            assert_eq!((world.zone_stats(0).nr_free_pages, world.zone_stats(0).direct_free_pages), (1536, 17));
+            assert_eq!(world.pageset(0, pageset::CpuId(0)).state().count, held);
+            assert_eq!((world.at(0).stats().nr_free_pages, world.at(0).stats().direct_free_pages), (1536, 17));
             // The page in the pageset follows with the drain.
             world.drain_all();
-            assert_eq!(world.zone_stats(0).nr_free_pages, 1536);
-            assert_eq!(world.free_blocks(0, order(9), Isolate), 1);
+            assert_eq!(world.at(0).stats().nr_free_pages, 1536);
+            assert_eq!(world.at(0).free_blocks(order(9), Isolate), 1);
             let taken = take_all(world, 0);
             assert_eq!((taken.len(), taken.iter().filter(|&&page| page < 512).count()), (1536, 0));
             world.set_pageblock_type(Pfn(BASE), Movable).expect("the page is in the zone");
-            assert_eq!(world.zone_stats(0).nr_free_pages, 512);
-            world.audit(0).expect("the audit passes");
+            assert_eq!(world.at(0).stats().nr_free_pages, 512);
+            world.at(0).audit().expect("the audit passes");
         });
     }
 }
@@ -219,10 +223,10 @@ fn a_pageblock_given_back_merges() {
     bare(LINUX_6_18, 1024, |world| {
         for migratetype in [Isolate, Cma, Unmovable] {
             world.set_pageblock_type(Pfn(BASE + 512), migratetype).expect("the page is in the zone");
-            assert_eq!(world.free_blocks(0, order(9), migratetype), 1, "{migratetype:?}");
-            world.audit(0).expect("the audit passes");
+            assert_eq!(world.at(0).free_blocks(order(9), migratetype), 1, "{migratetype:?}");
+            world.at(0).audit().expect("the audit passes");
             world.set_pageblock_type(Pfn(BASE + 512), Movable).expect("the page is in the zone");
-            assert_eq!(world.free_blocks(0, Order::MAX, Movable), 1, "{migratetype:?}");
+            assert_eq!(world.at(0).free_blocks(Order::MAX, Movable), 1, "{migratetype:?}");
         }
     });
 }
@@ -233,9 +237,9 @@ fn cma_serves_movable_requests_only() {
     bare(LINUX_6_18, 4096, |world| {
         // With 512 CMA pages of 4096, own blocks come first. When they are fewer than the CMA pages, CMA blocks come.
         world.set_pageblock_type(Pfn(BASE), Cma).expect("the page is in the zone");
-        assert_eq!(world.zone_stats(0).nr_free_cma, 512);
+        assert_eq!(world.at(0).stats().nr_free_cma, 512);
         let mut own = 0;
-        while world.zone_stats(0).nr_free_cma == 512 {
+        while world.at(0).stats().nr_free_cma == 512 {
             world.alloc(&request(Movable, true)).expect("memory");
             own += 1;
         }
@@ -244,7 +248,7 @@ fn cma_serves_movable_requests_only() {
         while let Ok(pfn) = world.alloc(&request(Unmovable, false)) {
             assert!(pfn.0 >= BASE + 512);
         }
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!(stats.nr_free_pages, stats.nr_free_cma);
         world.alloc(&request(Movable, false)).expect_err("the rest is CMA");
         let left = stats.nr_free_cma / 16;
@@ -252,7 +256,7 @@ fn cma_serves_movable_requests_only() {
             world.alloc(&request(Movable, true)).expect("CMA");
         }
         world.alloc(&request(Movable, true)).expect_err("all is taken");
-        assert_eq!((world.zone_stats(0).nr_free_pages, world.zone_stats(0).nr_free_cma), (0, 0));
+        assert_eq!((world.at(0).stats().nr_free_pages, world.at(0).stats().nr_free_cma), (0, 0));
     });
 }
 
@@ -263,16 +267,16 @@ fn ranges_that_come_online_merge_with_their_neighbours() {
     let ranges = [at(0, 100), at(100, 412)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: at(0, 4096), ranges: &ranges }];
     crate::support::build(&Config::new(&zones, &[NodeId(0)]), |world| {
-        assert_eq!(world.free_blocks(0, order(9), Movable), 1);
+        assert_eq!(world.at(0).free_blocks(order(9), Movable), 1);
         world.online(at(512, 512)).expect("the range is still a hole");
-        assert_eq!(world.free_blocks(0, order(10), Movable), 1);
+        assert_eq!(world.at(0).free_blocks(order(10), Movable), 1);
         world.online(at(3000, 1096)).expect("the range is still a hole");
         world.online(at(1024, 1976)).expect("the range is still a hole");
-        assert_eq!(world.free_blocks(0, order(10), Movable), 4);
-        world.audit(0).expect("the audit passes");
+        assert_eq!(world.at(0).free_blocks(order(10), Movable), 4);
+        world.at(0).audit().expect("the audit passes");
         for known in [at(0, 1), at(4095, 1), at(0, 4096)] {
             world.online(known).expect_err("known");
         }
-        assert_eq!(world.zone_stats(0).managed, 4096);
+        assert_eq!(world.at(0).stats().managed, 4096);
     });
 }

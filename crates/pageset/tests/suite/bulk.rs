@@ -3,14 +3,15 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::support::{Behaving, Behaviour, World, build, movable, one_zone};
+use crate::support::{Behaving, Behaviour, Known, World, build, movable, one_zone};
 use pageset::admin::stats::ZoneStats;
 use pageset::alloc::owned::OwnedMetadata;
+use pageset::machine::{Access, Line};
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, ListRule, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
-    Access, AllocError, Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order,
-    PageRange, PageState, Pfn, RawLock, Request, SpinLock, WrongFree, ZoneKind, ZoneSpec,
+    AllocError, Allocator, Block, Config, CpuId, LockPath, Machine, MigrateType, NodeId, Order, PageRange, PageState,
+    Pfn, RawLock, Request, SpinLock, WrongFree, ZoneKind, ZoneSpec,
 };
 use proptest::prelude::*;
 
@@ -27,8 +28,8 @@ fn two_nodes<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
     let config = Config { tuning, pageset_capacity: 800, ..Config::new(&specs, &[NodeId(0), NodeId(1)]) };
     build(&config, |world| {
         for (zone, high) in [(0, 60), (1, 200), (2, 200)] {
-            world.set_bounds(zone, Bounds { batch: 15, high_min: high, high_max: 2 * high }).expect("room");
-            world.set_watermarks(zone, Watermarks { min: 100, low: 250, high: 400 }, [0; ZoneKind::COUNT]);
+            world.at(zone).set_bounds(Bounds { batch: 15, high_min: high, high_max: 2 * high }).expect("room");
+            world.at(zone).set_watermarks(Watermarks { min: 100, low: 250, high: 400 }, [0; ZoneKind::COUNT]);
         }
         test(world)
     })
@@ -61,13 +62,13 @@ fn step() -> impl Strategy<Value = Step> {
 type Picture = (Vec<ZoneStats>, Vec<(PcpState, [u32; pageset::policy::lists::LISTS])>, Vec<u32>);
 
 fn picture(world: &World<'_>) -> Picture {
-    let zones = || 0..world.zone_count();
+    let zones = || 0..world.zones().len();
     let pagesets = zones().flat_map(|zone| (0..2).map(move |cpu| (zone, CpuId(cpu))));
     let lists = zones().flat_map(|zone| Order::all().flat_map(move |order| MigrateType::ALL.map(|t| (zone, order, t))));
     (
-        zones().map(|zone| world.zone_stats(zone)).collect(),
-        pagesets.map(|(zone, cpu)| (world.pageset_state(zone, cpu), world.pageset_lists(zone, cpu))).collect(),
-        lists.map(|(zone, order, t)| world.free_blocks(zone, order, t)).collect(),
+        zones().map(|zone| world.at(zone).stats()).collect(),
+        pagesets.map(|(zone, cpu)| (world.pageset(zone, cpu).state(), world.pageset(zone, cpu).lists())).collect(),
+        lists.map(|(zone, order, t)| world.at(zone).free_blocks(order, t)).collect(),
     )
 }
 
@@ -123,8 +124,8 @@ fn carry_out(tuning: Tuning, steps: &[Step], most: usize) -> (Vec<Block>, Vec<Pi
             }
             pictures.push(picture(world));
         }
-        for zone in 0..world.zone_count() {
-            world.audit(zone).expect("the audit passes");
+        for zone in 0..world.zones().len() {
+            world.at(zone).audit().expect("the audit passes");
         }
         (all, pictures)
     })
@@ -182,14 +183,14 @@ fn counting(tuning: Tuning, cpus: u32, test: impl FnOnce(&Allocator<'_, Behaving
     let machine = Counting { cpus, ..Counting::default() };
     let world = Allocator::new(Behaving(&machine), &config, metadata.lend(&mut zones)).expect("the map is valid");
     test(&world, &machine);
-    world.audit(0).expect("the audit passes");
+    world.at(0).audit().expect("the audit passes");
 }
 
 #[test]
 fn a_hold_of_the_pageset_serves_a_run() {
     // By hand: 126 pages in the pageset are one run; the 127th needs a refill; the rest of that refill is a run.
     counting(LINUX_5_18, 1, |world, machine| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
         let mut pages = [Pfn(0); 200];
         let holds = |pages: &mut [Pfn]| {
             let before = machine.pagesets.load(Relaxed);
@@ -205,7 +206,7 @@ fn a_hold_of_the_pageset_serves_a_run() {
         [(LINUX_4_19, 32), (LINUX_5_18, 32), (LINUX_6_7, 32), (LINUX_6_16, 31), (LINUX_6_18, 31), (LINUX_6_19, 31)];
     for (tuning, run) in kernels.into_iter().chain([(PAGESET, 512)]) {
         counting(tuning, 1, |world, machine| {
-            world.set_bounds(0, Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
+            world.at(0).set_bounds(Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
             let mut pages = [Pfn(0); 248];
             assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(248));
             let before = machine.pagesets.load(Relaxed);
@@ -221,7 +222,7 @@ fn a_hold_of_the_pageset_serves_a_run() {
 fn a_run_goes_on_after_a_drain() {
     for (tuning, drain_holds) in [(LINUX_6_18, 1), (LINUX_6_19, 9)] {
         counting(tuning, 1, |world, machine| {
-            world.set_bounds(0, Bounds { batch: 10, high_min: 100, high_max: 100 }).expect("room");
+            world.at(0).set_bounds(Bounds { batch: 10, high_min: 100, high_max: 100 }).expect("room");
             let mut pages = [Pfn(0); 110];
             assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(110));
             world.drain_all();
@@ -231,7 +232,7 @@ fn a_run_goes_on_after_a_drain() {
             // By hand: the first free reaches high and drains clamp(100 freed in a row, 10, 90); the next ten pages
             // stay.
             world.free_bulk(&blocks[99..]).expect("allocated");
-            assert_eq!(world.pageset_state(0, CpuId(0)).count, 100 - 90 + 10);
+            assert_eq!(world.pageset(0, CpuId(0)).state().count, 100 - 90 + 10);
             assert_eq!(
                 (machine.pagesets.load(Relaxed) - runs, machine.drains.load(Relaxed) - drains),
                 (1, drain_holds)
@@ -245,7 +246,7 @@ fn a_run_goes_on_after_a_drain() {
 fn the_cpu_may_change_at_every_read() {
     for preset in PRESETS {
         counting(preset.tuning, 3, |world, _| {
-            world.set_bounds(0, Bounds { batch: 7, high_min: 20, high_max: 60 }).expect("room");
+            world.at(0).set_bounds(Bounds { batch: 7, high_min: 20, high_max: 60 }).expect("room");
             let mut pages = [Pfn(0); 500];
             for round in 0..20_u32 {
                 let got = world.alloc_bulk(&movable(0), &mut pages).expect("memory");
@@ -260,10 +261,10 @@ fn the_cpu_may_change_at_every_read() {
                     _ => {}
                 }
                 world.free_bulk(&pages.map(single)).expect("allocated");
-                let books = world.audit(0).expect("the audit passes");
+                let books = world.at(0).audit().expect("the audit passes");
                 assert_eq!((books.in_use, books.free + books.cached), (0, 1 << 16));
                 for cpu in (0..3).map(CpuId).filter(|&cpu| !world.is_cpu_online(cpu)) {
-                    assert_eq!(world.pageset_state(0, cpu).count, 0, "{}: {cpu} is offline", preset.name);
+                    assert_eq!(world.pageset(0, cpu).state().count, 0, "{}: {cpu} is offline", preset.name);
                 }
             }
         });
@@ -281,10 +282,10 @@ fn memory_runs_out_during_a_bulk_call() {
             let error = world.alloc_bulk(&request, &mut pages[1000..]).expect_err("nothing is left");
             let AllocError::OutOfMemory(shortage) = error else { panic!("{error}") };
             assert_eq!((shortage.order, shortage.free_pages), (Order::ZERO, 0));
-            let books = world.audit(0).expect("the audit passes");
+            let books = world.at(0).audit().expect("the audit passes");
             assert_eq!((books.in_use, books.free, books.cached), (1000, 0, 0), "{}", preset.name);
             world.free_bulk(&pages[..1000].iter().copied().map(single).collect::<Vec<_>>()).expect("allocated");
-            world.audit(0).expect("the audit passes");
+            world.at(0).audit().expect("the audit passes");
         });
     }
 }
@@ -340,13 +341,13 @@ fn a_busy_pageset_is_tried_again_for_each_page() {
         let mut pages = [Pfn(0); 10];
         REFUSALS.set(3);
         assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(10), "{}", preset.name);
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.direct_alloc_pages, stats.pagesets.pgalloc), (3, 7), "{}", preset.name);
         REFUSALS.set(4);
         world.free_bulk(&pages.map(single)).expect("allocated");
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.direct_free_pages, stats.pagesets.pgfree), (4, 6), "{}", preset.name);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     }
 }
 
@@ -364,12 +365,12 @@ fn uncacheable_blocks_bypass_the_pageset() {
             let [a, b, c, d, e] = pages.map(single);
             let large = Block { pfn: large, order: Order::new(5).expect("an order") };
             world.free_bulk(&[a, b, single(isolated), c, large, d]).expect("allocated");
-            let passed = || (world.zone_stats(0).direct_free_pages, world.zone_stats(0).pagesets.pgfree);
+            let passed = || (world.at(0).stats().direct_free_pages, world.at(0).stats().pagesets.pgfree);
             assert_eq!(passed(), (1 + 32, 4), "{}", preset.name);
             world.free(other, Order::ZERO).expect("allocated");
             world.free_bulk(&[e]).expect("allocated");
             assert_eq!(passed(), (2 + 32, 5), "{}", preset.name);
-            world.audit(0).expect("the audit passes");
+            world.at(0).audit().expect("the audit passes");
         });
     }
 }
@@ -378,10 +379,10 @@ fn uncacheable_blocks_bypass_the_pageset() {
 #[test]
 fn one_wrong_block_fails_the_whole_bulk_free() {
     let seen = |world: &Allocator<'_, Behaving<'_>>| {
-        (world.pageset_state(0, CpuId(0)), world.pageset_lists(0, CpuId(0)), world.zone_stats(0))
+        (world.pageset(0, CpuId(0)).state(), world.pageset(0, CpuId(0)).lists(), world.at(0).stats())
     };
     counting(PAGESET, 1, |world, _| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
         let mut pages = [Pfn(0); 200];
         assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(200));
         let mut blocks = pages.map(single);
@@ -434,7 +435,7 @@ fn a_call_for_pages_in_a_section_of_two_zones() {
             let blocks: Vec<_> = last.into_iter().map(single).collect();
             world.free_bulk(&blocks).expect("all are in use");
             for zone in 0..2 {
-                let books = world.audit(zone).unwrap_or_else(|error| panic!("{}: {error}", preset.name));
+                let books = world.at(zone).audit().unwrap_or_else(|error| panic!("{}: {error}", preset.name));
                 assert_eq!(books.in_use, 0, "{}", preset.name);
             }
         });
@@ -446,15 +447,15 @@ fn a_call_for_pages_in_a_section_of_two_zones() {
 fn bulk_calls_without_pagesets_take_the_zone_lock_once() {
     let pages_and_holds = |most: usize| {
         one_zone(Tuning::default(), 1 << 16, 1, |world| {
-            world.disable_pagesets(0);
-            let holds = || world.zone_stats(0).lock_acquisitions();
+            world.at(0).disable_pagesets();
+            let holds = || world.at(0).stats().lock_acquisitions();
             let (mut pages, before) = ([Pfn(0); 96], holds());
             for part in pages.chunks_mut(most) {
                 assert_eq!(world.alloc_bulk(&movable(0), part), Ok(part.len()));
             }
             let taken = holds();
             pages.chunks(most).for_each(|part| world.free_bulk_of(Order::ZERO, part).expect("in use"));
-            assert_eq!(world.zone_stats(0).nr_free_pages, 1 << 16);
+            assert_eq!(world.at(0).stats().nr_free_pages, 1 << 16);
             (pages, taken - before, holds() - taken)
         })
     };

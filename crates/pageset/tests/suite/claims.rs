@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 
-use crate::support::{Behaving, Behaviour, World, build, movable};
+use crate::support::{Behaving, Behaviour, Known, World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{LINUX_6_19, PCP_BUDDY, PCP_BUDDY_LIST, PCP_BUDDY_TRY, PCP_CLAIM, PCP_MERGE};
 use pageset::policy::{BulkFree, ListRule, TuningError};
 use pageset::{
-    Allocator, Config, CpuId, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, RawLock, RegionRule, Request,
-    SpinLock, Tuning, ZoneKind, ZoneSpec,
+    Allocator, Config, CpuId, Free, FreeTo, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, RawLock, RegionRule,
+    Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -21,7 +21,7 @@ fn two_cpus<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, |world| {
         let result = test(world);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
         result
     })
 }
@@ -48,11 +48,11 @@ fn a_refill_claims_a_pageblock() {
         assert!(pages.iter().all(|&pfn| block_of(pfn) == block_of(pages[0])));
         let larger = [3, 5, 7].map(|order| world.alloc(&movable(order)).expect("memory"));
         assert!(larger.iter().all(|&pfn| block_of(pfn) == block_of(pages[0])));
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.lock_refill, stats.claimed_blocks, stats.pagesets.refill_pages), (1, 1, PAGEBLOCK as u64));
         assert_eq!(stats.pagesets.count as usize + 100 + 8 + 32 + 128, PAGEBLOCK);
         alloc(world, 1, 1);
-        assert_eq!(world.zone_stats(0).claimed_blocks, 2, "each CPU has its own pageblock");
+        assert_eq!(world.at(0).stats().claimed_blocks, 2, "each CPU has its own pageblock");
     });
 }
 
@@ -67,9 +67,9 @@ fn a_drain_merges_first() {
             pages = (0..all).map(|i| pages[i * 2047 % all]).collect();
             free(world, 0, pages);
             world.drain_all();
-            let stats = world.zone_stats(0);
+            let stats = world.at(0).stats();
             assert!(stats.pageset_merges > 500, "{} merges", stats.pageset_merges);
-            assert_eq!(world.free_blocks(0, Order::MAX, MigrateType::Movable) as u64, PAGES >> Order::MAX.get());
+            assert_eq!(world.at(0).free_blocks(Order::MAX, MigrateType::Movable) as u64, PAGES >> Order::MAX.get());
         });
     }
 }
@@ -84,10 +84,12 @@ fn a_drain_of_a_full_pageset_leaves_nothing_deferred() {
             let pages = alloc(world, 0, 16_000);
             world.drain_all();
             let even: Vec<Pfn> = pages.iter().copied().filter(|pfn| pfn.0 % 2 == 0).collect();
-            even.iter().for_each(|&pfn| world.free_undrained(pfn, Order::ZERO).expect("in use"));
+            even.iter().for_each(|&pfn| {
+                world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::PagesetUndrained)).expect("in use")
+            });
             world.machine().run_on(0);
             world.drain_all();
-            let stats = world.zone_stats(0);
+            let stats = world.at(0).stats();
             assert_eq!((stats.pagesets.count, stats.deferred), (0, 0), "batch {batch}");
             free(world, 0, pages.into_iter().filter(|pfn| pfn.0 % 2 == 1));
         });
@@ -103,9 +105,9 @@ fn a_pageset_merges_its_own_blocks_only() {
         let (even, odd): (Vec<_>, Vec<_>) = pages.into_iter().partition(|pfn| pfn.0 % 2 == 0);
         free(world, 0, even);
         free(world, 1, odd);
-        let merges = world.zone_stats(0).pageset_merges;
+        let merges = world.at(0).stats().pageset_merges;
         world.drain_cpu(CpuId(0));
-        assert_eq!(world.zone_stats(0).pageset_merges, merges, "buddies of order 0 are in the other pageset");
+        assert_eq!(world.at(0).stats().pageset_merges, merges, "buddies of order 0 are in the other pageset");
     });
 }
 
@@ -116,18 +118,18 @@ fn frees_go_to_the_owner() {
         two_cpus(tuning, |world| {
             let pages = alloc(world, 0, 100);
             free(world, 1, pages.iter().copied());
-            assert_eq!(world.pageset_state(0, CpuId(1)).count, 0, "{:?}", tuning.owners);
-            assert_eq!(world.zone_stats(0).direct_free_pages, 0);
+            assert_eq!(world.pageset(0, CpuId(1)).state().count, 0, "{:?}", tuning.owners);
+            assert_eq!(world.at(0).stats().direct_free_pages, 0);
             let again = alloc(world, 0, PAGEBLOCK);
             assert!(again.iter().all(|&pfn| block_of(pfn) == block_of(pages[0])), "{:?}", tuning.owners);
-            let stats = world.zone_stats(0);
+            let stats = world.at(0).stats();
             assert_eq!((stats.claimed_blocks, stats.owner_pages), (1, 100), "{:?}", tuning.owners);
         });
     }
     two_cpus(PCP_CLAIM, |world| {
         let pages = alloc(world, 0, 100);
         free(world, 1, pages);
-        assert_eq!(world.pageset_state(0, CpuId(1)).count, 100, "without owners they stay");
+        assert_eq!(world.pageset(0, CpuId(1)).state().count, 100, "without owners they stay");
     });
 }
 
@@ -139,7 +141,7 @@ fn bulk_frees_go_to_the_owner() {
             let pages = alloc(world, 0, 100);
             world.machine().run_on(1);
             world.free_bulk_of(Order::ZERO, &pages).expect("in use");
-            assert_eq!(world.pageset_state(0, CpuId(1)).count, 0, "{:?}", tuning.owners);
+            assert_eq!(world.pageset(0, CpuId(1)).state().count, 0, "{:?}", tuning.owners);
         });
     }
 }
@@ -152,17 +154,17 @@ fn own_parts_come_first() {
             let pages = alloc(world, 0, PAGEBLOCK);
             free(world, 0, pages.iter().copied().filter(|pfn| pfn.0 % 4 == 1));
             world.drain_all();
-            let stats = world.zone_stats(0);
+            let stats = world.at(0).stats();
             assert_eq!((stats.pagesets.count, stats.claimed_blocks), (0, 1));
             let again = alloc(world, 0, 60);
             assert!(again.iter().all(|&pfn| block_of(pfn) == block_of(pages[0])), "{:?}", tuning.owners);
-            let stats = world.zone_stats(0);
+            let stats = world.at(0).stats();
             assert_eq!((stats.claimed_blocks, stats.own_parts), (1, PAGEBLOCK as u64 / 4));
             // Another CPU's parts are not looked for.
             free(world, 0, again);
             world.drain_all();
             alloc(world, 1, 1);
-            assert_eq!(world.zone_stats(0).claimed_blocks, 2);
+            assert_eq!(world.at(0).stats().claimed_blocks, 2);
         });
     }
 }
@@ -178,7 +180,7 @@ fn ownership_ends_with_a_free_pageblock() {
             let other = alloc(world, 1, 10);
             assert_eq!(block_of(other[0]), block_of(pages[0]), "the same pageblock");
             free(world, 0, other);
-            assert_eq!(world.pageset_state(0, CpuId(0)).count, 0, "CPU 1 owns it");
+            assert_eq!(world.pageset(0, CpuId(0)).state().count, 0, "CPU 1 owns it");
         });
     }
 }
@@ -192,12 +194,12 @@ fn an_owner_may_go_offline() {
             world.drain_all();
             free(world, 1, pages[..50].iter().copied());
             world.cpu_offline(CpuId(0)).expect("it is online");
-            assert_eq!(world.pageset_state(0, CpuId(0)).count, 0);
-            assert_eq!(world.zone_stats(0).nr_free_pages, PAGES - 50, "what waited for the owner is free");
+            assert_eq!(world.pageset(0, CpuId(0)).state().count, 0);
+            assert_eq!(world.at(0).stats().nr_free_pages, PAGES - 50, "what waited for the owner is free");
             free(world, 1, pages[50..].iter().copied());
-            assert_eq!(world.pageset_state(0, CpuId(1)).count, 50, "{:?}", tuning.owners);
+            assert_eq!(world.pageset(0, CpuId(1)).state().count, 50, "{:?}", tuning.owners);
             world.drain_all();
-            let free = world.zone_stats(0).nr_free_pages;
+            let free = world.at(0).stats().nr_free_pages;
             assert_eq!(free, PAGES, "{:?}", tuning.owners);
         });
     }
@@ -215,10 +217,10 @@ fn small_parts_do_not_serve_larger_requests() {
             for order in [9, 3] {
                 world.alloc(&movable(order)).expect("memory");
             }
-            assert_eq!(world.zone_stats(0).own_parts, 0, "{:?}", tuning.owners);
+            assert_eq!(world.at(0).stats().own_parts, 0, "{:?}", tuning.owners);
             world.drain_all();
             alloc(world, 0, 1);
-            let taken = world.zone_stats(0).own_parts;
+            let taken = world.at(0).stats().own_parts;
             assert!((1..=4 * PAGEBLOCK as u64 / 2).contains(&taken), "{taken} pages");
         });
     }
@@ -229,11 +231,11 @@ fn small_parts_do_not_serve_larger_requests() {
 fn lists_of_owners_are_bounded() {
     two_cpus(PCP_BUDDY_LIST, |world| {
         let pages = alloc(world, 0, 40 * PAGEBLOCK);
-        let high = u64::from(world.pageset_state(0, CpuId(0)).high);
+        let high = u64::from(world.pageset(0, CpuId(0)).state().high);
         free(world, 1, pages);
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert!((high..high + 2).contains(&stats.waiting), "{} wait, high is {high}", stats.waiting);
-        assert_eq!(world.pageset_stats(0, CpuId(1)).pgfree + stats.waiting, 40 * PAGEBLOCK as u64);
+        assert_eq!(world.pageset(0, CpuId(1)).stats().pgfree + stats.waiting, 40 * PAGEBLOCK as u64);
     });
 }
 
@@ -268,9 +270,9 @@ fn a_busy_owner_is_passed_by() {
         let pages: Vec<_> = (0..100).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
         CPU.set(1);
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.direct_free_pages, stats.waiting), (direct, waiting), "{:?}", tuning.owners);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     }
 }
 
@@ -283,7 +285,7 @@ fn lists_of_owners_are_emptied() {
         let all: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();
         assert_eq!(all.len() as u64, PAGES);
         free(world, 1, all[..200].iter().copied());
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.pagesets.count, stats.waiting), (0, 200));
         world.machine().run_on(0);
         let again = std::iter::from_fn(|| world.alloc(&request).ok()).count();
@@ -291,7 +293,7 @@ fn lists_of_owners_are_emptied() {
         free(world, 1, all[200..300].iter().copied());
         world.machine().run_on(0);
         let _ = world.tick();
-        assert_eq!(world.zone_stats(0).pagesets.count + world.zone_stats(0).nr_free_pages, 100);
+        assert_eq!(world.at(0).stats().pagesets.count + world.at(0).stats().nr_free_pages, 100);
     });
 }
 
@@ -304,15 +306,15 @@ fn pgfree_does_not_fall_when_an_owner_defers_a_free() {
         let isolated = block_of(pages[0]) << Order::PAGEBLOCK.get();
         free(world, 1, pages);
         world.set_pageblock_type(Pfn(isolated), MigrateType::Isolate).expect("a pageblock of the zone");
-        let before = world.zone_stats(0);
+        let before = world.at(0).stats();
         assert_eq!((before.pgfree(), before.waiting, before.deferred), (100, 100, 0));
         world.machine().run_on(0);
         let _ = world.tick();
-        let deferred = world.zone_stats(0);
+        let deferred = world.at(0).stats();
         assert_eq!((deferred.pgfree(), deferred.waiting), (100, 0));
         assert_eq!(deferred.deferred + deferred.direct_free_pages, 100);
         world.drain_all();
-        let after = world.zone_stats(0);
+        let after = world.at(0).stats();
         assert_eq!((after.pgfree(), after.deferred, after.direct_free_pages), (100, 0, 100));
     });
 }

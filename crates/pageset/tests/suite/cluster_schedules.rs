@@ -4,14 +4,15 @@
 //!
 //! The tests of `in_flight` show that a missing wait is found. A test below shows that a broken lock is found.
 
+use crate::support::Known;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::watched::{Scheduled, fault, plant, run_on};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{BatchRule, Bounds, Preset, Tuning};
 use pageset::{
-    Allocator, CompactMode, Config, CpuId, Immovable, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind,
-    ZoneSpec,
+    Allocator, CompactMode, Config, CpuId, Free, FreeTo, Immovable, MigrateType, NodeId, Order, PageRange, Pfn,
+    Request, ZoneKind, ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, thread};
@@ -27,7 +28,9 @@ fn takes(world: &World<'_>) {
     for _ in 0..2 {
         let got =
             world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("enough memory");
-        pages[..got].iter().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
+        pages[..got]
+            .iter()
+            .for_each(|&pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("allocated"));
     }
 }
 
@@ -40,7 +43,7 @@ fn retypes(world: &World<'_>) {
 
 fn merges(world: &World<'_>) {
     for _ in 0..2 {
-        world.merge_skipped(0);
+        world.at(0).merge_skipped();
     }
 }
 
@@ -81,13 +84,16 @@ fn schedule(tuning: Tuning, act: Act) {
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");
-    world.set_bounds(0, Bounds { batch: BATCH, high_min: 8, high_max: 8 }).expect("room");
+    world.at(0).set_bounds(Bounds { batch: BATCH, high_min: 8, high_max: 8 }).expect("room");
     // Single pages on the free list. The page whose buddy comes online later is at the head, so that each schedule
     // takes it.
     let singles =
         [(); 13].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough memory"));
     world.drain_all();
-    singles.iter().rev().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
+    singles
+        .iter()
+        .rev()
+        .for_each(|&pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("allocated"));
     let parts: [Act; 3] = [takes, act, takes];
     thread::scope(|scope| {
         for (cpu, part) in (0..).zip(parts) {
@@ -98,13 +104,13 @@ fn schedule(tuning: Tuning, act: Act) {
             });
         }
     });
-    let managed = world.zone_stats(0).managed;
-    let books = world.audit(0).expect("the audit passes");
+    let managed = world.at(0).stats().managed;
+    let books = world.at(0).audit().expect("the audit passes");
     assert_eq!((books.in_use, books.free + books.cached), (0, managed));
     world.drain_all();
-    world.merge_skipped(0);
-    world.audit(0).expect("the audit passes");
-    assert_eq!(world.zone_stats(0).nr_free_pages, managed);
+    world.at(0).merge_skipped();
+    world.at(0).audit().expect("the audit passes");
+    assert_eq!(world.at(0).stats().nr_free_pages, managed);
 }
 
 /// Schedules of each actor under each set of rules, unless the environment sets the number.

@@ -1,11 +1,12 @@
 //! Skipped merging and order-0 clusters. Specification 6.
 
-use crate::support::{Behaving, Behaviour, World, movable, one_zone};
+use crate::support::{Behaving, Behaviour, Known, World, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
+use pageset::machine::{Access, Line};
 use pageset::policy::presets::*;
 use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{
-    Access, Allocator, CompactMode, Config, CpuId, Immovable, Line, LockPath, MigrateType, NodeId, Order, PageRange,
+    Allocator, CompactMode, Config, CpuId, Free, FreeTo, Immovable, LockPath, MigrateType, NodeId, Order, PageRange,
     Pfn, Request, ZoneKind, ZoneSpec,
 };
 use std::cell::{Cell, RefCell};
@@ -20,11 +21,11 @@ fn taken(tuning: Tuning, pages: u64, batch: u32, high: u32, test: impl FnOnce(&W
     // The zone-size formula gives such small zones no clusters.
     let tuning = Tuning { batch: BatchRule::Fixed(batch.max(2)), ..tuning };
     one_zone(tuning, pages, 1, |world| {
-        world.set_watermarks(0, Default::default(), [0; 4]);
-        world.set_bounds(0, Bounds { batch, high_min: high, high_max: high }).expect("the pagesets have room");
+        world.at(0).set_watermarks(Default::default(), [0; 4]);
+        world.at(0).set_bounds(Bounds { batch, high_min: high, high_max: high }).expect("the pagesets have room");
         take(world, pages);
         test(world);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -38,13 +39,16 @@ fn take(world: &World<'_>, pages: u64) -> Vec<u64> {
 /// Frees single pages without the pagesets, by their page indexes in the zone.
 fn free(world: &World<'_>, pages: impl IntoIterator<Item = u64>) {
     for page in pages {
-        world.free_direct(Pfn(BASE + page), Order::ZERO).expect("was allocated");
+        world.free_with(Free::block(Pfn(BASE + page), Order::ZERO).to(FreeTo::Buddy)).expect("was allocated");
     }
 }
 
 /// Free blocks by order.
 fn blocks(world: &World<'_>, migratetype: MigrateType) -> Vec<(u8, u32)> {
-    Order::all().map(|of| (of.get(), world.free_blocks(0, of, migratetype))).filter(|(_, blocks)| *blocks > 0).collect()
+    Order::all()
+        .map(|of| (of.get(), world.at(0).free_blocks(of, migratetype)))
+        .filter(|(_, blocks)| *blocks > 0)
+        .collect()
 }
 
 #[test]
@@ -52,15 +56,15 @@ fn merging_is_skipped_until_requested() {
     taken(MERGE_SKIP, 1024, 31, 62, |world| {
         free(world, 0..1024);
         assert_eq!(blocks(world, Movable), [(0, 1024)]);
-        assert_eq!(world.zone_stats(0).merge_skips, 1024);
-        world.audit(0).expect("unmerged pairs are valid while merging is skipped");
-        assert_eq!(world.merge_skipped(0), 512);
+        assert_eq!(world.at(0).stats().merge_skips, 1024);
+        world.at(0).audit().expect("unmerged pairs are valid while merging is skipped");
+        assert_eq!(world.at(0).merge_skipped(), 512);
         assert_eq!(blocks(world, Movable), [(10, 1)]);
-        assert_eq!(world.merge_skipped(0), 0);
+        assert_eq!(world.at(0).merge_skipped(), 0);
     });
     taken(LINUX_4_16, 1024, 31, 62, |world| {
         free(world, 0..1024);
-        assert_eq!((blocks(world, Movable), world.merge_skipped(0)), (vec![(10, 1)], 0));
+        assert_eq!((blocks(world, Movable), world.at(0).merge_skipped()), (vec![(10, 1)], 0));
     });
 }
 
@@ -90,12 +94,12 @@ fn only_single_pages_skip_and_only_whole_pairs_merge() {
         free(world, [2, 3, 0, 5, 6]);
         assert_eq!(blocks(world, Movable), [(0, 5)]);
         // 2 and 3 are free buddies; of 0 and 1, 4 and 5, 6 and 7 only one is free.
-        assert_eq!(world.merge_skipped(0), 1);
+        assert_eq!(world.at(0).merge_skipped(), 1);
         assert_eq!(blocks(world, Movable), [(0, 3), (1, 1)]);
         // The next free skips merging again: 1 joins neither 0 nor the block 2-3.
         free(world, [1]);
         assert_eq!(blocks(world, Movable), [(0, 4), (1, 1)]);
-        assert_eq!(world.merge_skipped(0), 1);
+        assert_eq!(world.at(0).merge_skipped(), 1);
         assert_eq!(blocks(world, Movable), [(0, 2), (2, 1)]);
     });
 }
@@ -106,7 +110,7 @@ fn pages_moved_to_another_type_merge_as_well() {
         free(world, 0..512);
         world.set_pageblock_type(Pfn(BASE), Unmovable).expect("the page is in the zone");
         assert_eq!(blocks(world, Unmovable), [(0, 512)]);
-        assert_eq!(world.merge_skipped(0), 256);
+        assert_eq!(world.at(0).merge_skipped(), 256);
         assert_eq!(blocks(world, Unmovable), [(9, 1)]);
     });
 }
@@ -116,12 +120,12 @@ fn skipped_pages_come_last_in_first_out() {
     taken(MERGE_SKIP, 1024, 4, 16, |world| {
         free(world, [10, 700, 11, 44]);
         assert_eq!(take(world, 4), [44, 11, 700, 10]);
-        assert_eq!(world.zone_stats(0).pagesets.refills, 1024 / 4 + 1);
+        assert_eq!(world.at(0).stats().pagesets.refills, 1024 / 4 + 1);
     });
 }
 
 fn stats(world: &World<'_>) -> pageset::admin::stats::ZoneStats {
-    world.zone_stats(0)
+    world.at(0).stats()
 }
 
 #[test]
@@ -148,7 +152,7 @@ fn a_refill_takes_whole_clusters() {
 fn pages_without_clusters_are_taken_one_by_one() {
     taken(CLUSTERS, 1024, 4, 16, |world| {
         free(world, 0..64);
-        assert_eq!(world.merge_skipped(0), 32);
+        assert_eq!(world.at(0).merge_skipped(), 32);
         free(world, 70..73);
         let before = stats(world);
         assert_eq!(take(world, 4), [72, 71, 70, 0]);
@@ -159,7 +163,7 @@ fn pages_without_clusters_are_taken_one_by_one() {
         assert_eq!(take(world, 4), [1, 2, 3, 4]);
         assert_eq!(stats(world).cluster_alloc_pages - after.cluster_alloc_pages, 1);
         // Without clusters one hold suffices.
-        assert_eq!(world.merge_skipped(0), 0);
+        assert_eq!(world.at(0).merge_skipped(), 0);
         let holds = stats(world).lock_refill;
         assert_eq!(take(world, 3), [5, 6, 7]);
         assert_eq!(stats(world).lock_refill - holds, 2, "page 5 was a cluster");
@@ -185,7 +189,7 @@ fn a_full_batch_drains_as_one_cluster() {
             // The oldest four pages, the oldest of them last.
             let after = stats(world);
             assert_eq!((after.cluster_free_pages, after.merge_skips, after.nr_free_pages), (4, 4, 4));
-            world.audit(0).expect("one cluster of four pages");
+            world.at(0).audit().expect("one cluster of four pages");
             assert_eq!(take(world, 8), [80, 70, 60, 50, 2, 300, 7, 100]);
             assert_eq!(stats(world).cluster_alloc_pages, 4);
         });
@@ -252,8 +256,8 @@ fn drained_pages_go_to_their_pageblocks_lists() {
                 let misses = late && other != MigrateType::Isolate;
                 let (own, theirs) = if misses { (4, 0) } else { (3, 1) };
                 assert_eq!(stats(world).cluster_free_pages, own, "{other:?}, {late}");
-                assert_eq!(world.free_blocks(0, Order::ZERO, other), theirs, "{other:?}, {late}");
-                assert_eq!(world.free_blocks(0, Order::ZERO, Movable), own as u32, "{other:?}, {late}");
+                assert_eq!(world.at(0).free_blocks(Order::ZERO, other), theirs, "{other:?}, {late}");
+                assert_eq!(world.at(0).free_blocks(Order::ZERO, Movable), own as u32, "{other:?}, {late}");
             });
             let by_drain = Tuning { type_at_drain: true, ..CLUSTERS_FREE };
             taken(by_drain, 1024, 4, 8, |world| {
@@ -261,7 +265,7 @@ fn drained_pages_go_to_their_pageblocks_lists() {
                 world.set_pageblock_type(Pfn(BASE + 512), other).expect("the page is in the zone");
                 free_cached(world, [4, 5, 6, 7]);
                 assert_eq!(stats(world).cluster_free_pages, 3, "{other:?}");
-                assert_eq!(world.free_blocks(0, Order::ZERO, other), 1, "{other:?}");
+                assert_eq!(world.at(0).free_blocks(Order::ZERO, other), 1, "{other:?}");
             });
         }
     }
@@ -276,15 +280,15 @@ fn a_full_pageset_takes_page_by_page() {
     let tuning = Tuning { batch: BatchRule::Fixed(65), ..CLUSTERS };
     let config = Config { tuning, pageset_capacity: 1, ..Config::new(&zones, &[NodeId(0)]) };
     crate::support::build(&config, |world| {
-        world.set_watermarks(0, Default::default(), [0; 4]);
-        world.set_bounds(0, Bounds { batch: 65, high_min: 65, high_max: 65 }).expect("room for 65");
+        world.at(0).set_watermarks(Default::default(), [0; 4]);
+        world.at(0).set_bounds(Bounds { batch: 65, high_min: 65, high_max: 65 }).expect("room for 65");
         let pages = take(world, 4096);
         free(world, pages.iter().copied().rev());
         for batch in [65, 64, 40, 30] {
-            world.set_bounds(0, Bounds { batch, high_min: 65, high_max: 65 }).expect("room for 65");
+            world.at(0).set_bounds(Bounds { batch, high_min: 65, high_max: 65 }).expect("room for 65");
             take(world, 100);
-            assert!(world.pageset_state(0, CpuId(0)).count <= 65);
-            world.audit(0).expect("the audit passes");
+            assert!(world.pageset(0, CpuId(0)).state().count <= 65);
+            world.at(0).audit().expect("the audit passes");
         }
         assert!(stats(world).cluster_alloc_pages > 0);
     });
@@ -296,7 +300,7 @@ fn a_disabled_pageset_takes_one_page() {
     taken(CLUSTERS, 1024, 4, 16, |world| {
         free(world, 10..20);
         world.drain_all();
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
         assert_eq!(take(world, 2), [19, 18]);
         assert_eq!((stats(world).pagesets.count, stats(world).cluster_alloc_pages), (0, 0));
     });
@@ -355,12 +359,12 @@ fn a_cluster_stays_whole_if_merging_resumes_during_its_drain() {
     let world: &'static _ = Box::leak(Box::new(
         Allocator::new(Behaving(&Meanwhile), &config, metadata.lend(lent)).expect("the map is valid"),
     ));
-    world.set_watermarks(0, Default::default(), [0; 4]);
+    world.at(0).set_watermarks(Default::default(), [0; 4]);
     let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&movable(0)).ok()).collect();
     pages
         .iter()
         .filter(|pfn| pfn.0 >= BASE + 2048 && pfn.0 % 2 == 0)
-        .for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
+        .for_each(|&pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("allocated"));
     // The compaction fails, so the next request is deferred, which ends skipped merging.
     let deferred = || world.compact(&movable(9), CompactMode::SyncLight, &Immovable);
     deferred();
@@ -369,14 +373,14 @@ fn a_cluster_stays_whole_if_merging_resumes_during_its_drain() {
     free(0);
     world.set_pageblock_type(Pfn(BASE), MigrateType::HighAtomic).expect("the page is in the zone");
     free(1);
-    let batch = world.pageset_state(0, CpuId(0)).batch;
+    let batch = world.pageset(0, CpuId(0)).state().batch;
     (1..).step_by(2).take(batch as usize - 2).for_each(|page| free(1024 + page));
-    assert_eq!(world.pageset_state(0, CpuId(0)).count, batch);
-    let before = world.zone_stats(0).cluster_free_pages;
+    assert_eq!(world.pageset(0, CpuId(0)).state().count, batch);
+    let before = world.at(0).stats().cluster_free_pages;
     ACT.set(Some(Box::new(move || {
         world.compact(&movable(9), CompactMode::SyncLight, &Immovable);
     })));
     world.drain();
-    assert!(ACT.take().is_none() && world.zone_stats(0).cluster_free_pages > before);
-    world.audit(0).expect("the audit passes");
+    assert!(ACT.take().is_none() && world.at(0).stats().cluster_free_pages > before);
+    world.at(0).audit().expect("the audit passes");
 }

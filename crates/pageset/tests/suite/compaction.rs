@@ -4,7 +4,7 @@
 
 use crate::layouts::{BASE, NO_MARKS, PAGEBLOCK, cost, every_other, holes, laid_out, order, owner_of, page};
 use crate::owner::{Id, StampingOwner};
-use crate::support::{TestMachine, movable, one_zone};
+use crate::support::{Known, TestMachine, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{CLUSTERS_FREE, LINUX_6_18};
 use pageset::policy::{Bounds, Watermarks};
@@ -28,7 +28,7 @@ fn a_pageblock_with_holes_becomes_free() {
             holes().enumerate().map(|(i, n)| (page(n), page(7 * 512 + 256 + i as u64), Order::ZERO)).collect();
         assert_eq!(owner.moved(), expected);
         owner.check();
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!(stats.compact_migrate_scanned, 512);
         assert_eq!(stats.compact_free_scanned, 257);
         assert_eq!(stats.compact_isolated, 512);
@@ -44,14 +44,14 @@ fn a_pageblock_with_holes_becomes_free() {
 #[test]
 fn the_block_is_captured() {
     laid_out(8, every_other, |world| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
         let owner = owner_of(world, holes());
-        let before = world.zone_stats(0);
+        let before = world.at(0).stats();
         let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
         assert_eq!((report.outcome, report.captured), (CompactOutcome::Success, Some(page(0))));
         owner.check();
-        assert_eq!(world.free_blocks(0, Order::PAGEBLOCK, MigrateType::Movable), 0);
-        let stats = world.zone_stats(0);
+        assert_eq!(world.at(0).free_blocks(Order::PAGEBLOCK, MigrateType::Movable), 0);
+        let stats = world.at(0).stats();
         assert_eq!(stats.pgalloc() - before.pgalloc(), 512 + 256, "the block, and what was moved to");
         world.free(page(0), Order::PAGEBLOCK).expect("it is allocated");
         world.free(page(0), Order::PAGEBLOCK).expect_err("only once");
@@ -65,7 +65,7 @@ fn a_block_of_another_type_is_not_captured() {
         // Blocks of two pages in the first pageblock; none is completely free.
         let free = |n: u64| n % 4 != 1 && n < 128 && n.is_multiple_of(2) || n >= 7 * 512 && n.is_multiple_of(2);
         laid_out(8, free, |world| {
-            world.set_bounds(0, Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
+            world.at(0).set_bounds(Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
             let owner = owner_of(world, (1..128).step_by(2));
             let request = Request::new(order(1), migratetype);
             let report = world.compact(&request, CompactMode::SyncLight, &owner);
@@ -99,10 +99,10 @@ fn unsuitable_zones_are_skipped() {
     laid_out(8, free, |world| {
         assert_eq!(world.compact(&movable(9), CompactMode::Sync, &Immovable), skipped);
         assert_eq!(world.compact(&movable(0), CompactMode::Sync, &Immovable), skipped);
-        assert_eq!(world.compact_zone(0, Some(Order::ZERO), CompactMode::Sync, &Immovable), skipped);
+        assert_eq!(world.at(0).compact(Some(Order::ZERO), CompactMode::Sync, &Immovable), skipped);
         let isolate = Request::new(order(9), MigrateType::Isolate);
         assert_eq!(world.compact(&isolate, CompactMode::Sync, &Immovable), skipped);
-        assert_eq!(world.zone_stats(0).compact_stall, 0, "no attempt was made");
+        assert_eq!(world.at(0).stats().compact_stall, 0, "no attempt was made");
     });
     // 1280 pages in 5 blocks of 256: the index is 1000 - (1000 + 2500) / 5 = 300, so memory is lacking.
     let free = |n: u64| (3 * PAGEBLOCK..).contains(&n) && n % PAGEBLOCK >= 256;
@@ -116,22 +116,22 @@ fn unsuitable_zones_are_skipped() {
 #[test]
 fn a_zone_where_nothing_moves() {
     laid_out(8, every_other, |world| {
-        let run = || world.compact_zone(0, Some(order(9)), CompactMode::SyncLight, &Immovable);
+        let run = || world.at(0).compact(Some(order(9)), CompactMode::SyncLight, &Immovable);
         let first = world.compact(&movable(9), CompactMode::SyncLight, &Immovable);
         assert_eq!(first.outcome, CompactOutcome::Complete);
         // Pageblock 0: a look at each page. 1 to 3: the same. 4 to 6: 256 pages and one free block each. The last
         // pageblock is the free scanner's.
         assert_eq!(cost(&first), [4 * 512 + 3 * 257, 0, 0, 0, 0, 0]);
-        assert_eq!((world.zone_stats(0).compact_stall, world.zone_stats(0).compact_fail), (1, 1));
+        assert_eq!((world.at(0).stats().compact_stall, world.at(0).stats().compact_fail), (1, 1));
         let second = run();
         assert_eq!((second.outcome, cost(&second)), (CompactOutcome::Complete, [0; 6]));
-        world.forget_skipped(NodeId(1));
+        world.node(NodeId(1)).forget_skipped();
         assert_eq!(cost(&run()), [0; 6], "that was another node");
-        world.forget_skipped(NodeId(0));
+        world.node(NodeId(0)).forget_skipped();
         assert_eq!(cost(&run()), cost(&first));
-        world.forget_skipped(NodeId(0));
+        world.node(NodeId(0)).forget_skipped();
         assert_eq!(cost(&run()), [0; 6], "no request has seen the whole zone since");
-        let all = world.compact_zone(0, None, CompactMode::Sync, &Immovable);
+        let all = world.at(0).compact(None, CompactMode::Sync, &Immovable);
         assert_eq!((all.outcome, cost(&all)), (CompactOutcome::Complete, cost(&first)), "all of it, whatever is known");
     });
 }
@@ -153,7 +153,7 @@ fn positions_are_remembered() {
                     world.set_pageblock_type(page(block * 512), migratetype).expect("the page is in the zone")
                 });
             }
-            let report = world.compact_zone(0, Some(order(9)), second, &owner);
+            let report = world.at(0).compact(Some(order(9)), second, &owner);
             // Pageblocks 1 to 3 have one movable page each, which makes no block. Pageblocks that an async run scanned
             // in strides are scanned again, so the scanners meet later and more pages move.
             let moved = match (first, second) {
@@ -197,14 +197,14 @@ fn failures_defer() {
         for _ in 0..4 {
             while world.compact(&movable(9), CompactMode::SyncLight, &Immovable).outcome == CompactOutcome::Deferred {}
         }
-        let stats = world.zone_stats(0).compact_migrate_scanned;
+        let stats = world.at(0).stats().compact_migrate_scanned;
         let passed_over = (0..)
             .take_while(|_| {
                 world.compact(&movable(9), CompactMode::SyncLight, &Immovable).outcome == CompactOutcome::Deferred
             })
             .count();
         assert_eq!(passed_over, 63);
-        assert!(world.zone_stats(0).compact_migrate_scanned > stats, "skip bits are forgotten");
+        assert!(world.at(0).stats().compact_migrate_scanned > stats, "skip bits are forgotten");
     });
 }
 
@@ -212,7 +212,7 @@ fn failures_defer() {
 #[test]
 fn success_ends_deferral() {
     laid_out(8, every_other, |world| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
         let fails = || world.compact(&movable(9), CompactMode::SyncLight, &Immovable).outcome;
         assert_eq!(fails(), CompactOutcome::Complete);
         assert_eq!(fails(), CompactOutcome::Deferred);
@@ -230,16 +230,16 @@ fn the_min_mark_is_kept() {
     let free = |n: u64| (n < 8 || (7 * 512..7 * 512 + 16).contains(&n)) && n.is_multiple_of(2);
     laid_out(8, free, |world| {
         // Order 1 is tried with more than 4 pages above the min mark. Each taken page must leave more than one.
-        world.set_watermarks(0, Watermarks { min: 7, low: 7, high: 7 }, [0; 4]);
+        world.at(0).set_watermarks(Watermarks { min: 7, low: 7, high: 7 }, [0; 4]);
         // Moved pages wait in the pageset and are not free yet.
-        world.set_bounds(0, Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
         let owner = owner_of(world, (32..512).rev());
         let report = world.compact(&movable(1), CompactMode::SyncLight, &owner);
         assert_eq!(report.outcome, CompactOutcome::Contended);
         // 12, 11, 10, 9 are more than 7 + 1.
         assert_eq!((report.free_isolated, report.moved, report.isolated), (4, 4, 32));
         assert_eq!(report.failed, 28);
-        assert_eq!(world.zone_stats(0).nr_free_pages, 8);
+        assert_eq!(world.at(0).stats().nr_free_pages, 8);
         owner.check();
     });
 }
@@ -303,8 +303,8 @@ fn destinations_by_type() {
 #[test]
 fn larger_blocks_move_whole() {
     one_zone(LINUX_6_18, 8 * PAGEBLOCK, 1, |world| {
-        world.set_watermarks(0, NO_MARKS, [0; 4]);
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        world.at(0).set_watermarks(NO_MARKS, [0; 4]);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
         let owner = StampingOwner::new(world);
         let all: Vec<Id> = (0..).map_while(|_| owner.alloc(&movable(3))).collect();
         assert_eq!(all.len() as u64, 8 * PAGEBLOCK / 8);
@@ -316,14 +316,14 @@ fn larger_blocks_move_whole() {
             }
         }
         assert_eq!(
-            world.compact_zone(0, Some(order(5)), CompactMode::SyncLight, &owner).outcome,
+            world.at(0).compact(Some(order(5)), CompactMode::SyncLight, &owner).outcome,
             CompactOutcome::Success
         );
         let moved = owner.moved();
         assert!(!moved.is_empty() && moved.iter().all(|moved| moved.2 == order(3)), "{moved:?}");
         owner.check();
-        world.audit(0).expect("the audit passes");
-        let report = world.compact_zone(0, Some(order(3)), CompactMode::SyncLight, &owner);
+        world.at(0).audit().expect("the audit passes");
+        let report = world.at(0).compact(Some(order(3)), CompactMode::SyncLight, &owner);
         assert_eq!(report.outcome, CompactOutcome::Success, "there are such blocks");
     });
 }
@@ -333,16 +333,16 @@ fn larger_blocks_move_whole() {
 fn background_compaction_of_a_node() {
     laid_out(8, every_other, |world| {
         let background = |owner: &StampingOwner<'_, '_, TestMachine>| {
-            world.compact_node(NodeId(0), order(9), ZoneKind::Normal, owner).outcome
+            world.node(NodeId(0)).compact(order(9), ZoneKind::Normal, owner).outcome
         };
         let nothing = owner_of(world, 0..0);
         assert_eq!(background(&nothing), CompactOutcome::Complete);
         assert_eq!(background(&nothing), CompactOutcome::Deferred);
         let owner = owner_of(world, holes());
-        assert_eq!(world.compact_node(NodeId(1), order(9), ZoneKind::Normal, &owner), CompactReport::default());
-        assert_eq!(world.compact_node(NodeId(0), order(9), ZoneKind::Dma, &owner), CompactReport::default());
+        assert_eq!(world.node(NodeId(1)).compact(order(9), ZoneKind::Normal, &owner), CompactReport::default());
+        assert_eq!(world.node(NodeId(0)).compact(order(9), ZoneKind::Dma, &owner), CompactReport::default());
         assert_eq!(world.compact(&movable(9), CompactMode::Sync, &owner).outcome, CompactOutcome::Success);
-        assert_eq!(world.zone_stats(0).compact_stall, 1, "the background keeps no request waiting");
+        assert_eq!(world.at(0).stats().compact_stall, 1, "the background keeps no request waiting");
     });
 }
 
@@ -354,15 +354,15 @@ fn proactive_until_the_score_is_low_enough() {
         |n| n.is_multiple_of(2),
         |world| {
             let owner = owner_of(world, (1..8 * PAGEBLOCK).step_by(2));
-            assert_eq!(world.fragmentation_score(NodeId(0)), 100);
-            assert_eq!(world.fragmentation_score(NodeId(1)), 0);
-            let report = world.compact_proactively(NodeId(0), 60, &owner);
+            assert_eq!(world.node(NodeId(0)).fragmentation_score(), 100);
+            assert_eq!(world.node(NodeId(1)).fragmentation_score(), 0);
+            let report = world.node(NodeId(0)).compact_proactively(60, &owner);
             assert_eq!(report.outcome, CompactOutcome::Success);
             // At least 60 % of the 2048 free pages must be in blocks of order 9: three of four pageblocks.
-            assert_eq!(world.fragmentation_score(NodeId(0)), 25);
-            let all = world.compact_proactively(NodeId(0), 100, &owner);
+            assert_eq!(world.node(NodeId(0)).fragmentation_score(), 25);
+            let all = world.node(NodeId(0)).compact_proactively(100, &owner);
             assert_eq!(
-                (all.outcome, world.fragmentation_score(NodeId(0))),
+                (all.outcome, world.node(NodeId(0)).fragmentation_score()),
                 (CompactOutcome::Complete, 0),
                 "the scanners met first"
             );
@@ -416,8 +416,8 @@ fn a_busy_lock_ends_an_asynchronous_run() {
         let metadata = OwnedMetadata::new(&config).expect("memory");
         let mut zones = metadata.zones();
         let world = Allocator::new(BusyMachine, &config, metadata.lend(&mut zones)).expect("the map is valid");
-        world.set_watermarks(0, NO_MARKS, [0; 4]);
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        world.at(0).set_watermarks(NO_MARKS, [0; 4]);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
         let owner = StampingOwner::new(&world);
         while let Ok(pfn) = world.alloc(&movable(0)) {
             let n = pfn.0 - BASE;
@@ -432,12 +432,12 @@ fn a_busy_lock_ends_an_asynchronous_run() {
             }
         }
         BUSY.set(true);
-        let report = world.compact_zone(0, Some(order(9)), mode, &owner);
+        let report = world.at(0).compact(Some(order(9)), mode, &owner);
         BUSY.set(false);
         assert_eq!(report.outcome, outcome, "{mode:?} {report:?}");
         assert!(report.moved > 0, "what was begun is finished");
         owner.check();
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     }
 }
 
@@ -464,15 +464,15 @@ fn pageblocks_scanned_in_strides_are_scanned_again() {
 #[test]
 fn a_block_without_a_target_does_not_stop_smaller_ones() {
     one_zone(LINUX_6_18, 8 * PAGEBLOCK, 1, |world| {
-        world.set_watermarks(0, NO_MARKS, [0; 4]);
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        world.at(0).set_watermarks(NO_MARKS, [0; 4]);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
         let owner = StampingOwner::new(world);
         owner.alloc(&movable(3)).expect("memory");
         let singles: Vec<Id> = std::iter::from_fn(|| owner.alloc(&movable(0))).collect();
         singles.into_iter().filter(|&id| owner.place(id).0.is_multiple_of(2)).for_each(|id| assert!(owner.free(id)));
         let report = world.compact(&movable(6), CompactMode::SyncLight, &owner);
         assert!(report.outcome == CompactOutcome::Success && report.moved > 0 && report.failed > 0, "{report:?}");
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -485,12 +485,12 @@ fn sync_compaction_scans_the_whole_zone() {
         |world| {
             // The owner releases no page, so all pageblocks get skip bits.
             for _ in 0..3 {
-                world.compact_zone(0, Some(order(9)), CompactMode::SyncLight, &Immovable);
+                world.at(0).compact(Some(order(9)), CompactMode::SyncLight, &Immovable);
             }
             let owner = owner_of(world, (0..8 * PAGEBLOCK).filter(|n| !n.is_multiple_of(2)));
-            let passed_over = world.compact_zone(0, Some(order(9)), CompactMode::SyncLight, &owner);
+            let passed_over = world.at(0).compact(Some(order(9)), CompactMode::SyncLight, &owner);
             assert_eq!(passed_over.moved, 0, "{passed_over:?}");
-            let report = world.compact_zone(0, Some(order(9)), CompactMode::Sync, &owner);
+            let report = world.at(0).compact(Some(order(9)), CompactMode::Sync, &owner);
             assert_eq!(report.outcome, CompactOutcome::Success, "{report:?}");
         },
     );
@@ -502,19 +502,19 @@ fn sync_compaction_scans_the_whole_zone() {
 fn a_block_is_captured_from_a_pageset_that_holds_a_batch() {
     for batch in [16, 17] {
         one_zone(CLUSTERS_FREE, 64 * PAGEBLOCK, 1, |world| {
-            world.set_watermarks(0, NO_MARKS, [0; 4]);
-            world.set_bounds(0, Bounds::DISABLED).expect("room");
+            world.at(0).set_watermarks(NO_MARKS, [0; 4]);
+            world.at(0).set_bounds(Bounds::DISABLED).expect("room");
             for _ in 0..64 * PAGEBLOCK {
                 world.alloc(&movable(0)).expect("a page");
             }
             for n in (0..32).step_by(2).chain((63 * PAGEBLOCK..64 * PAGEBLOCK).step_by(2)) {
                 world.free(page(n), Order::ZERO).expect("allocated");
             }
-            world.set_bounds(0, Bounds { batch, high_min: 60, high_max: 60 }).expect("room");
+            world.at(0).set_bounds(Bounds { batch, high_min: 60, high_max: 60 }).expect("room");
             let owner = owner_of(world, (1..32).step_by(2));
             let report = world.compact(&movable(5), CompactMode::Async, &owner);
             assert_eq!((report.captured, report.moved), (Some(page(0)), 16), "batch {batch}: {report:?}");
-            world.audit(0).expect("the audit passes");
+            world.at(0).audit().expect("the audit passes");
         });
     }
 }

@@ -4,10 +4,10 @@
 
 use crate::layouts::{BASE, NO_MARKS, PAGEBLOCK, every_other, holes, laid_out, order, owner_of};
 use crate::owner::StampingOwner;
-use crate::support::{TestMachine, World, movable, one_zone};
+use crate::support::{Known, TestMachine, World, movable, one_zone};
 use pageset::policy::Bounds;
 use pageset::policy::presets::MERGE_SKIP;
-use pageset::{CompactMode, CompactOutcome, MigrateType, MoveError, Order, Owner, PageRange, Pfn};
+use pageset::{CompactMode, CompactOutcome, Free, FreeTo, MigrateType, MoveError, Order, Owner, PageRange, Pfn};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,7 +39,7 @@ fn every_single_move_may_fail() {
                         assert_eq!((report.moved, report.failed), (nth as u64, cluster - nth as u64), "{nth}");
                     }
                 }
-                assert_eq!(world.zone_stats(0).nr_free_pages, 1280);
+                assert_eq!(world.at(0).stats().nr_free_pages, 1280);
             });
         }
     }
@@ -124,7 +124,7 @@ fn the_owner_frees_the_target_at_once() {
         let owner = Hasty(world, Cell::new(0));
         let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
         assert_eq!((report.outcome, report.moved, owner.1.get()), (CompactOutcome::Success, 256, 256));
-        assert_eq!(world.zone_stats(0).nr_free_pages, 1280 + 256);
+        assert_eq!(world.at(0).stats().nr_free_pages, 1280 + 256);
     });
 }
 
@@ -139,7 +139,7 @@ fn a_target_that_was_allocated_again_is_not_taken_back() {
             (n < 512 && n % 2 == 1).then_some(Order::ZERO)
         }
         fn move_block(&self, _from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
-            self.0.free_direct(to, order).expect("it is ours now");
+            self.0.free_with(Free::block(to, order).to(FreeTo::Buddy)).expect("it is ours now");
             assert!(self.0.alloc_at(to, order), "nobody else takes it");
             self.1.borrow_mut().insert(to);
             Err(MoveError::Busy)
@@ -155,11 +155,11 @@ fn a_target_that_was_allocated_again_is_not_taken_back() {
     for run in [compacts, ranges] {
         laid_out(8, every_other, |world| {
             let owner = Fickle(world, RefCell::default());
-            let in_use = world.audit(0).expect("balanced books").in_use;
+            let in_use = world.at(0).audit().expect("balanced books").in_use;
             run(world, &owner);
             let kept = owner.1.take();
             assert!(!kept.is_empty());
-            assert_eq!(world.audit(0).expect("balanced books").in_use, in_use + kept.len() as u64);
+            assert_eq!(world.at(0).audit().expect("balanced books").in_use, in_use + kept.len() as u64);
             kept.into_iter().for_each(|page| world.free(page, Order::ZERO).expect("in use"));
         });
     }
@@ -212,30 +212,30 @@ impl Owner for Panics {
 fn an_owner_that_panics_loses_nothing() {
     laid_out(8, every_other, |world| {
         for moves in [0, 1, 40, 200] {
-            let before = world.zone_stats(0);
-            let compact = || world.compact_zone(0, Some(order(9)), CompactMode::Sync, &Panics(Cell::new(moves)));
+            let before = world.at(0).stats();
+            let compact = || world.at(0).compact(Some(order(9)), CompactMode::Sync, &Panics(Cell::new(moves)));
             catch_unwind(AssertUnwindSafe(compact)).expect_err("planned");
-            let after = world.zone_stats(0);
+            let after = world.at(0).stats();
             let in_use = |stats: &pageset::admin::stats::ZoneStats| stats.pgalloc() - stats.pgfree();
             assert_eq!(
                 (before.nr_free_pages - after.nr_free_pages, in_use(&after) - in_use(&before)),
                 (1, 1),
                 "{moves}"
             );
-            world.audit(0).expect("the audit passes");
+            world.at(0).audit().expect("the audit passes");
         }
     });
     // Merging is skipped again: the run's request for merging ended with the run.
     one_zone(MERGE_SKIP, 8 * PAGEBLOCK, 1, |world| {
-        world.set_watermarks(0, NO_MARKS, [0; 4]);
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        world.at(0).set_watermarks(NO_MARKS, [0; 4]);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
         let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&movable(0)).ok()).collect();
         pages.iter().skip(2).step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("allocated"));
-        let compact = || world.compact_zone(0, None, CompactMode::Sync, &Panics(Cell::new(3)));
+        let compact = || world.at(0).compact(None, CompactMode::Sync, &Panics(Cell::new(3)));
         catch_unwind(AssertUnwindSafe(compact)).expect_err("planned");
-        let before = world.zone_stats(0).merge_skips;
+        let before = world.at(0).stats().merge_skips;
         world.free(pages[7 * 512 + 101], Order::ZERO).expect("has not moved");
-        assert_eq!(world.zone_stats(0).merge_skips, before + 1);
-        world.audit(0).expect("the audit passes");
+        assert_eq!(world.at(0).stats().merge_skips, before + 1);
+        world.at(0).audit().expect("the audit passes");
     });
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use crate::support::{World, build, movable, one_zone};
+use crate::support::{Known, World, build, movable, one_zone};
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
 use pageset::policy::sizes::ZoneSize;
 use pageset::policy::{Bounds, BulkFree, HighRule, ListRule, RegionRule, Tuning, Watermarks};
@@ -51,15 +51,15 @@ fn the_default_is_6_18_but_for_these_rules() {
 fn a_missing_order_is_no_page_shortage() {
     let below_high = BOTH.map(|tuning| {
         one_zone(tuning, 8192, 1, |world| {
-            world.set_bounds(0, Bounds::DISABLED).expect("room");
+            world.at(0).set_bounds(Bounds::DISABLED).expect("room");
             let mut pages = vec![];
             while let Ok(pfn) = world.alloc(&Request { watermarks: false, ..movable(0) }) {
                 pages.push(pfn);
             }
-            world.set_below_high(0, false);
+            world.at(0).set_below_high(false);
             pages.iter().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
             world.alloc(&movable(9)).expect_err("no huge page is free");
-            world.zone_stats(0).below_high
+            world.at(0).stats().below_high
         })
     });
     assert_eq!(below_high, [true, false]);
@@ -70,9 +70,9 @@ fn a_missing_order_is_no_page_shortage() {
 fn every_order_detects_a_page_shortage() {
     for (tuning, order) in BOTH.into_iter().flat_map(|tuning| [(tuning, 0), (tuning, 9)]) {
         one_zone(tuning, 8192, 1, |world| {
-            world.set_watermarks(0, Watermarks { min: 10, low: 20, high: 8192 }, [0; ZoneKind::COUNT]);
+            world.at(0).set_watermarks(Watermarks { min: 10, low: 20, high: 8192 }, [0; ZoneKind::COUNT]);
             world.alloc(&movable(order)).expect("there is enough above the low mark");
-            assert!(world.zone_stats(0).below_high, "order {order}");
+            assert!(world.at(0).stats().below_high, "order {order}");
         });
     }
 }
@@ -82,17 +82,17 @@ fn every_order_detects_a_page_shortage() {
 fn a_tick_clears_below_high() {
     let below_high = BOTH.map(|tuning| {
         one_zone(tuning, 8192, 1, |world| {
-            world.set_below_high(0, true);
+            world.at(0).set_below_high(true);
             world.tick();
-            world.zone_stats(0).below_high
+            world.at(0).stats().below_high
         })
     });
     assert_eq!(below_high, [true, false]);
     one_zone(PAGESET, 8192, 1, |world| {
-        world.set_watermarks(0, Watermarks { min: 10, low: 20, high: 8192 }, [0; ZoneKind::COUNT]);
-        world.set_below_high(0, true);
+        world.at(0).set_watermarks(Watermarks { min: 10, low: 20, high: 8192 }, [0; ZoneKind::COUNT]);
+        world.at(0).set_below_high(true);
         world.tick();
-        assert!(world.zone_stats(0).below_high, "it is not over");
+        assert!(world.at(0).stats().below_high, "it is not over");
     });
 }
 
@@ -109,13 +109,13 @@ fn all_idle_remote_pages_are_drained() {
     let left = BOTH.map(|tuning| {
         let specs = [zone(0), zone(1)];
         build(&Config { tuning, pageset_capacity: 4000, ..Config::new(&specs, &[NodeId(0), NodeId(1)]) }, |world| {
-            world.set_bounds(1, Bounds { batch: 63, high_min: 2000, high_max: 2000 }).expect("room");
+            world.at(1).set_bounds(Bounds { batch: 63, high_min: 2000, high_max: 2000 }).expect("room");
             let request = Request { node: Some(NodeId(1)), ..movable(0) };
             let held: Vec<_> = (0..200).map(|_| world.alloc(&request).expect("memory")).collect();
             held.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
-            let before = world.pageset_state(1, CpuId(0)).count;
+            let before = world.pageset(1, CpuId(0)).state().count;
             (0..6).for_each(|_| _ = world.tick());
-            before - world.pageset_state(1, CpuId(0)).count
+            before - world.pageset(1, CpuId(0)).state().count
         })
     });
     assert_eq!(left[0], 2 * 63, "the kernels' rule: a batch every third tick");
@@ -126,11 +126,11 @@ fn all_idle_remote_pages_are_drained() {
 #[test]
 fn bulk_allocations_end_frees_in_a_row() {
     let freed = |world: &World<'_>| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 252, high_max: 252 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 252, high_max: 252 }).expect("room");
         let pages: Vec<_> = (0..100).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
         world.alloc_bulk(&movable(0), &mut [Pfn(0); 4]).expect("memory");
-        world.pageset_state(0, CpuId(0)).free_count
+        world.pageset(0, CpuId(0)).state().free_count
     };
     assert_eq!(BOTH.map(|tuning| one_zone(tuning, 8192, 1, freed)), [100, 100 >> 4]);
 }
@@ -141,11 +141,11 @@ fn bulk_allocations_end_frees_in_a_row() {
 fn pairs_of_pageblocks_drain_as_one() {
     let huge = Order::PAGEBLOCK;
     one_zone(PAGESET, 1 << 16, 1, |world| {
-        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
         let drained_pages = |freed: &dyn Fn(&[Pfn]) -> Vec<Pfn>| {
             world.drain_all();
-            let large = world.free_blocks(0, Order::MAX, pageset::MigrateType::Movable);
-            world.set_bounds(0, Bounds { batch: 63, high_min: 8000, high_max: 8000 }).expect("room");
+            let large = world.at(0).free_blocks(Order::MAX, pageset::MigrateType::Movable);
+            world.at(0).set_bounds(Bounds { batch: 63, high_min: 8000, high_max: 8000 }).expect("room");
             let blocks: Vec<_> = (0..4)
                 .map(|_| world.alloc(&Request::new(huge, pageset::MigrateType::Movable)).expect("memory"))
                 .collect();
@@ -153,11 +153,15 @@ fn pairs_of_pageblocks_drain_as_one() {
             for pfn in freed(&blocks) {
                 world.free(pfn, huge).expect("in use");
             }
-            assert_eq!(world.pageset_state(0, CpuId(0)).count, 2048, "all wait in the pageset");
+            assert_eq!(world.pageset(0, CpuId(0)).state().count, 2048, "all wait in the pageset");
             world.drain_all();
-            let books = world.audit(0).expect("the audit passes");
-            assert_eq!((books.in_use, world.zone_stats(0).nr_free_pages), (0, 1 << 16));
-            assert_eq!(world.free_blocks(0, Order::MAX, pageset::MigrateType::Movable), large, "all pairs have merged");
+            let books = world.at(0).audit().expect("the audit passes");
+            assert_eq!((books.in_use, world.at(0).stats().nr_free_pages), (0, 1 << 16));
+            assert_eq!(
+                world.at(0).free_blocks(Order::MAX, pageset::MigrateType::Movable),
+                large,
+                "all pairs have merged"
+            );
         };
         drained_pages(&|blocks| blocks.to_vec());
         drained_pages(&|blocks| vec![blocks[0], blocks[2], blocks[1], blocks[3]]);
@@ -183,7 +187,7 @@ fn a_list_without_a_chunk_gets_that_of_another() {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let config = Config { pageset_capacity: 190, ..Config::new(&zones, &[NodeId(0)]) };
     build(&config, |world| {
-        world.set_bounds(0, Bounds { batch: 190, high_min: 190, high_max: 190 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 190, high_min: 190, high_max: 190 }).expect("room");
         let types = [MigrateType::Movable, MigrateType::Unmovable, MigrateType::Reclaimable];
         let mut blocks = vec![];
         for (pageblock, migratetype) in types.into_iter().enumerate() {
@@ -197,10 +201,13 @@ fn a_list_without_a_chunk_gets_that_of_another() {
         }
         let free = |&(pfn, order): &(Pfn, Order)| world.free(pfn, order).expect("in use");
         blocks[..17].iter().for_each(free);
-        assert_eq!((world.pageset_stats(0, CpuId(0)).drains, world.pageset_state(0, CpuId(0)).count), (0, 189 - 32));
+        assert_eq!(
+            (world.pageset(0, CpuId(0)).stats().drains, world.pageset(0, CpuId(0)).state().count),
+            (0, 189 - 32)
+        );
         free(&blocks[17]);
-        let stats = world.pageset_stats(0, CpuId(0));
-        let count = world.pageset_state(0, CpuId(0)).count;
+        let stats = world.pageset(0, CpuId(0)).stats();
+        let count = world.pageset(0, CpuId(0)).state().count;
         assert_eq!((stats.drains, u64::from(count)), (1, 189 - stats.drain_pages));
     });
 }

@@ -1,12 +1,12 @@
 //! Depots: batches of blocks that pass from a CPU that frees to a CPU that allocates, and when they go back.
 
-use crate::support::{Behaving, Behaviour, World, build, movable};
+use crate::support::{Behaving, Behaviour, Known, World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{PAGESET, PAGESET_LISTS};
 use pageset::policy::{Bounds, TuningError, Watermarks};
 use pageset::{
-    Allocator, Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, RegionRule, Request, SpinLock,
-    Tuning, Wait, ZoneKind, ZoneSpec,
+    Alloc, AllocFrom, Allocator, Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, RegionRule,
+    Request, SpinLock, Tuning, Wait, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -19,7 +19,7 @@ fn two_regions<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let tuning = Tuning { regions: RegionRule::Fixed(2), ..tuning };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, |world| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 300, high_max: 300 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 300, high_max: 300 }).expect("room");
         test(world)
     })
 }
@@ -41,8 +41,8 @@ fn a_stream_bypasses_the_free_lists() {
         let [with, without] = [true, false].map(|depot| {
             two_regions(Tuning { depot, ..PAGESET_LISTS }, |world| {
                 stream(world, order, 20_000 >> order);
-                let stats = world.zone_stats(0);
-                world.audit(0).expect("the audit passes");
+                let stats = world.at(0).stats();
+                world.at(0).audit().expect("the audit passes");
                 let pages = stats.pagesets.refill_pages - stats.depot_out_pages;
                 (pages + stats.pagesets.drain_pages - stats.depot_in_pages, stats.lock_refill + stats.lock_drain)
             })
@@ -58,8 +58,8 @@ fn pageblocks_are_not_left_in_depots() {
     for (order, left) in [(7, true), (9, false), (10, false)] {
         two_regions(PAGESET, |world| {
             stream(world, order, 60);
-            assert_eq!(world.zone_stats(0).depot_in_pages > 0, left, "order {order}");
-            world.audit(0).expect("the audit passes");
+            assert_eq!(world.at(0).stats().depot_in_pages > 0, left, "order {order}");
+            world.at(0).audit().expect("the audit passes");
         });
     }
 }
@@ -71,7 +71,7 @@ fn a_depot_holds_two_drains() {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let tuning = Tuning { regions: RegionRule::One, ..PAGESET };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, |world| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 300, high_max: 300 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 300, high_max: 300 }).expect("room");
         let mut most = 0;
         for _ in 0..3 {
             stream(world, 0, 5000);
@@ -79,7 +79,7 @@ fn a_depot_holds_two_drains() {
             let pages: Vec<_> = (0..5000).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
             for pfn in pages {
                 world.free(pfn, Order::ZERO).expect("in use");
-                most = most.max(world.zone_stats(0).depot);
+                most = most.max(world.at(0).stats().depot);
             }
         }
         assert!((504..=1008).contains(&most), "{most} pages");
@@ -94,7 +94,7 @@ fn a_depot_is_limited() {
             world.machine().run_on(0);
             let pages: Vec<_> = (0..6000).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
             pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
-            world.zone_stats(0).depot
+            world.at(0).stats().depot
         };
         assert!((63..=124).contains(&free_many()), "nobody took pages from it before");
         stream(world, 0, 2000);
@@ -105,8 +105,8 @@ fn a_depot_is_limited() {
         }
         world.drain_all();
         assert!(free_many() < 512, "the demand is old");
-        let stats = world.zone_stats(0);
-        let books = world.audit(0).expect("the audit passes");
+        let stats = world.at(0).stats();
+        let books = world.at(0).audit().expect("the audit passes");
         assert_eq!(books.cached, stats.depot + stats.pagesets.count);
     });
 }
@@ -116,7 +116,7 @@ fn a_depot_is_limited() {
 fn idle_pages_go_back() {
     two_regions(PAGESET, |world| {
         stream(world, 0, 2000);
-        let depot = || world.zone_stats(0).depot;
+        let depot = || world.at(0).stats().depot;
         assert!(depot() > 0);
         world.machine().run_on(0);
         assert!(world.tick(), "there is more to do");
@@ -126,7 +126,7 @@ fn idle_pages_go_back() {
         }
         assert_eq!(depot(), 0);
         assert!(!world.tick(), "nothing is left to do");
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -137,11 +137,11 @@ fn depots_do_not_depend_on_one_cpu() {
         stream(world, 0, 2000);
         world.machine().run_on(1);
         world.cpu_offline(CpuId(0)).expect("it is online");
-        assert!(world.zone_stats(0).depot > 0);
+        assert!(world.at(0).stats().depot > 0);
         for _ in 0..3 {
             let _ = world.tick();
         }
-        assert_eq!(world.zone_stats(0).depot, 0);
+        assert_eq!(world.at(0).stats().depot, 0);
     });
 }
 
@@ -150,16 +150,16 @@ fn depots_do_not_depend_on_one_cpu() {
 fn depots_give_way_to_requests() {
     two_regions(PAGESET, |world| {
         stream(world, 0, 2000);
-        assert!(world.zone_stats(0).depot > 0);
+        assert!(world.at(0).stats().depot > 0);
         world.machine().run_on(0);
         let request = Request { watermarks: false, ..movable(0) };
         let all = std::iter::from_fn(|| world.alloc(&request).ok()).count() as u64;
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.depot, all + stats.pagesets.count), (0, 2 * REGION), "CPU 1 is drained, too");
     });
     // A request for a block that a depot has in parts only, and under rules that leave other CPUs their pages.
     two_regions(Tuning { drain_for_requests: false, ..PAGESET }, |world| {
-        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
+        world.at(0).set_watermarks(Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
         let request = |order| Request { watermarks: false, wait: Wait::Lock, ..movable(order) };
         stream(world, 0, 2000);
         world.machine().run_on(0);
@@ -167,25 +167,25 @@ fn depots_give_way_to_requests() {
         world.drain_all();
         world.machine().run_on(1);
         all[..700].iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
-        let stats = world.zone_stats(0);
-        let is_free = |order| world.free_blocks(0, order, MigrateType::Movable) > 0;
+        let stats = world.at(0).stats();
+        let is_free = |order| world.at(0).free_blocks(order, MigrateType::Movable) > 0;
         assert!(stats.depot > 200 && !Order::all().skip(8).any(is_free), "{stats:?}");
         world.machine().run_on(0);
         world.alloc(&request(8)).expect("the pages of the depot merge");
-        assert_eq!(world.zone_stats(0).depot, 0);
-        world.audit(0).expect("the audit passes");
+        assert_eq!(world.at(0).stats().depot, 0);
+        world.at(0).audit().expect("the audit passes");
     });
     two_regions(PAGESET, |world| {
-        let whole = |world: &World<'_>| world.free_blocks(0, Order::MAX, MigrateType::Movable);
+        let whole = |world: &World<'_>| world.at(0).free_blocks(Order::MAX, MigrateType::Movable);
         let before = whole(world);
         stream(world, 0, 2000);
         world.drain_all();
-        assert_eq!((whole(world), world.zone_stats(0).depot), (before, 0));
+        assert_eq!((whole(world), world.at(0).stats().depot), (before, 0));
         stream(world, 0, 2000);
-        world.disable_pagesets(0);
-        assert_eq!((whole(world), world.zone_stats(0).depot), (before, 0), "and disabled pagesets leave nothing there");
+        world.at(0).disable_pagesets();
+        assert_eq!((whole(world), world.at(0).stats().depot), (before, 0), "and disabled pagesets leave nothing there");
         stream(world, 0, 2000);
-        assert_eq!((whole(world), world.zone_stats(0).depot), (before, 0));
+        assert_eq!((whole(world), world.at(0).stats().depot), (before, 0));
     });
 }
 
@@ -195,12 +195,12 @@ fn a_request_that_waits_for_nothing_takes_from_a_depot() {
     two_regions(PAGESET, |world| {
         stream(world, 0, 2000);
         world.machine().run_on(0);
-        let before = world.zone_stats(0);
+        let before = world.at(0).stats();
         let request = Request { wait: Wait::Nothing, ..movable(0) };
         for _ in 0..before.pagesets.count + 100 {
             world.alloc(&request).expect("memory");
         }
-        assert!(world.zone_stats(0).depot_out_pages > before.depot_out_pages);
+        assert!(world.at(0).stats().depot_out_pages > before.depot_out_pages);
     });
 }
 
@@ -211,9 +211,9 @@ fn a_drain_on_request_leaves_nothing_in_a_depot() {
         world.machine().run_on(1);
         let pages: Vec<_> = (0..200).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
-        let depot = world.zone_stats(0).depot;
+        let depot = world.at(0).stats().depot;
         world.drain_cpu(CpuId(1));
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.depot, stats.pagesets.count), (depot, 0));
     });
 }
@@ -243,20 +243,21 @@ fn other_cpus_give_way_to_requests() {
     }
     two_regions(PAGESET, |world| {
         keep(world, 5, 3);
-        let kept = world.pageset_state(0, CpuId(1)).count;
+        let kept = world.pageset(0, CpuId(1)).state().count;
         let request = Request { watermarks: false, ..movable(0) };
-        let all: Vec<_> = std::iter::from_fn(|| world.alloc_direct(&request).ok()).collect();
-        assert_eq!((all.len() as u64, world.pageset_state(0, CpuId(1)).count), (2 * REGION, 0), "{kept} were kept");
+        let all: Vec<_> =
+            std::iter::from_fn(|| world.alloc_with(Alloc::new(&request).from(AllocFrom::Buddy)).ok()).collect();
+        assert_eq!((all.len() as u64, world.pageset(0, CpuId(1)).state().count), (2 * REGION, 0), "{kept} were kept");
         // Without pages that could help, no pageset is touched; nor by a request that waits for nothing.
         keep(world, 0, 0);
         all[..64].iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
         world.machine().run_on(1);
         world.alloc(&Request { watermarks: false, ..movable(5) }).expect_err("single pages do not make it");
-        assert_eq!(world.pageset_state(0, CpuId(0)).count, 64);
+        assert_eq!(world.pageset(0, CpuId(0)).state().count, 64);
         world
             .alloc(&Request { watermarks: false, wait: Wait::Nothing, ..movable(0) })
             .expect_err("it waits for nothing");
-        assert_eq!(world.pageset_state(0, CpuId(0)).count, 64);
+        assert_eq!(world.pageset(0, CpuId(0)).state().count, 64);
     });
 }
 
@@ -290,7 +291,7 @@ fn only_a_request_that_waits_for_memory_waits_for_pagesets() {
     let blocks: Vec<_> = (0..200).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
     blocks.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
     CPU.set(0);
-    let kept = u64::from(world.pageset_state(0, CpuId(1)).count);
+    let kept = u64::from(world.pageset(0, CpuId(1)).state().count);
     let take = |wait| {
         let request = Request { watermarks: false, wait, ..movable(0) };
         std::iter::from_fn(|| world.alloc(&request).ok()).count() as u64

@@ -7,11 +7,12 @@ use std::env;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::{hint, thread};
 
-use crate::support::{Behaving, Behaviour};
+use crate::support::{Behaving, Behaviour, Known};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{ListRule, Tuning};
 use pageset::{
-    Allocator, Block, Config, CpuId, FreeCheck, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec,
+    Allocator, Block, Config, CpuId, Free, FreeCheck, FreeTo, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    ZoneKind, ZoneSpec,
 };
 
 thread_local! {
@@ -31,13 +32,15 @@ impl Behaviour for Threads {
 }
 
 /// How one of the two threads frees the block.
-type Free = fn(&Allocator<'_, Behaving<'_>>, Pfn, Order) -> bool;
+type FreeCall = fn(&Allocator<'_, Behaving<'_>>, Pfn, Order) -> bool;
 
-const FREE: Free = |world, pfn, order| world.free(pfn, order).is_ok();
-const FREE_BULK: Free = |world, pfn, order| world.free_bulk(&[Block { pfn, order }]).is_ok();
-const FREE_COLD: Free = |world, pfn, order| world.free_cold(pfn, order).is_ok();
-const FREE_DEFERRED: Free = |world, pfn, order| world.free_deferred(pfn, order).is_ok();
-const FREE_RANGE: Free = |world, pfn, order| world.free_range(PageRange::new(pfn, order.pages())).is_ok();
+const FREE: FreeCall = |world, pfn, order| world.free(pfn, order).is_ok();
+const FREE_BULK: FreeCall = |world, pfn, order| world.free_bulk(&[Block { pfn, order }]).is_ok();
+const FREE_COLD: FreeCall = |world, pfn, order| world.free_with(Free::block(pfn, order).to(FreeTo::BuddyCold)).is_ok();
+const FREE_DEFERRED: FreeCall =
+    |world, pfn, order| world.free_with(Free::block(pfn, order).to(FreeTo::Deferred)).is_ok();
+const FREE_RANGE: FreeCall =
+    |world, pfn, order| world.free_with(Free::whole_blocks(PageRange::new(pfn, order.pages()))).is_ok();
 
 fn rounds() -> u64 {
     env::var("PAGESET_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(30_000)
@@ -60,7 +63,7 @@ const END: u64 = u64::MAX;
 
 /// Two threads free the same block in each round. Returns the first round in which not exactly one of them succeeded,
 /// with the number that did.
-fn race(order: u8, lists: ListRule, free_check: FreeCheck, frees: [Free; 2]) -> Option<(u64, u32)> {
+fn race(order: u8, lists: ListRule, free_check: FreeCheck, frees: [FreeCall; 2]) -> Option<(u64, u32)> {
     let order = Order::new(order).expect("an order");
     let ranges = [PageRange::new(Pfn(0), 1 << 15)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
@@ -99,7 +102,7 @@ fn race(order: u8, lists: ListRule, free_check: FreeCheck, frees: [Free; 2]) -> 
         wrong
     });
     if wrong.is_none() {
-        world.audit(0).expect("balanced books");
+        world.at(0).audit().expect("balanced books");
     }
     wrong
 }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Behaving, Behaviour, movable};
+use crate::support::{Behaving, Behaviour, Known, movable};
 use pageset::alloc::owned::OwnedMetadata;
-use pageset::{Access, Allocator, Config, CpuId, LockPath, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
+use pageset::machine::Access;
+use pageset::{Allocator, Config, CpuId, LockPath, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
@@ -76,14 +77,14 @@ fn world(test: impl FnOnce(&Allocator<'_, Behaving<'_>>, &HoldUp)) {
 
 /// Whether each pageset holds pages, by zone and CPU.
 fn counts(world: &Allocator<'_, Behaving<'_>>) -> [[bool; 2]; 2] {
-    [0, 1].map(|zone| [0, 1].map(|cpu| world.pageset_state(zone, CpuId(cpu)).count > 0))
+    [0, 1].map(|zone| [0, 1].map(|cpu| world.pageset(zone, CpuId(cpu)).state().count > 0))
 }
 
 #[test]
 fn each_drain_empties_its_pagesets() {
     world(|world, _| {
         CPU.set(1);
-        world.drain_local(0);
+        world.at(0).drain_local();
         assert_eq!(counts(world), [[true, false], [true, true]]);
     });
     world(|world, _| {
@@ -91,13 +92,13 @@ fn each_drain_empties_its_pagesets() {
         assert_eq!(counts(world), [[false, true], [false, true]]);
     });
     world(|world, _| {
-        world.drain_zone(1);
+        world.at(1).drain_all();
         assert_eq!(counts(world), [[true, true], [false, false]]);
     });
     world(|world, machine| {
         world.drain_all();
         world.drain_all();
-        world.drain_zone(0);
+        world.at(0).drain_all();
         assert_eq!(counts(world), [[false, false]; 2]);
         assert_eq!(machine.waits.load(SeqCst), 0, "each drain ends before the next begins");
     });
@@ -114,7 +115,7 @@ fn drain_all_returns_and_drain_zone_does_the_work() {
             }
             world.drain_all();
             assert_eq!(counts(world)[1], [true, true], "the second drain returns and leaves the work to the first");
-            world.drain_zone(1);
+            world.at(1).drain_all();
             let left = counts(world);
             machine.go_on.store(true, SeqCst);
             assert_eq!(left[1], [false, false], "the drain of one zone does not wait for the first");
@@ -135,7 +136,7 @@ fn a_disable_does_not_rely_on_another_drain() {
             while !machine.held_up.load(SeqCst) {
                 thread::yield_now();
             }
-            world.disable_pagesets(1);
+            world.at(1).disable_pagesets();
             let left = counts(world);
             machine.go_on.store(true, SeqCst);
             assert_eq!(left[1], [false, false]);

@@ -1,12 +1,12 @@
 //! The blocks that a drain takes, their order, and the number of zone lock holds. Specification 3, 4.8, 8.1.
 
-use crate::support::{World, build, movable, one_zone};
+use crate::support::{Known, World, build, movable, one_zone};
 use pageset::admin::stats::PagesetStats;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, Tuning, Watermarks};
 use pageset::{
-    AllocError, Config, CpuId, Immovable, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, Request, Wait,
-    ZoneKind, ZoneSpec,
+    AllocError, Config, CpuId, Free, FreeTo, Immovable, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, Request,
+    Wait, ZoneKind, ZoneSpec,
 };
 
 use MigrateType::{Movable, Reclaimable, Unmovable};
@@ -23,9 +23,9 @@ fn world(tuning: Tuning, bounds: Bounds, test: impl FnOnce(&World<'_>)) {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &ranges }];
     let config = Config { tuning, pageset_capacity: 10_000, ..Config::new(&zones, &[NodeId(0); 2]) };
     build(&config, |world| {
-        world.set_bounds(0, bounds).expect("the pagesets have room");
+        world.at(0).set_bounds(bounds).expect("the pagesets have room");
         test(world);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -49,11 +49,11 @@ fn free_all(world: &World<'_>, of: u8, pages: &[Pfn]) {
 }
 
 fn stats(world: &World<'_>) -> PagesetStats {
-    world.pageset_stats(0, CpuId(0))
+    world.pageset(0, CpuId(0)).stats()
 }
 
 fn lists(world: &World<'_>) -> [u32; pageset::policy::lists::LISTS] {
-    world.pageset_lists(0, CpuId(0))
+    world.pageset(0, CpuId(0)).lists()
 }
 
 #[test]
@@ -70,14 +70,15 @@ fn whole_lists_from_the_freed_pages_list_on() {
             free_all(world, 0, &reclaimable);
             assert_eq!(lists(world)[..3], [80, 80, 39]);
             // Resets what consecutive frees have raised.
-            let state = pageset::policy::PcpState { free_count: 0, free_factor: 0, ..world.pageset_state(0, CpuId(0)) };
-            world.restore_pageset(0, CpuId(0), &state);
+            let state =
+                pageset::policy::PcpState { free_count: 0, free_factor: 0, ..world.pageset(0, CpuId(0)).state() };
+            world.pageset(0, CpuId(0)).restore(&state);
             free_all(world, 9, &huge);
             // The huge page's list first: all of it, which is more than requested.
             assert_eq!((&lists(world)[..3], stats(world).drain_pages), (&[80, 80, 39][..], 512));
             assert!(lists(world)[3..].iter().all(|&blocks| blocks == 0));
             let single = elsewhere(world, 0, Reclaimable, 1);
-            world.restore_pageset(0, CpuId(0), &state);
+            world.pageset(0, CpuId(0)).restore(&state);
             free_all(world, 0, &single);
             // From list 2 on: all its 40 pages, then on to list 0.
             assert_eq!((lists(world)[..3].to_vec(), stats(world).drain_pages), (vec![57, 80, 0], 512 + 63));
@@ -94,9 +95,9 @@ fn whole_lists_from_the_freed_pages_list_on() {
 #[test]
 fn the_count_of_frees_is_restored() {
     world(pageset::policy::presets::PAGESET, hold(4000), |world| {
-        let state = pageset::policy::PcpState { free_count: 1900, ..world.pageset_state(0, CpuId(0)) };
-        world.restore_pageset(0, CpuId(0), &state);
-        assert_eq!(world.pageset_state(0, CpuId(0)).free_count, 1900);
+        let state = pageset::policy::PcpState { free_count: 1900, ..world.pageset(0, CpuId(0)).state() };
+        world.pageset(0, CpuId(0)).restore(&state);
+        assert_eq!(world.pageset(0, CpuId(0)).state().free_count, 1900);
     });
 }
 
@@ -124,9 +125,9 @@ fn a_drain_takes_one_hold_or_one_a_batch() {
             let some = elsewhere(world, 0, Movable, 200);
             free_all(world, 0, &some);
             let rest = elsewhere(world, 0, Movable, 100);
-            let before = world.zone_stats(0);
+            let before = world.at(0).stats();
             free_all(world, 0, &rest);
-            let after = world.zone_stats(0);
+            let after = world.at(0).stats();
             // free_count 300, clamped to high - batch.
             assert_eq!(after.lock_drain - before.lock_drain, holds);
             assert_eq!(after.pagesets.drain_pages - before.pagesets.drain_pages, 237);
@@ -135,12 +136,12 @@ fn a_drain_takes_one_hold_or_one_a_batch() {
         world(tuning, Bounds { batch: 63, high_min: 300, high_max: 300 }, |world| {
             let some = elsewhere(world, 0, Movable, 299);
             free_all(world, 0, &some);
-            world.set_bounds(0, hold(100)).expect("room");
-            let state = world.pageset_state(0, CpuId(0));
-            world.restore_pageset(0, CpuId(0), &pageset::policy::PcpState { high: 100, ..state });
-            let before = world.zone_stats(0).lock_drain;
+            world.at(0).set_bounds(hold(100)).expect("room");
+            let state = world.pageset(0, CpuId(0)).state();
+            world.pageset(0, CpuId(0)).restore(&pageset::policy::PcpState { high: 100, ..state });
+            let before = world.at(0).stats().lock_drain;
             assert!(world.tick());
-            assert_eq!((stats(world).drain_pages, world.zone_stats(0).lock_drain - before), (199, holds));
+            assert_eq!((stats(world).drain_pages, world.at(0).stats().lock_drain - before), (199, holds));
         });
     }
 }
@@ -153,7 +154,7 @@ fn an_explicit_drain_empties_in_bounded_holds() {
             free_all(world, 0, &pages);
             world.drain_all();
             for cpu in 0..2 {
-                assert_eq!(world.pageset_state(0, CpuId(cpu)).count, 0, "{}", preset.name);
+                assert_eq!(world.pageset(0, CpuId(cpu)).state().count, 0, "{}", preset.name);
             }
             if preset.tuning.owners != OwnerRule::Off {
                 // The pages went to the CPU that had claimed their pageblocks.
@@ -162,9 +163,9 @@ fn an_explicit_drain_empties_in_bounded_holds() {
             // 2016 pages per drain, or 504.
             let drains = if preset.tuning.batch_scale_max == 5 { 3 } else { 10 };
             assert_eq!((stats(world).drains, stats(world).drain_pages), (drains, 5000), "{}", preset.name);
-            assert_eq!(world.zone_stats(0).nr_free_pages, 1 << 18);
-            world.merge_skipped(0);
-            assert_eq!(world.free_blocks(0, Order::MAX, Movable), 256, "{}: merged", preset.name);
+            assert_eq!(world.at(0).stats().nr_free_pages, 1 << 18);
+            world.at(0).merge_skipped();
+            assert_eq!(world.at(0).free_blocks(Order::MAX, Movable), 256, "{}: merged", preset.name);
         });
     }
 }
@@ -175,7 +176,7 @@ fn a_tick_drains_in_bounded_holds() {
     world(PAGESET, Bounds { batch: 63, high_min: 10_000, high_max: 10_000 }, |world| {
         let pages = elsewhere(world, 0, Movable, 5000);
         free_all(world, 0, &pages);
-        world.set_bounds(0, Bounds { batch: 63, high_min: 300, high_max: 300 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 300, high_max: 300 }).expect("room");
         // The next free brings `high` within the bounds, and drains once.
         free_all(world, 0, &elsewhere(world, 0, Movable, 1));
         let before = stats(world);
@@ -192,19 +193,19 @@ fn below_high_is_set_by_the_walk_and_cleared_after_a_drain() {
     let marks = |high| Watermarks { min: 0, low: 0, high };
     world(LINUX_6_18, Bounds { batch: 63, high_min: 252, high_max: 4096 }, |world| {
         let pages = elsewhere(world, 0, Movable, 1000);
-        world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
+        world.at(0).set_watermarks(marks(1 << 17), [0; ZoneKind::COUNT]);
         assert!(raises_high(world), "far above the mark");
-        world.set_watermarks(0, marks(1 << 30), [0; ZoneKind::COUNT]);
+        world.at(0).set_watermarks(marks(1 << 30), [0; ZoneKind::COUNT]);
         assert!(!raises_high(world), "the request that finds the shortage sets the flag");
-        world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
+        world.at(0).set_watermarks(marks(1 << 17), [0; ZoneKind::COUNT]);
         assert!(!raises_high(world), "an allocation does not clear the flag");
         free_all(world, 0, &pages[..100]);
         assert!(!raises_high(world), "frees without a drain do not clear the flag");
-        world.set_watermarks(0, marks(1 << 30), [0; ZoneKind::COUNT]);
+        world.at(0).set_watermarks(marks(1 << 30), [0; ZoneKind::COUNT]);
         free_all(world, 0, &pages[100..700]);
         assert!(stats(world).drains > 0);
         assert!(!raises_high(world), "a drain below the mark does not clear the flag");
-        world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
+        world.at(0).set_watermarks(marks(1 << 17), [0; ZoneKind::COUNT]);
         free_all(world, 0, &pages[700..]);
         assert!(raises_high(world), "a drain above the mark clears the flag");
     });
@@ -218,8 +219,8 @@ fn an_order_that_no_free_block_has_sets_below_high() {
             std::iter::from_fn(|| world.alloc(&Request { watermarks: false, ..movable(0) }).ok()).collect();
         free_all(world, 0, &pages.into_iter().filter(|pfn| pfn.0 % 2 == 0).collect::<Vec<_>>());
         world.drain_all();
-        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 64 }, [0; ZoneKind::COUNT]);
-        world.set_below_high(0, false);
+        world.at(0).set_watermarks(Watermarks { min: 0, low: 0, high: 64 }, [0; ZoneKind::COUNT]);
+        world.at(0).set_below_high(false);
         assert!(raises_high(world));
         world.alloc(&movable(1)).expect_err("every other page is in use");
         assert!(!raises_high(world));
@@ -229,10 +230,10 @@ fn an_order_that_no_free_block_has_sets_below_high() {
 /// Whether a refill raises high, which BELOW_HIGH stops.
 fn raises_high(world: &World<'_>) -> bool {
     world.drain();
-    world.set_bounds(0, Bounds { batch: 63, high_min: 252, high_max: 1024 }).expect("room");
-    world.restore_pageset(0, CpuId(0), &pageset::policy::PcpState { high: 252, ..Default::default() });
+    world.at(0).set_bounds(Bounds { batch: 63, high_min: 252, high_max: 1024 }).expect("room");
+    world.pageset(0, CpuId(0)).restore(&pageset::policy::PcpState { high: 252, ..Default::default() });
     let pfn = world.alloc(&movable(0)).expect("memory");
-    let raised = world.pageset_state(0, CpuId(0)).high > 252;
+    let raised = world.pageset(0, CpuId(0)).state().high > 252;
     world.free(pfn, Order::ZERO).expect("was allocated");
     raised
 }
@@ -242,13 +243,15 @@ fn all_deferred(test: impl Fn(&World<'_>)) {
     for tuning in [LINUX_4_19, PAGESET] {
         one_zone(tuning, 1 << 12, 1, |world| {
             let all = std::iter::from_fn(|| world.alloc(&Request { watermarks: false, ..movable(0) }).ok());
-            all.collect::<Vec<_>>().into_iter().for_each(|pfn| world.free_deferred(pfn, Order::ZERO).expect("in use"));
-            let stats = world.zone_stats(0);
+            all.collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Deferred)).expect("in use"));
+            let stats = world.at(0).stats();
             assert_eq!((stats.nr_free_pages, stats.deferred, stats.pgalloc() - stats.pgfree()), (0, 1 << 12, 0));
             assert_eq!(stats.cached_pages(), 1 << 12);
             test(world);
             world.drain_all();
-            assert_eq!(world.audit(0).expect("the audit passes").in_use, 0);
+            assert_eq!(world.at(0).audit().expect("the audit passes").in_use, 0);
         });
     }
 }
@@ -261,7 +264,7 @@ fn a_request_completes_deferred_frees_before_it_fails() {
             world.alloc(&Request { wait: Wait::Nothing, ..largest }).expect_err("it takes no lock that may be held");
         let AllocError::OutOfMemory(shortage) = error else { panic!("{error}") };
         assert_eq!((shortage.free_pages, shortage.cached_pages), (0, 1 << 12), "a drain would free them");
-        assert_eq!(world.zone_stats(0).nr_free_pages, 0);
+        assert_eq!(world.at(0).stats().nr_free_pages, 0);
         let pfn = world.alloc(&Request { wait: Wait::Lock, ..largest }).expect("all memory is free, and merges");
         world.free(pfn, largest.order).expect("in use");
     });
@@ -269,11 +272,11 @@ fn a_request_completes_deferred_frees_before_it_fails() {
 
 #[test]
 fn drains_of_all_cpus_complete_deferred_frees() {
-    let drains: [fn(&World<'_>); 2] = [|world| world.drain_all(), |world| world.drain_zone(0)];
+    let drains: [fn(&World<'_>); 2] = [|world| world.drain_all(), |world| world.at(0).drain_all()];
     for drain in drains {
         all_deferred(|world| {
             drain(world);
-            assert_eq!(world.zone_stats(0).nr_free_pages, 1 << 12);
+            assert_eq!(world.at(0).stats().nr_free_pages, 1 << 12);
         });
     }
 }
@@ -281,8 +284,8 @@ fn drains_of_all_cpus_complete_deferred_frees() {
 #[test]
 fn a_range_completes_deferred_frees() {
     all_deferred(|world| {
-        let range = world.zone_span(0);
+        let range = world.at(0).span();
         world.alloc_range(range, Movable, &Immovable).expect("all memory is free");
-        world.free_range(range).expect("in use");
+        world.free_with(Free::whole_blocks(range)).expect("in use");
     });
 }

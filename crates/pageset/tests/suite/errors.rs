@@ -2,14 +2,15 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32};
 
-use crate::support::{TestMachine, movable, one_zone};
+use crate::support::{Known, TestMachine, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::alloc::shortage::{Nearest, Reason};
 use pageset::pcp::Pageset;
 use pageset::policy::{Bounds, Tuning, TuningError};
 use pageset::{
-    AllocError, Allocator, Block, CachedZone, Config, CpuId, FreeError, MapError, Metadata, MigrateType, NodeId, Order,
-    OutOfMemory, PageRange, PageState, Pfn, Region, Request, SpinLock, WrongFree, ZoneKind, ZoneMetadata, ZoneSpec,
+    AllocError, Allocator, Block, CachedZone, Config, CpuId, Free, FreeError, FreeTo, MapError, Metadata, MigrateType,
+    NodeId, Order, OutOfMemory, PageRange, PageState, Pfn, Region, Request, SpinLock, WrongFree, ZoneKind,
+    ZoneMetadata, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -190,17 +191,17 @@ fn invalid_requests_are_errors() {
             (
                 Request { node: Some(NodeId(3)), ..movable(0) },
                 AllocError::Node(NodeId(3)),
-                "node 3 has no zone for this request",
+                "cannot allocate from node 3: it has no zone for this request",
             ),
             (
                 Request { highest: ZoneKind::Dma, ..movable(0) },
                 AllocError::Node(NodeId(0)),
-                "node 0 has no zone for this request",
+                "cannot allocate from node 0: it has no zone for this request",
             ),
         ] {
-            let before = world.zone_stats(0);
+            let before = world.at(0).stats();
             assert_eq!(world.alloc(&request), Err(error));
-            assert_eq!(world.zone_stats(0), before);
+            assert_eq!(world.at(0).stats(), before);
             assert_eq!(error.to_string(), message);
         }
         assert_eq!(world.alloc_bulk(&movable(0), &mut []), Ok(0));
@@ -267,18 +268,18 @@ fn wrong_frees() {
             ),
         ];
         for (pfn, of, reason, message) in rows {
-            let before = (world.zone_stats(0), world.pageset_state(0, CpuId(0)));
+            let before = (world.at(0).stats(), world.pageset(0, CpuId(0)).state());
             let error = world.free(pfn, order(of)).expect_err("wrong");
             assert_eq!((error.pfn, error.order, error.reason), (pfn, order(of), reason));
             assert_eq!(error.to_string(), message);
-            assert_eq!(world.free_undrained(pfn, order(of)), Err(error));
+            assert_eq!(world.free_with(Free::block(pfn, order(of)).to(FreeTo::PagesetUndrained)), Err(error));
             let wrong = world.split(pfn, order(of), Order::ZERO).expect_err("wrong");
             let why = message.split_once(": ").expect("a reason").1;
             let no_split = format!("cannot split page {pfn}, a block of order {of}, into blocks of order 0: {why}");
             assert_eq!((wrong.to_string(), FreeError::from(wrong)), (no_split, error));
             let blocks = [Block { pfn: other, order: Order::ZERO }, Block { pfn, order: order(of) }];
             assert_eq!(world.free_bulk(&blocks), Err(error), "the valid block is not freed either");
-            assert_eq!((world.zone_stats(0), world.pageset_state(0, CpuId(0))), before);
+            assert_eq!((world.at(0).stats(), world.pageset(0, CpuId(0)).state()), before);
         }
         let larger = world.split(big, order(5), order(6)).expect_err("larger");
         assert_eq!((larger.to, larger.reason), (order(6), WrongFree::WrongOrder(order(5))));
@@ -290,15 +291,15 @@ fn wrong_frees() {
         assert_eq!(error.reason, WrongFree::NotOurs);
         world.free(big, order(5)).expect("still in use");
         world.free(other, Order::ZERO).expect("still in use");
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
 #[test]
 fn invalid_limits_are_errors() {
     one_zone(Tuning::default(), 1 << 16, 1, |world| {
-        let before = world.pageset_state(0, CpuId(0));
-        let capacity = |asked| match world.set_bounds(0, Bounds { batch: 1, high_min: 1, high_max: asked }) {
+        let before = world.pageset(0, CpuId(0)).state();
+        let capacity = |asked| match world.at(0).set_bounds(Bounds { batch: 1, high_min: 1, high_max: asked }) {
             Err(MapError::Capacity { asked, capacity }) => (asked, capacity),
             other => panic!("{other:?}"),
         };
@@ -308,23 +309,23 @@ fn invalid_limits_are_errors() {
             format!("1048576 pages per CPU were requested; the pagesets have room for {room}")
         );
         assert_eq!(capacity(room + 1), (room + 1, room));
-        let error = world.set_bounds(0, Bounds { batch: 0, high_min: 1, high_max: 1 }).expect_err("no batch");
+        let error = world.at(0).set_bounds(Bounds { batch: 0, high_min: 1, high_max: 1 }).expect_err("no batch");
         assert_eq!(error.to_string(), "batch is 0; allowed: 1 to 65536 pages");
-        let error = world.set_bounds(0, Bounds { batch: 1, high_min: 2, high_max: 1 }).expect_err("crossed");
+        let error = world.at(0).set_bounds(Bounds { batch: 1, high_min: 2, high_max: 1 }).expect_err("crossed");
         assert_eq!(error.to_string(), "high_min is 2; allowed: at most high_max");
         assert_eq!(world.set_high_fraction(3), Err(MapError::Fraction(3)));
-        assert_eq!(world.pageset_state(0, CpuId(0)), before);
+        assert_eq!(world.pageset(0, CpuId(0)).state(), before);
     });
     // The pagesets' capacity is below the fraction.
     let ranges = [range(0, 1 << 16)];
     let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
     let config = Config { pageset_capacity: 1000, ..Config::new(&zones, &[NodeId(0)]) };
     crate::support::build(&config, |world| {
-        let before = world.pageset_state(0, CpuId(0));
+        let before = world.pageset(0, CpuId(0)).state();
         let error = world.set_high_fraction(8).expect_err("8192 pages");
         assert_eq!(error, MapError::Capacity { asked: 8192, capacity: 1064 });
-        assert_eq!(world.pageset_state(0, CpuId(0)), before);
+        assert_eq!(world.pageset(0, CpuId(0)).state(), before);
         world.set_high_fraction(100).expect("655 pages");
-        assert_eq!(world.pageset_state(0, CpuId(0)).high_max, 655);
+        assert_eq!(world.pageset(0, CpuId(0)).state().high_max, 655);
     });
 }

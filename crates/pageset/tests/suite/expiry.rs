@@ -1,6 +1,6 @@
 //! Idle pages of another node's zone in a pageset are drained, a batch every third tick. Specification 8.2.
 
-use crate::support::{World, build, movable};
+use crate::support::{Known, World, build, movable};
 use pageset::policy::presets::LINUX_6_18;
 use pageset::policy::{Bounds, PRESETS, Tuning};
 use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
@@ -18,11 +18,11 @@ fn world(tuning: Tuning, test: impl FnOnce(&World<'_>)) {
     let cpus = [0, 1, 2].map(NodeId);
     build(&Config { tuning, pageset_capacity: 4000, ..Config::new(&specs, &cpus) }, |world| {
         for zone in [0, 1] {
-            world.set_bounds(zone, Bounds { batch: 63, high_min: 2000, high_max: 2000 }).expect("room");
+            world.at(zone).set_bounds(Bounds { batch: 63, high_min: 2000, high_max: 2000 }).expect("room");
         }
         test(world);
         for zone in [0, 1] {
-            world.audit(zone).expect("the audit passes");
+            world.at(zone).audit().expect("the audit passes");
         }
     });
 }
@@ -36,7 +36,7 @@ fn cache(world: &World<'_>, cpu: u32, node: u32, pages: usize) {
 }
 
 fn count(world: &World<'_>, zone: usize, cpu: u32) -> u32 {
-    world.pageset_state(zone, CpuId(cpu)).count
+    world.pageset(zone, CpuId(cpu)).state().count
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_batch_of_remote_pages_is_drained_every_third_tick() {
             assert_eq!(tick(), (true, before - 63), "{}", preset.name);
             assert_eq!(tick(), (true, before - 126), "{}: due again", preset.name);
             assert_eq!(count(world, 0, 0), own, "{}: its own node's stay", preset.name);
-            let stats = world.pageset_stats(1, CpuId(0));
+            let stats = world.pageset(1, CpuId(0)).stats();
             assert_eq!((stats.drains, stats.drain_pages), (2, 126), "{}", preset.name);
         });
     }
@@ -68,7 +68,7 @@ fn a_caller_may_count_uses_itself() {
     world(LINUX_6_18, |world| {
         cache(world, 0, 1, 200);
         let before = count(world, 1, 0);
-        let tick = |used| (world.tick_zone_counted(1, used), count(world, 1, 0));
+        let tick = |used| (world.at(1).tick_counted(used), count(world, 1, 0));
         assert_eq!(tick(false), (false, before), "no count has changed");
         assert_eq!([tick(true), tick(false), tick(false)].map(|(_, count)| count), [before, before, before - 63]);
         // The drain changed no count either.
@@ -82,7 +82,7 @@ fn a_part_of_a_pageset_is_drained() {
     world(LINUX_6_18, |world| {
         cache(world, 0, 1, 200);
         let before = count(world, 1, 0);
-        assert!(world.drain_pages(1, 40));
+        assert!(world.at(1).drain_pages(40));
         assert_eq!(count(world, 1, 0), before - 40);
     });
 }
@@ -121,7 +121,7 @@ fn less_than_a_batch_is_drained_whole_and_an_empty_pageset_needs_no_ticks() {
         world.machine().run_on(0);
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("was allocated"));
         assert_eq!(count(world, 1, 0), 40);
-        let counts = [(); 4].map(|()| (world.tick_zone(1), count(world, 1, 0)));
+        let counts = [(); 4].map(|()| (world.at(1).tick(), count(world, 1, 0)));
         assert_eq!(counts, [(true, 40), (true, 40), (true, 0), (false, 0)]);
     });
 }
@@ -143,10 +143,10 @@ fn a_node_without_memory_keeps_nothing_for_long() {
 #[test]
 fn decay_and_expiry_share_a_tick() {
     world(LINUX_6_18, |world| {
-        world.set_bounds(1, Bounds { batch: 63, high_min: 252, high_max: 2000 }).expect("room");
+        world.at(1).set_bounds(Bounds { batch: 63, high_min: 252, high_max: 2000 }).expect("room");
         cache(world, 0, 1, 200);
         // Specification 10.2, second case: count 441, high 693; ticks: 607 (0 drained), 532 (0), 466 (0), 408 (33).
-        let state = || (world.pageset_state(1, CpuId(0)).high, count(world, 1, 0));
+        let state = || (world.pageset(1, CpuId(0)).state().high, count(world, 1, 0));
         assert_eq!(state(), (693, 441));
         let ticks = [(); 4].map(|()| (world.tick(), state()));
         assert_eq!(ticks, [(true, (607, 441)), (true, (532, 441)), (true, (466, 378)), (true, (408, 378))]);

@@ -1,6 +1,6 @@
 //! Claiming and stealing other migratetypes' pageblocks. Specification 1.6.
 
-use crate::support::{World, one_zone};
+use crate::support::{Known, World, one_zone};
 use pageset::policy::presets::*;
 use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{CpuId, MigrateType, Order, Pfn, Request};
@@ -21,9 +21,9 @@ fn request(of: u8, migratetype: MigrateType) -> Request {
 /// A zone whose pagesets keep nothing.
 fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
     one_zone(tuning, pages, 1, |world| {
-        world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
+        world.at(0).set_bounds(Bounds::DISABLED).expect("the pagesets have room");
         test(world);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -32,7 +32,7 @@ fn types(world: &World<'_>, pageblocks: u64) -> Vec<MigrateType> {
 }
 
 fn claims_and_steals(world: &World<'_>) -> (u64, u64) {
-    (world.zone_stats(0).claims, world.zone_stats(0).steals)
+    (world.at(0).stats().claims, world.at(0).stats().steals)
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn whole_pageblocks_are_claimed_and_split_on_the_lists_of_the_wanted_type() {
                 assert_eq!(pfn, Pfn(BASE));
                 assert_eq!(types(world, 4), [wanted, wanted, Movable, Movable]);
                 for o in 0..10 {
-                    assert_eq!(world.free_blocks(0, order(o), wanted), 1, "order {o}");
+                    assert_eq!(world.at(0).free_blocks(order(o), wanted), 1, "order {o}");
                 }
                 assert_eq!(claims_and_steals(world), (1, 0));
                 assert_eq!(world.alloc(&request(0, wanted)), Ok(Pfn(BASE + 1)), "own memory serves from now on");
@@ -90,7 +90,7 @@ fn one_pageblock(tuning: Tuning, of: MigrateType, movable: u64, unmovable: u64, 
             world.alloc(&request(0, Movable)).expect("memory");
         }
         world.set_pageblock_type(Pfn(BASE), of).expect("the page is in the zone");
-        assert_eq!(world.zone_stats(0).nr_free_pages, 512 - movable - unmovable);
+        assert_eq!(world.at(0).stats().nr_free_pages, 512 - movable - unmovable);
         assert_eq!(claims_and_steals(world), (0, 0));
         test(world);
     });
@@ -121,8 +121,8 @@ fn half_of_a_pageblock_must_be_free_or_alike() {
         let what = format!("{of:?} with {movable} movable and {unmovable} unmovable pages, wanted {wanted:?}");
         for tuning in [LINUX_6_18, LINUX_6_10, LINUX_6_7, LINUX_4_19] {
             one_pageblock(tuning, of, movable, unmovable, |world| {
-                let free = world.zone_stats(0).nr_free_pages;
-                let found = Order::all().rev().find(|&o| world.free_blocks(0, o, of) > 0).expect("free pages");
+                let free = world.at(0).stats().nr_free_pages;
+                let found = Order::all().rev().find(|&o| world.at(0).free_blocks(o, of) > 0).expect("free pages");
                 // A movable request claims from order 4 on, others from any.
                 let claimed = claimed && (found >= order(4) || wanted != Movable);
                 world.alloc(&request(0, wanted)).expect("memory");
@@ -130,7 +130,8 @@ fn half_of_a_pageblock_must_be_free_or_alike() {
                 assert_eq!(types(world, 1), [after], "{what}");
                 assert_eq!(claims_and_steals(world), if claimed { (1, 0) } else { (0, 1) }, "{what}");
                 // The lists of the remaining pages: before 6.10 all free blocks move, even without a claim.
-                let on_wanted: u64 = Order::all().map(|o| u64::from(world.free_blocks(0, o, wanted)) * o.pages()).sum();
+                let on_wanted: u64 =
+                    Order::all().map(|o| u64::from(world.at(0).free_blocks(o, wanted)) * o.pages()).sum();
                 let all_moved = claimed || (!tuning.type_at_drain && (found >= order(4) || wanted != Movable));
                 let expected = if all_moved { free - 1 } else { 0 };
                 assert_eq!(on_wanted, expected, "{what}: pages on lists of the wanted type");
@@ -154,8 +155,8 @@ fn a_small_movable_request_takes_the_smallest_block() {
             assert_eq!(world.alloc(&request(0, Movable)), Ok(pages[0]), "the last block is split");
             let (rest, other) = if tuning == LINUX_6_7 { (Movable, Unmovable) } else { (Unmovable, Movable) };
             // Stolen blocks are split on their own type's lists from 6.10 on, on the wanted type's before.
-            assert_eq!((world.free_blocks(0, order(0), rest), world.free_blocks(0, order(1), rest)), (1, 1));
-            assert_eq!((world.free_blocks(0, order(0), other), world.free_blocks(0, order(1), other)), (0, 0));
+            assert_eq!((world.at(0).free_blocks(order(0), rest), world.at(0).free_blocks(order(1), rest)), (1, 1));
+            assert_eq!((world.at(0).free_blocks(order(0), other), world.at(0).free_blocks(order(1), other)), (0, 0));
             assert_eq!(types(world, 1), [Unmovable]);
             assert_eq!(claims_and_steals(world), (0, 3));
         });
@@ -172,21 +173,21 @@ fn the_stage_is_remembered_over_one_refill() {
     {
         let tuning = Tuning { batch: BatchRule::Fixed(63), ..tuning };
         one_zone(tuning, 512, 2, |world| {
-            world.set_bounds(0, Bounds::DISABLED).expect("room");
+            world.at(0).set_bounds(Bounds::DISABLED).expect("room");
             for _ in 0..300 {
                 world.alloc(&request(0, Movable)).expect("memory");
             }
-            world.set_bounds(0, Bounds { batch: 63, high_min: 63, high_max: 63 }).expect("room");
+            world.at(0).set_bounds(Bounds { batch: 63, high_min: 63, high_max: 63 }).expect("room");
             let mut pages = vec![];
             for steals in steals {
                 pages.extend((0..63).map(|_| world.alloc(&request(0, Unmovable)).expect("memory")));
                 assert_eq!(claims_and_steals(world), (0, steals));
-                assert_eq!(world.pageset_state(0, CpuId(0)).count, 0);
+                assert_eq!(world.pageset(0, CpuId(0)).state().count, 0);
             }
             assert_eq!(types(world, 1), [Movable]);
-            let free: u64 = Order::all().map(|o| u64::from(world.free_blocks(0, o, left)) * o.pages()).sum();
+            let free: u64 = Order::all().map(|o| u64::from(world.at(0).free_blocks(o, left)) * o.pages()).sum();
             assert_eq!(free, 212 - 126);
-            world.audit(0).expect("the audit passes");
+            world.at(0).audit().expect("the audit passes");
         });
     }
 }
@@ -196,7 +197,7 @@ fn a_refill_that_claims_goes_on_with_its_own_memory() {
     let tuning = Tuning { batch: BatchRule::Fixed(63), ..LINUX_6_18 };
     one_zone(tuning, 1024, 1, |world| {
         world.alloc(&request(0, Unmovable)).expect("memory");
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.pagesets.refill_pages, stats.claims, stats.steals), (63, 1, 0));
     });
 }
@@ -206,7 +207,7 @@ fn before_6_15_own_memory_serves_after_a_cma_block_did() {
     // A refill of 63: own 0, CMA 16, then the first steal, whose moved pages serve the rest.
     let tuning = Tuning { batch: BatchRule::Fixed(63), ..LINUX_6_7 };
     one_zone(tuning, 1024, 1, |world| {
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
         world.set_pageblock_type(Pfn(BASE), Cma).expect("the page is in the zone");
         world.set_pageblock_type(Pfn(BASE + 512), Unmovable).expect("the page is in the zone");
         let blocks = |migratetype, times, of: u8, cma| {
@@ -217,12 +218,12 @@ fn before_6_15_own_memory_serves_after_a_cma_block_did() {
         // 300 unmovable pages in use prevent a claim. 16 CMA pages are left.
         blocks(Unmovable, 300, 0, false);
         blocks(Movable, 31, 4, true);
-        assert_eq!((world.zone_stats(0).nr_free_cma, world.zone_stats(0).nr_free_pages), (16, 16 + 212));
-        world.set_bounds(0, Bounds { batch: 63, high_min: 63, high_max: 63 }).expect("room");
+        assert_eq!((world.at(0).stats().nr_free_cma, world.at(0).stats().nr_free_pages), (16, 16 + 212));
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 63, high_max: 63 }).expect("room");
         world.alloc(&Request { cma: true, ..request(0, Movable) }).expect("memory");
-        assert_eq!(world.zone_stats(0).nr_free_cma, 0);
+        assert_eq!(world.at(0).stats().nr_free_cma, 0);
         assert_eq!(claims_and_steals(world), (0, 1));
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -232,9 +233,9 @@ fn before_5_14_a_failed_refill_fails_the_zone() {
     for (tuning, holds) in [(LINUX_4_19, [2, 0]), (LINUX_6_18, [2, 2])] {
         bare(tuning, 512, |world| {
             while world.alloc(&request(0, Movable)).is_ok() {}
-            let before = world.zone_stats(0);
+            let before = world.at(0).stats();
             world.alloc(&request(0, Movable)).expect_err("nothing is left");
-            let after = world.zone_stats(0);
+            let after = world.at(0).stats();
             let [refill, direct] = holds;
             assert_eq!(after.lock_refill - before.lock_refill, refill);
             assert_eq!(after.lock_direct_alloc - before.lock_direct_alloc, direct);
@@ -257,7 +258,7 @@ fn cma_pageblocks_are_never_claimed() {
                 assert_eq!(world.pageblock_type(pfn), Some(Cma));
             }
             assert_eq!(types(world, 1), [Cma]);
-            world.audit(0).expect("the audit passes");
+            world.at(0).audit().expect("the audit passes");
         });
     }
 }
@@ -276,7 +277,7 @@ fn steals_when_no_claim_is_possible() {
             // and the smallest of them serves.
             assert_eq!(other, Pfn(BASE + first), "{tuning:?}");
             assert_eq!((types(world, 1), claims_and_steals(world)), (vec![Movable], (0, 1)));
-            let kept = Order::all().map(|o| u64::from(world.free_blocks(0, o, Movable)) * o.pages()).sum::<u64>();
+            let kept = Order::all().map(|o| u64::from(world.at(0).free_blocks(o, Movable)) * o.pages()).sum::<u64>();
             assert_eq!(kept, if tuning == LINUX_6_7 { 0 } else { 64 });
         });
     }
@@ -317,16 +318,16 @@ fn movable_non_cma_requests_bypass_the_pageset() {
     ] {
         one_zone(tuning, 1 << 12, 1, |world| {
             let direct = |request: Request| {
-                let before = world.zone_stats(0).lock_direct_alloc;
+                let before = world.at(0).stats().lock_direct_alloc;
                 world.alloc(&request).expect("memory");
-                world.zone_stats(0).lock_direct_alloc - before
+                world.at(0).stats().lock_direct_alloc - before
             };
             assert_eq!(direct(single), 0);
             assert_eq!(direct(Request { cma: false, ..single }), u64::from(passes), "{tuning:?}");
             assert_eq!(direct(Request { cma: false, ..request(0, Unmovable) }), 0);
             let cached = tuning.lists.list(order(1), Movable).is_some();
             assert_eq!(direct(Request { cma: false, ..request(1, Movable) }), u64::from(passes || !cached));
-            world.audit(0).expect("the audit passes");
+            world.at(0).audit().expect("the audit passes");
         });
     }
 }

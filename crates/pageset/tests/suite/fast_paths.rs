@@ -3,7 +3,7 @@
 
 use crate::decode::RECORD;
 use crate::ops::{Map, Op, Scenario};
-use crate::support::{Behaving, Behaviour, NO_HINT, World, movable, one_zone, presets};
+use crate::support::{Behaving, Behaviour, Known, NO_HINT, World, movable, one_zone, presets};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, PRESETS, Preset};
 use pageset::{
@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// The whole visible state of an allocator.
 fn state(world: &World<'_>, cpus: u32) -> String {
     let mut text = String::new();
-    for zone in 0..world.zone_count() {
-        let _ = writeln!(text, "{:?}", world.zone_stats(zone));
+    for zone in 0..world.zones().len() {
+        let _ = writeln!(text, "{:?}", world.at(zone).stats());
         for cpu in (0..cpus).map(CpuId) {
-            let (state, lists) = (world.pageset_state(zone, cpu), world.pageset_lists(zone, cpu));
-            let _ = writeln!(text, "{state:?} {lists:?} {:?}", world.pageset_stats(zone, cpu));
+            let (state, lists) = (world.pageset(zone, cpu).state(), world.pageset(zone, cpu).lists());
+            let _ = writeln!(text, "{state:?} {lists:?} {:?}", world.pageset(zone, cpu).stats());
         }
         for order in Order::all() {
-            let blocks = MigrateType::ALL.map(|migratetype| world.free_blocks(zone, order, migratetype));
+            let blocks = MigrateType::ALL.map(|migratetype| world.at(zone).free_blocks(order, migratetype));
             let _ = write!(text, "{blocks:?}");
         }
     }
@@ -160,7 +160,8 @@ fn around_high(preset: &Preset, order: u8, generally: bool) -> Vec<String> {
     NO_HINT.set(generally);
     let states = one_zone(preset.tuning, 1 << 16, 1, |world| {
         world
-            .set_bounds(0, Bounds { batch: 4, high_min: 8 << order, high_max: (40 << order).min(8000) })
+            .at(0)
+            .set_bounds(Bounds { batch: 4, high_min: 8 << order, high_max: (40 << order).min(8000) })
             .expect("room");
         let blocks: Vec<_> = (0..48).map(|_| world.alloc(&movable(order)).expect("memory")).collect();
         let freed = blocks.iter().map(|&pfn| {

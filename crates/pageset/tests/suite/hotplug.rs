@@ -3,14 +3,14 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-use crate::support::{TestMachine, World, build, movable, one_zone};
+use crate::support::{Known, TestMachine, World, build, movable, one_zone};
 use pageset::admin::audit::AuditError;
 use pageset::pcp::Pageset;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
-    Allocator, Block, CachedZone, Config, CpuId, HotplugError, MapError, Metadata, MigrateType, NodeId, Order,
-    PageRange, Pfn, Region, Request, ZoneKind, ZoneMetadata, ZoneSpec,
+    Allocator, Block, CachedZone, Config, CpuId, Free, FreeTo, HotplugError, MapError, Metadata, MigrateType, NodeId,
+    Order, PageRange, Pfn, Region, Request, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 const CPUS: u32 = 2;
@@ -28,12 +28,12 @@ fn nodes(tuning: Tuning, zones: u32, cpus: &[u32], test: impl FnOnce(&World<'_>)
 }
 
 fn bounds(world: &World<'_>, zone: usize, cpu: u32) -> Bounds {
-    let PcpState { batch, high_min, high_max, .. } = world.pageset_state(zone, CpuId(cpu));
+    let PcpState { batch, high_min, high_max, .. } = world.pageset(zone, CpuId(cpu)).state();
     Bounds { batch, high_min, high_max }
 }
 
 fn count(world: &World<'_>, zone: usize, cpu: u32) -> u32 {
-    world.pageset_state(zone, CpuId(cpu)).count
+    world.pageset(zone, CpuId(cpu)).state().count
 }
 
 /// Pages in the pageset of CPU `cpu`, all of one type.
@@ -59,19 +59,21 @@ fn passes_through(world: &World<'_>, cpu: u32, what: &str) {
                 assert_eq!(count(world, 0, cpu), 0, "{what}, order {order}: a refill took more than was asked for");
                 pfn
             };
-            type Free = fn(&World<'_>, Pfn, Order);
-            let frees: [(&str, Free); 3] = [
+            type FreeCall = fn(&World<'_>, Pfn, Order);
+            let frees: [(&str, FreeCall); 3] = [
                 ("free", |world, pfn, order| world.free(pfn, order).expect("allocated")),
-                ("free_undrained", |world, pfn, order| world.free_undrained(pfn, order).expect("allocated")),
+                ("free_undrained", |world, pfn, order| {
+                    world.free_with(Free::block(pfn, order).to(FreeTo::PagesetUndrained)).expect("allocated")
+                }),
                 ("free_bulk", |world, pfn, order| world.free_bulk(&[Block { pfn, order }]).expect("allocated")),
             ];
             for (name, free) in frees {
                 let blocks = [alloc(), alloc(), alloc()];
                 for pfn in blocks {
-                    let before = world.zone_stats(0).nr_free_pages;
+                    let before = world.at(0).stats().nr_free_pages;
                     free(world, pfn, order);
                     assert_eq!(count(world, 0, cpu), 0, "{what}, {name}, order {order}");
-                    assert_eq!(world.zone_stats(0).nr_free_pages, before + order.pages(), "{what}, {name}");
+                    assert_eq!(world.at(0).stats().nr_free_pages, before + order.pages(), "{what}, {name}");
                 }
             }
         }
@@ -81,21 +83,21 @@ fn passes_through(world: &World<'_>, cpu: u32, what: &str) {
     assert_eq!(count(world, 0, cpu), 0, "{what}, alloc_bulk");
     world.free_bulk(&pages.map(|pfn| Block { pfn, order: Order::ZERO })).expect("allocated");
     assert_eq!(count(world, 0, cpu), 0, "{what}, free_bulk");
-    world.audit(0).expect("the audit passes");
+    world.at(0).audit().expect("the audit passes");
 }
 
 #[test]
 fn an_offline_cpu_keeps_nothing_and_the_others_more() {
     for preset in PRESETS {
         one_zone(preset.tuning, 1 << 16, CPUS as usize, |world| {
-            let free = world.zone_stats(0).nr_free_pages;
+            let free = world.at(0).stats().nr_free_pages;
             (0..CPUS).for_each(|cpu| cache(world, cpu, 50));
             let kept = count(world, 0, 0);
             world.cpu_offline(CpuId(1)).expect("another is left");
             assert!(!world.is_cpu_online(CpuId(1)) && world.is_cpu_online(CpuId(0)));
             assert_eq!((count(world, 0, 0), count(world, 0, 1)), (kept, 0), "{}", preset.name);
-            assert_eq!(world.zone_stats(0).nr_free_pages, free - u64::from(kept), "{}", preset.name);
-            world.audit(0).expect("the audit passes");
+            assert_eq!(world.at(0).stats().nr_free_pages, free - u64::from(kept), "{}", preset.name);
+            world.at(0).audit().expect("the audit passes");
         });
     }
 }
@@ -106,7 +108,7 @@ fn bounds_follow_the_online_cpus() {
     nodes(LINUX_6_18, 1, &[0; 2], |world| {
         // Specification 10.1: low mark 3096, shared by two; then by one.
         let running = PcpState { high: 9000, ..PcpState::default() };
-        world.restore_pageset(0, CpuId(0), &running);
+        world.pageset(0, CpuId(0)).restore(&running);
         assert_eq!(bounds(world, 0, 0), example(1548, 65_536));
         world.cpu_offline(CpuId(1)).expect("another is left");
         assert_eq!(bounds(world, 0, 0), example(3096, 131_072));
@@ -115,7 +117,7 @@ fn bounds_follow_the_online_cpus() {
         world.set_high_fraction(100).expect("10485 pages");
         assert_eq!(bounds(world, 0, 0), example(10_485, 10_485));
         assert_eq!(bounds(world, 0, 1), Bounds::DISABLED);
-        assert_eq!(world.pageset_state(0, CpuId(0)).high, 9000, "high follows at its next use");
+        assert_eq!(world.pageset(0, CpuId(0)).state().high, 9000, "high follows at its next use");
         world.cpu_online(CpuId(1)).expect("it was offline");
         assert_eq!([0, 1].map(|cpu| bounds(world, 0, cpu)), [example(5242, 5242); 2]);
         world.set_high_fraction(0).expect("the rules again");
@@ -123,9 +125,9 @@ fn bounds_follow_the_online_cpus() {
     });
     // Two nodes with CPUs and one without: three CPUs, of which node 1 has one.
     nodes(LINUX_6_18, 3, &[0, 0, 1], |world| {
-        let low = world.zone_stats(0).watermarks.low as u32;
+        let low = world.at(0).stats().watermarks.low as u32;
         let shared_by = |world: &World<'_>, zone, cpu: u32| {
-            let PcpState { high_min, .. } = world.pageset_state(zone, CpuId(cpu));
+            let PcpState { high_min, .. } = world.pageset(zone, CpuId(cpu)).state();
             (1..4).find(|n| high_min == (low / n).max(252)).expect("the low mark, shared")
         };
         assert_eq!([0, 1, 2].map(|zone| shared_by(world, zone, 0)), [2, 1, 3]);
@@ -158,7 +160,7 @@ fn the_last_cpu_keeps_no_more_than_its_pagesets_have_room_for() {
         }
         world.set_high_fraction(8).expect("there is room with all CPUs online");
         assert_eq!(bounds(world, 0, 0).high_max, alone.high_max);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -175,8 +177,8 @@ fn a_caller_on_an_offline_cpu_leaves_no_page_there() {
             passes_through(world, 1, preset.name);
             // Settings and restored states meanwhile do not change that.
             let bounds = Bounds { batch: 4, high_min: 40, high_max: 40 };
-            world.set_bounds(0, bounds).expect("room");
-            world.restore_pageset(0, CpuId(1), &PcpState { high: 100, ..PcpState::default() });
+            world.at(0).set_bounds(bounds).expect("room");
+            world.pageset(0, CpuId(1)).restore(&PcpState { high: 100, ..PcpState::default() });
             world.recompute();
             world.tick();
             passes_through(world, 1, preset.name);
@@ -194,23 +196,35 @@ fn invalid_cpu_changes_are_errors() {
         let states = || [0, 1, 2].map(|cpu| (world.is_cpu_online(CpuId(cpu)), bounds(world, 0, cpu)));
         let before = states();
         for (result, error, message) in [
-            (world.cpu_offline(CpuId(1)), HotplugError::LastCpu(CpuId(1)), "CPU 1 is the last online CPU"),
-            (world.cpu_offline(CpuId(0)), HotplugError::Offline(CpuId(0)), "CPU 0 is offline already"),
-            (world.cpu_online(CpuId(1)), HotplugError::Online(CpuId(1)), "CPU 1 is online already"),
+            (
+                world.cpu_offline(CpuId(1)),
+                HotplugError::LastCpu(CpuId(1)),
+                "cannot take CPU 1 offline: it is the last online CPU",
+            ),
+            (
+                world.cpu_offline(CpuId(0)),
+                HotplugError::Offline(CpuId(0)),
+                "cannot take CPU 0 offline: it is offline already",
+            ),
+            (
+                world.cpu_online(CpuId(1)),
+                HotplugError::Online(CpuId(1)),
+                "cannot bring CPU 1 online: it is online already",
+            ),
             (
                 world.cpu_online(CpuId(3)),
                 HotplugError::NoSuchCpu { cpu: CpuId(3), possible: 3 },
-                "CPU 3 is not possible; allowed: below 3",
+                "cannot change CPU 3: it is not possible; allowed: below 3",
             ),
             (
                 world.cpu_offline(CpuId(u32::MAX)),
                 HotplugError::NoSuchCpu { cpu: CpuId(u32::MAX), possible: 3 },
-                "CPU 4294967295 is not possible; allowed: below 3",
+                "cannot change CPU 4294967295: it is not possible; allowed: below 3",
             ),
             (
-                world.enable_pagesets(0),
+                world.at(0).enable_pagesets(),
                 HotplugError::PagesetsEnabled { zone: 0 },
-                "the pagesets of zone 0 are not disabled",
+                "cannot enable the pagesets of zone 0: they are not disabled",
             ),
         ] {
             assert_eq!(result, Err(error));
@@ -243,19 +257,19 @@ fn a_disabled_pageset_by_hand() {
     nodes(LINUX_6_18, 1, &[0; 2], |world| {
         world.machine().run_on(0);
         let holds = || {
-            let stats = world.zone_stats(0);
+            let stats = world.at(0).stats();
             (stats.lock_refill, stats.pagesets.refill_pages, stats.lock_drain, stats.pagesets.drain_pages)
         };
         let pages: Vec<_> = (0..10).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
         assert_eq!((holds(), count(world, 0, 0)), ((1, 63, 0, 0), 53));
         // 53 pages in holds of batch << 5, which is 32 now.
-        world.disable_pagesets(0);
+        world.at(0).disable_pagesets();
         assert_eq!((holds(), count(world, 0, 0)), ((1, 63, 2, 53), 0));
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("was allocated"));
         assert_eq!((holds(), count(world, 0, 0)), ((1, 63, 12, 63), 0));
         let pages: Vec<_> = (0..10).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
         assert_eq!((holds(), count(world, 0, 0)), ((11, 73, 12, 63), 0));
-        world.enable_pagesets(0).expect("disabled once");
+        world.at(0).enable_pagesets().expect("disabled once");
         assert_eq!(bounds(world, 0, 0), Bounds { batch: 63, high_min: 1548, high_max: 65_536 });
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("was allocated"));
         assert_eq!((holds(), count(world, 0, 0)), ((11, 73, 12, 63), 10), "the pageset keeps pages again");
@@ -274,31 +288,31 @@ fn only_the_last_enable_ends_a_disable() {
                 }
             };
             (0..CPUS).for_each(|cpu| cache(world, cpu, 50));
-            world.disable_pagesets(0);
-            assert_eq!(world.zone_stats(0).pagesets.count, 0, "{}", preset.name);
+            world.at(0).disable_pagesets();
+            assert_eq!(world.at(0).stats().pagesets.count, 0, "{}", preset.name);
             disabled("once");
-            world.disable_pagesets(0);
+            world.at(0).disable_pagesets();
             disabled("twice");
-            world.enable_pagesets(0).expect("disabled twice");
+            world.at(0).enable_pagesets().expect("disabled twice");
             disabled("once again");
             world.recompute();
             disabled("marks recomputed");
             world.set_high_fraction(0).expect("allowed");
             disabled("fraction set");
-            let by_hand = world.set_bounds(0, Bounds { batch: 4, high_min: 40, high_max: 40 });
+            let by_hand = world.at(0).set_bounds(Bounds { batch: 4, high_min: 40, high_max: 40 });
             let error = by_hand.expect_err("disabled");
             assert_eq!(error, MapError::PagesetsDisabled { zone: 0 });
             assert_eq!(error.to_string(), "the pagesets of zone 0 are disabled; enable them first");
             disabled("bounds refused");
-            world.restore_pageset(0, CpuId(0), &PcpState { high: 100, ..PcpState::default() });
+            world.pageset(0, CpuId(0)).restore(&PcpState { high: 100, ..PcpState::default() });
             disabled("state restored");
             world.cpu_offline(CpuId(1)).expect("one is left");
             world.cpu_online(CpuId(1)).expect("it was offline");
             disabled("CPU came");
-            world.enable_pagesets(0).expect("disabled once");
+            world.at(0).enable_pagesets().expect("disabled once");
             assert_eq!([0, 1].map(|cpu| bounds(world, 0, cpu)), [enabled; 2], "{}", preset.name);
             (0..CPUS).for_each(|cpu| cache(world, cpu, 50));
-            assert_eq!(world.enable_pagesets(0), Err(HotplugError::PagesetsEnabled { zone: 0 }));
+            assert_eq!(world.at(0).enable_pagesets(), Err(HotplugError::PagesetsEnabled { zone: 0 }));
         });
     }
 }
@@ -312,7 +326,7 @@ fn one_zone_of_two_is_disabled() {
         let there = Request { node: Some(NodeId(1)), ..here };
         let pages = [here, there].map(|request| world.alloc(&request).expect("memory"));
         assert_eq!([0, 1].map(|zone| count(world, zone, 0)), [62, 62]);
-        world.disable_pagesets(1);
+        world.at(1).disable_pagesets();
         assert_eq!([0, 1].map(|zone| count(world, zone, 0)), [62, 0]);
         pages.iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("was allocated"));
         assert_eq!([0, 1].map(|zone| count(world, zone, 0)), [63, 0]);
@@ -323,10 +337,10 @@ fn one_zone_of_two_is_disabled() {
 #[test]
 fn marks_that_change_while_disabled_count_afterwards() {
     nodes(LINUX_6_18, 1, &[0; 2], |world| {
-        world.disable_pagesets(0);
-        world.set_watermarks(0, Watermarks { min: 1000, low: 8000, high: 9000 }, [0; ZoneKind::COUNT]);
+        world.at(0).disable_pagesets();
+        world.at(0).set_watermarks(Watermarks { min: 1000, low: 8000, high: 9000 }, [0; ZoneKind::COUNT]);
         assert_eq!(bounds(world, 0, 0), Bounds::DISABLED);
-        world.enable_pagesets(0).expect("disabled");
+        world.at(0).enable_pagesets().expect("disabled");
         assert_eq!(bounds(world, 0, 0), Bounds { batch: 63, high_min: 4000, high_max: 65_536 });
     });
 }
@@ -358,11 +372,11 @@ fn an_offline_cpu_with_pages_is_found() {
     cache(&world, 1, 50);
     let kept = count(&world, 0, 1);
     common[at].store(first, Relaxed);
-    let Err(AuditError::Inconsistent(error)) = world.audit(0) else { panic!("CPU 1 has pages") };
+    let Err(AuditError::Inconsistent(error)) = world.at(0).audit() else { panic!("CPU 1 has pages") };
     assert_eq!((error.expected, error.found), (0, u64::from(kept.max(bounds(&world, 0, 1).high_max))));
     assert!(error.to_string().contains("disabled or of an offline CPU"), "{error}");
     common[at].store(both, Relaxed);
-    world.audit(0).expect("the audit passes");
+    world.at(0).audit().expect("the audit passes");
 }
 
 /// An owner that panics ends the call, not the zone's pagesets.
@@ -385,9 +399,9 @@ fn pagesets_are_enabled_again_where_the_owner_panics() {
         let pfn = world.alloc(&movable(0)).expect("memory");
         let offline = || world.offline(PageRange::new(pfn.align_down(Order::PAGEBLOCK), 512), &Panics);
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(offline)).expect_err("planned");
-        assert_eq!(world.enable_pagesets(0), Err(HotplugError::PagesetsEnabled { zone: 0 }));
+        assert_eq!(world.at(0).enable_pagesets(), Err(HotplugError::PagesetsEnabled { zone: 0 }));
         assert_eq!((bounds(world, 0, 0), world.pageblock_type(pfn)), (before, Some(MigrateType::Movable)));
         world.free(pfn, Order::ZERO).expect("still in use");
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }

@@ -2,15 +2,17 @@
 //! drains. The scheduler decides at every lock, every read of the current CPU, every touch of shared memory and every
 //! round of a wait. A failure prints the seed with the command that replays it.
 
+use crate::support::Known;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::watched::{Watched, fault, plant, point};
 use pageset::alloc::owned::OwnedMetadata;
+use pageset::machine::Access;
 use pageset::policy::{Bounds, PcpState, Preset};
 use pageset::{
-    Access, Allocator, Block, Config, CpuId, Immovable, Machine, MigrateType, NodeId, Obstacle, Order, PageRange, Pfn,
-    Request, Tuning, ZoneKind, ZoneSpec,
+    Allocator, Block, Config, CpuId, Free, FreeTo, Immovable, Machine, MigrateType, NodeId, Obstacle, Order, PageRange,
+    Pfn, Request, Tuning, ZoneKind, ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, thread};
@@ -57,14 +59,14 @@ fn caller(world: &World<'_>) {
     let got = world.alloc_bulk(&movable, &mut pages).expect("there is enough memory");
     let large = Request::new(Order::new(1).expect("an order"), MigrateType::Movable);
     let block = world.alloc(&large).expect("there is enough memory");
-    world.free_undrained(pages[0], Order::ZERO).expect("it was allocated");
+    world.free_with(Free::block(pages[0], Order::ZERO).to(FreeTo::PagesetUndrained)).expect("it was allocated");
     world.free(block, large.order).expect("it was allocated");
     let blocks: Vec<_> = pages[1..got].iter().map(|&pfn| Block { pfn, order: Order::ZERO }).collect();
     world.free_bulk(&blocks).expect("they were allocated");
 }
 
 fn states(world: &World<'_>) -> [PcpState; 2] {
-    [0, 1].map(|cpu| world.pageset_state(0, CpuId(cpu)))
+    [0, 1].map(|cpu| world.pageset(0, CpuId(cpu)).state())
 }
 
 /// Runs the parts concurrently on a zone whose pagesets hold pages, then checks the audit and `after`.
@@ -77,7 +79,7 @@ fn schedule(tuning: Tuning, parts: [Part; 3], after: Part) {
     let metadata = OwnedMetadata::<Restless>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Restless, &config, metadata.lend(&mut zones)).expect("the map is valid");
-    world.set_bounds(0, SMALL).expect("room");
+    world.at(0).set_bounds(SMALL).expect("room");
     caller(&world);
     caller(&world);
     thread::scope(|scope| {
@@ -86,12 +88,12 @@ fn schedule(tuning: Tuning, parts: [Part; 3], after: Part) {
             scope.spawn(move || part(world));
         }
     });
-    let books = world.audit(0).expect("the audit passes");
+    let books = world.at(0).audit().expect("the audit passes");
     assert_eq!((books.in_use, books.free + books.cached), (0, pages));
     after(&world);
     world.drain_all();
-    world.audit(0).expect("the audit passes");
-    assert_eq!(world.zone_stats(0).nr_free_pages, pages);
+    world.at(0).audit().expect("the audit passes");
+    assert_eq!(world.at(0).stats().nr_free_pages, pages);
 }
 
 const PRESETS: [&str; 9] = [
@@ -161,14 +163,14 @@ fn pagesets_are_disabled_under_callers() {
     explore(
         "pagesets_are_disabled_under_callers",
         [caller, caller, |world| {
-            world.disable_pagesets(0);
+            world.at(0).disable_pagesets();
             let kept = |state: &PcpState| state.count;
             // Callers in a call hold at most the pages that they are about to allocate or free.
             assert!(states(world).iter().map(kept).sum::<u32>() <= 4);
         }],
         |world| {
             assert_eq!(states(world).map(|state| state.count), [0, 0]);
-            world.enable_pagesets(0).expect("disabled once");
+            world.at(0).enable_pagesets().expect("disabled once");
         },
     );
 }
@@ -176,17 +178,17 @@ fn pagesets_are_disabled_under_callers() {
 /// Two concurrent disables, one of them undone: both have drained the pagesets, which stay disabled.
 #[test]
 fn two_disable_and_one_enables() {
-    let disable: Part = |world| world.disable_pagesets(0);
+    let disable: Part = |world| world.at(0).disable_pagesets();
     explore(
         "two_disable_and_one_enables",
         [disable, caller, |world| {
-            world.disable_pagesets(0);
-            world.enable_pagesets(0).expect("disabled");
+            world.at(0).disable_pagesets();
+            world.at(0).enable_pagesets().expect("disabled");
         }],
         |world| {
             assert!(states(world).iter().all(|state| (state.count, state.high_max, state.batch) == (0, 0, 1)));
-            world.enable_pagesets(0).expect("disabled once");
-            world.enable_pagesets(0).expect_err("not disabled");
+            world.at(0).enable_pagesets().expect("disabled once");
+            world.at(0).enable_pagesets().expect_err("not disabled");
         },
     );
 }
@@ -195,11 +197,11 @@ fn two_disable_and_one_enables() {
 #[test]
 fn each_disable_drains() {
     let disable: Part = |world| {
-        world.disable_pagesets(0);
+        world.at(0).disable_pagesets();
         assert_eq!(states(world).map(|state| state.count), [0, 0]);
     };
     explore("each_disable_drains", [disable, disable, |world| world.drain_all()], |world| {
-        (0..2).for_each(|_| world.enable_pagesets(0).expect("disabled twice"));
+        (0..2).for_each(|_| world.at(0).enable_pagesets().expect("disabled twice"));
     });
 }
 
@@ -207,7 +209,7 @@ fn each_disable_drains() {
 #[test]
 fn drains_at_once() {
     let drain: Part = |world| {
-        world.drain_zone(0);
+        world.at(0).drain_all();
         assert_eq!(states(world).map(|state| state.count), [0, 0]);
     };
     explore("drains_at_once", [drain, drain, |world| world.drain_all()], |_| {});
@@ -244,7 +246,7 @@ fn ranges_meet_pages_that_move() {
         for _ in 0..2 {
             let range = PageRange::new(Pfn(1 << 20), 24);
             match world.alloc_range(range, MigrateType::Movable, &Immovable) {
-                Ok(()) => world.free_range(range).expect("allocated"),
+                Ok(()) => world.free_with(Free::whole_blocks(range)).expect("allocated"),
                 Err(error) => assert_ne!(error.obstacle, Obstacle::Offline, "{error}"),
             }
         }

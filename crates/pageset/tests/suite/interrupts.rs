@@ -6,12 +6,13 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use crate::support::movable;
+use crate::support::{Known, movable};
 use pageset::alloc::owned::OwnedMetadata;
+use pageset::machine::{Access, Line};
 use pageset::policy::Bounds;
 use pageset::policy::presets::{CLUSTERS_FREE, LINUX_6_19, PAGESET, PCP_BUDDY_LIST, PCP_CLAIM};
 use pageset::{
-    Access, AllocError, Allocator, Config, CpuId, Immovable, Line, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
+    AllocError, Allocator, Config, CpuId, Free, FreeTo, Immovable, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
     RawLock, Request, Tuning, ZoneKind, ZoneSpec,
 };
 
@@ -165,7 +166,7 @@ fn ends_well(world: &World) {
     if let Some(page) = PAGE.take() {
         world.free(page, Order::ZERO).expect("an interrupt allocated it");
     }
-    assert_eq!(world.audit(0).expect("balanced books").in_use, 0);
+    assert_eq!(world.at(0).audit().expect("balanced books").in_use, 0);
 }
 
 #[test]
@@ -195,7 +196,7 @@ fn interrupts_tick_and_drain() {
     }
     for tuning in [PAGESET, LINUX_6_19, CLUSTERS_FREE, PCP_CLAIM, PCP_BUDDY_LIST] {
         let world = world(tuning);
-        world.set_bounds(0, Bounds { batch: 31, high_min: 62, high_max: 62 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 31, high_min: 62, high_max: 62 }).expect("room");
         assert!(with_interrupts(before_zone_locks, interrupt, || work(world)) > 20);
         assert!(LEFT.replace(0) > 20, "no interrupt met a pageset in use");
         assert!(world.drain());
@@ -214,10 +215,10 @@ fn refills_of_clusters_mask_interrupts() {
     let world = world(CLUSTERS_FREE);
     work(world);
     assert!(world.drain());
-    let taken = world.zone_stats(0).cluster_alloc_pages;
+    let taken = world.at(0).stats().cluster_alloc_pages;
     let mut page = Err(AllocError::Node(NodeId(0)));
     with_interrupts(at_pages, interrupt, || page = world.alloc(&movable(0)));
-    assert!(world.zone_stats(0).cluster_alloc_pages > taken, "the refill took no cluster");
+    assert!(world.at(0).stats().cluster_alloc_pages > taken, "the refill took no cluster");
     world.free(page.expect("memory"), Order::ZERO).expect("allocated");
     ends_well(world);
 }
@@ -228,7 +229,9 @@ fn calls_that_wait_for_nothing_wait_for_no_refill_of_clusters() {
     fn interrupt() {
         let unmovable = Request::new(Order::ZERO, MigrateType::Unmovable);
         if let Some(before) = PAGE.replace(interrupted().non_blocking().alloc(&unmovable).ok()) {
-            interrupted().free_deferred(before, Order::ZERO).expect("an interrupt allocated it");
+            interrupted()
+                .free_with(Free::block(before, Order::ZERO).to(FreeTo::Deferred))
+                .expect("an interrupt allocated it");
         }
     }
     let world = world(CLUSTERS_FREE);
@@ -237,12 +240,12 @@ fn calls_that_wait_for_nothing_wait_for_no_refill_of_clusters() {
     pins().for_each(|page| assert!(world.alloc_at(page, Order::ZERO)));
     work(world);
     assert!(world.drain());
-    let taken = world.zone_stats(0).cluster_alloc_pages;
+    let taken = world.at(0).stats().cluster_alloc_pages;
     UNMASKABLE.set(true);
     let came = with_interrupts(at_pages, interrupt, || work(world));
     UNMASKABLE.set(false);
     assert!(
-        came > 20 && world.zone_stats(0).cluster_alloc_pages > taken,
+        came > 20 && world.at(0).stats().cluster_alloc_pages > taken,
         "{came} interrupts, the refills took no cluster"
     );
     pins().for_each(|page| world.free(page, Order::ZERO).expect("allocated"));
@@ -257,8 +260,9 @@ fn interrupts_defer_frees() {
         let page = world.alloc(&movable(3)).ok();
         if let Some(before) = PAGE.replace(page) {
             let order = Order::new(3).expect("an order");
-            world.free_deferred(before, order).expect("an interrupt allocated it");
-            let twice = world.free_deferred(before, order).expect_err("its free is deferred");
+            world.free_with(Free::block(before, order).to(FreeTo::Deferred)).expect("an interrupt allocated it");
+            let twice =
+                world.free_with(Free::block(before, order).to(FreeTo::Deferred)).expect_err("its free is deferred");
             assert!(twice.to_string().ends_with("it is free, in a pageset"), "{twice}");
         }
     }
@@ -267,7 +271,7 @@ fn interrupts_defer_frees() {
     world.free(PAGE.take().expect("the last one"), Order::new(3).expect("an order")).expect("allocated");
     ends_well(world);
     world.drain();
-    assert_eq!(world.zone_stats(0).nr_free_pages, PAGES);
+    assert_eq!(world.at(0).stats().nr_free_pages, PAGES);
 }
 
 /// Changes of settings wait for pagesets, perhaps with an interrupt of another CPU, so they hold no other lock then:
@@ -277,18 +281,18 @@ fn changes_hold_no_lock_while_they_wait_for_pagesets() {
     let world = world(PAGESET);
     let page = world.alloc(&movable(0)).expect("memory");
     world.set_high_fraction(8).expect("a fraction");
-    world.disable_pagesets(0);
-    world.enable_pagesets(0).expect("disabled");
+    world.at(0).disable_pagesets();
+    world.at(0).enable_pagesets().expect("disabled");
     world.recompute();
     world.tick_cpu(CpuId(0));
     world.drain_cpu(CpuId(0));
-    let state = world.pageset_state(0, CpuId(0));
-    world.restore_pageset(0, CpuId(0), &state);
+    let state = world.pageset(0, CpuId(0)).state();
+    world.pageset(0, CpuId(0)).restore(&state);
     let range = PageRange::new(Pfn(2048), 1024);
     world.offline(range, &Immovable).expect("free memory");
     world.online(range).expect("offline");
     world.alloc_range(range, MigrateType::Movable, &Immovable).expect("free memory");
-    world.free_range(range).expect("allocated");
+    world.free_with(Free::whole_blocks(range)).expect("allocated");
     world.free(page, Order::ZERO).expect("allocated");
     ends_well(world);
 }

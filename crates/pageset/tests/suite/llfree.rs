@@ -44,6 +44,7 @@
 
 mod lower;
 
+use crate::support::Known;
 use std::sync::Barrier;
 use std::thread;
 
@@ -129,7 +130,7 @@ fn allocate_after_drains(world: &World<'_>, of: Order) -> Block {
         if let Some(block) = allocate(world, of) {
             return block;
         }
-        world.drain_zone(0);
+        world.at(0).drain_all();
         thread::yield_now();
     }
     panic!("no block of order {of}: {:?}", world.alloc(&movable(of)));
@@ -146,7 +147,7 @@ fn exhaust(world: &World<'_>, request: &Request) -> Vec<Block> {
 
 /// Lets each pageset keep up to 21 pages. The rules would let it keep one page in such a small zone.
 fn keep_pages(world: &World<'_>) {
-    world.set_bounds(0, Bounds { batch: 7, high_min: 21, high_max: 21 }).expect("the pagesets have room");
+    world.at(0).set_bounds(Bounds { batch: 7, high_min: 21, high_max: 21 }).expect("the pagesets have room");
 }
 
 fn free(world: &World<'_>, blocks: impl IntoIterator<Item = Block>) {
@@ -161,7 +162,7 @@ pub(crate) fn shuffle<T>(all: &mut [T], random: &mut Random) {
 fn check_in_use<'b>(world: &World<'_>, blocks: impl IntoIterator<Item = &'b Block>) {
     let mut blocks: Vec<Block> = blocks.into_iter().copied().collect();
     blocks.sort_by_key(|block| block.pfn);
-    let span = world.zone_span(0);
+    let span = world.at(0).span();
     let mut end = span.start;
     for block in &blocks {
         assert!(block.pfn.is_aligned(block.order), "{block:?} is not aligned");
@@ -174,17 +175,17 @@ fn check_in_use<'b>(world: &World<'_>, blocks: impl IntoIterator<Item = &'b Bloc
 
 /// Audits the zone, of which `in_use` pages are in use.
 fn check_books(world: &World<'_>, in_use: u64) {
-    let books = world.audit(0).expect("the audit passes");
+    let books = world.at(0).audit().expect("the audit passes");
     assert_eq!(books.in_use, in_use, "pages in use");
-    assert_eq!(books.free + books.cached + in_use, world.zone_span(0).pages, "{books:?}");
+    assert_eq!(books.free + books.cached + in_use, world.at(0).span().pages, "{books:?}");
 }
 
 /// Checks that everything is free, and merges into blocks of the largest order.
 fn check_all_free(world: &World<'_>) {
-    world.drain_zone(0);
+    world.at(0).drain_all();
     check_books(world, 0);
-    let largest: u32 = MigrateType::ALL.iter().map(|&list| world.free_blocks(0, Order::MAX, list)).sum();
-    assert_eq!(u64::from(largest), world.zone_span(0).pages / LARGEST, "blocks of the largest order");
+    let largest: u32 = MigrateType::ALL.iter().map(|&list| world.at(0).free_blocks(Order::MAX, list)).sum();
+    assert_eq!(u64::from(largest), world.at(0).span().pages / LARGEST, "blocks of the largest order");
 }
 
 #[test]
@@ -395,7 +396,7 @@ fn all_orders_on_four_cpus() {
 fn a_zone_that_starts_in_use() {
     let size = 1 << 18;
     zone(size, CPUS, |world| {
-        world.alloc_range(world.zone_span(0), MigrateType::Movable, &Immovable).expect("all is free");
+        world.alloc_range(world.at(0).span(), MigrateType::Movable, &Immovable).expect("all is free");
         check_books(world, size);
         for pfn in (BASE..BASE + size).step_by(LARGEST as usize).map(Pfn) {
             world.split(pfn, Order::MAX, order(9)).expect("it is in use");
@@ -430,7 +431,7 @@ fn one_type_takes_the_pageblocks_of_another() {
         let unmovable = Request { migratetype: MigrateType::Unmovable, ..hasty(Order::ZERO) };
         all.extend(exhaust(world, &unmovable));
         assert!((all.len() as u64) < size - PAGEBLOCK + 1, "CPU 0 keeps movable pages");
-        world.drain_zone(0);
+        world.at(0).drain_all();
         all.extend(exhaust(world, &unmovable));
         check_in_use(world, &all);
         assert_eq!(all.len() as u64, size - PAGEBLOCK + 1, "no page is free");

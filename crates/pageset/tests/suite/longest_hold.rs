@@ -8,12 +8,14 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use crate::owner::StampingOwner;
-use crate::support::movable;
+use crate::support::{Known, movable};
+use pageset::machine::Access;
 use pageset::pcp::Pageset;
 use pageset::policy::{Bounds, Watermarks};
 use pageset::{
-    Access, Allocator, Block, CachedZone, CompactMode, Config, CpuId, Immovable, Machine, Metadata, MigrateType,
-    NodeId, Order, PageRange, Pfn, RawLock, Region, RegionRule, SpinLock, Tuning, ZoneKind, ZoneMetadata, ZoneSpec,
+    Alloc, Allocator, Block, CachedZone, CompactMode, Config, CpuId, Free, FreeTo, Immovable, Machine, Metadata,
+    MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Region, RegionRule, SpinLock, Tuning, ZoneKind, ZoneMetadata,
+    ZoneSpec,
 };
 
 const PAGES: u64 = 1 << 15;
@@ -116,13 +118,13 @@ fn world(tuning: Tuning, test: impl FnOnce(&World<'_>)) {
     let mut zones = [CachedZone::new(metadata)];
     let metadata = Metadata { words: &common, zones: &mut zones };
     let world = Allocator::new(Watching, &config, metadata).expect("the map is valid");
-    world.set_watermarks(0, Watermarks::default(), [0; 4]);
+    world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
     keep(&world, 6000);
     test(&world);
 }
 
 fn keep(world: &World<'_>, high: u32) {
-    world.set_bounds(0, Bounds { batch: 63, high_min: high, high_max: high }).expect("room");
+    world.at(0).set_bounds(Bounds { batch: 63, high_min: high, high_max: high }).expect("room");
 }
 
 fn order(order: u8) -> Order {
@@ -185,7 +187,9 @@ fn refills_drains_and_bulk_calls() {
         });
         // The deferred frees of many blocks, in one call.
         let blocks = take(world, 0, 3000);
-        blocks.iter().for_each(|block| world.free_deferred(block.pfn, block.order).expect("in use"));
+        blocks.iter().for_each(|block| {
+            world.free_with(Free::block(block.pfn, block.order).to(FreeTo::Deferred)).expect("in use")
+        });
         measure("deferred frees", || world.drain_all());
     });
 }
@@ -196,10 +200,10 @@ fn ticks_settings_and_cpus() {
         let fill = || {
             let blocks = take(world, 0, 9000);
             free(world, blocks.into_iter().rev());
-            assert!(world.pageset_state(0, CpuId(0)).count > 4000);
+            assert!(world.pageset(0, CpuId(0)).state().count > 4000);
         };
         fill();
-        world.set_bounds(0, Bounds { batch: 63, high_min: 100, high_max: 101 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 100, high_max: 101 }).expect("room");
         let (work, ..) = measure("a tick", || _ = world.tick_cpu(CpuId(0)));
         assert!(work > 400, "a tick drains what is above high: {work} pages");
         measure("bounds", || keep(world, 6000));
@@ -208,8 +212,8 @@ fn ticks_settings_and_cpus() {
         measure("a CPU that comes online", || world.cpu_online(CpuId(0)).expect("offline"));
         keep(world, 6000);
         fill();
-        measure("disabled pagesets", || world.disable_pagesets(0));
-        measure("enabled pagesets", || world.enable_pagesets(0).expect("disabled"));
+        measure("disabled pagesets", || world.at(0).disable_pagesets());
+        measure("enabled pagesets", || world.at(0).enable_pagesets().expect("disabled"));
         keep(world, 6000);
         fill();
         measure("a fraction", || world.set_high_fraction(100).expect("valid"));
@@ -243,18 +247,18 @@ fn ranges_and_memory() {
                 assert!(holds >= least, "{what}: {holds} holds");
             };
             call("alloc_range", &|| world.alloc_range(range, MigrateType::Movable, &Immovable).expect("free"));
-            let (_, holds, _) = measure("free_range", || world.free_range(range).expect("in use"));
+            let (_, holds, _) = measure("free_range", || world.free_with(Free::whole_blocks(range)).expect("in use"));
             assert!(holds >= least / 2, "one for each block: {holds}");
             call("offline", &|| world.offline(range, &Immovable).expect("free"));
             call("online", &|| world.online(range).expect("offline"));
             keep(world, 6000);
         }
-        let run = world.alloc_contig(&movable(0), 5000, 1, &Immovable).expect("free");
+        let run = world.alloc_with(Alloc::new(&movable(0)).pages(5000).owner(&Immovable)).expect("free");
         measure("alloc_contig", || {
-            let other = world.alloc_contig(&movable(0), 5000, 1, &Immovable).expect("free");
-            world.free_contig(other, 5000).expect("in use");
+            let other = world.alloc_with(Alloc::new(&movable(0)).pages(5000).owner(&Immovable)).expect("free");
+            world.free_range(PageRange::new(other, 5000)).expect("in use");
         });
-        measure("free_contig", || world.free_contig(run, 5000).expect("in use"));
+        measure("free_contig", || world.free_range(PageRange::new(run, 5000)).expect("in use"));
     });
 }
 
@@ -267,7 +271,7 @@ fn compaction() {
         freed.for_each(|(_, id)| assert!(owner.free(id)));
         world.drain_all();
         let mut moved = 0;
-        measure("compaction", || moved = world.compact_zone(0, None, CompactMode::Sync, &owner).moved);
+        measure("compaction", || moved = world.at(0).compact(None, CompactMode::Sync, &owner).moved);
         assert!(moved > 1000, "{moved} pages moved");
     });
 }
@@ -278,9 +282,9 @@ fn audits() {
     world(Tuning::default(), |world| {
         let blocks = take(world, 0, 9000);
         free(world, blocks);
-        let kept = world.pageset_state(0, CpuId(0)).count as usize;
+        let kept = world.pageset(0, CpuId(0)).state().count as usize;
         assert!(kept > 4000);
-        let (work, _, holds) = measure("an audit", || _ = world.audit(0).expect("the audit passes"));
+        let (work, _, holds) = measure("an audit", || _ = world.at(0).audit().expect("the audit passes"));
         assert_eq!(work, 0);
         assert!(holds >= kept / 62, "{holds} holds for {kept} blocks");
     });

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::TestMachine;
+use crate::support::{Known, TestMachine};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::*;
 use pageset::{Allocator, Config, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec};
@@ -87,7 +87,7 @@ fn half_a_tebibyte_comes_online_at_once() {
             let world =
                 Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("the map is valid");
             let took = start.elapsed();
-            assert_eq!((0..6).map(|zone| world.zone_stats(zone).managed).sum::<u64>(), 512 * GIB);
+            assert_eq!((0..6).map(|zone| world.at(zone).stats().managed).sum::<u64>(), 512 * GIB);
             took
         })
     };
@@ -99,7 +99,7 @@ fn half_a_tebibyte_comes_online_at_once() {
             let start = Instant::now();
             world.online(span).expect("the range is still a hole");
             let took = start.elapsed();
-            assert_eq!(world.zone_stats(0).nr_free_pages, 512 * GIB);
+            assert_eq!(world.at(0).stats().nr_free_pages, 512 * GIB);
             took
         })
     };

@@ -1,7 +1,7 @@
 //! Blocks of the largest order cover two pageblocks, whose types may become different. CMA, HIGHATOMIC and ISOLATE
 //! pageblocks never share a free block with others. Specification 1.5, 1.6.
 
-use crate::support::{World, build, movable};
+use crate::support::{Known, World, build, movable};
 use pageset::policy::PRESETS;
 use pageset::{Config, MigrateType, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
 
@@ -10,15 +10,15 @@ const NOT_ORDINARY: [MigrateType; 3] = [MigrateType::HighAtomic, MigrateType::Cm
 
 /// Each pageblock's pages are on the lists of its type, and merge again when the types become equal.
 fn check_apart(world: &World<'_>, name: &str, other: MigrateType) {
-    world.audit(0).unwrap_or_else(|error| panic!("{name}, {other:?}: {error}"));
+    world.at(0).audit().unwrap_or_else(|error| panic!("{name}, {other:?}: {error}"));
     for (migratetype, orders) in [(other, [1, 0]), (MigrateType::Movable, [1, 0])] {
-        let found = [Order::PAGEBLOCK, Order::MAX].map(|order| world.free_blocks(0, order, migratetype));
+        let found = [Order::PAGEBLOCK, Order::MAX].map(|order| world.at(0).free_blocks(order, migratetype));
         assert_eq!(found, orders, "{name}: pageblocks and largest blocks of {migratetype:?} beside {other:?}");
     }
     world.set_pageblock_type(BASE, MigrateType::Movable).expect("the page is in the zone");
     world.set_pageblock_type(BASE.offset(512), MigrateType::Movable).expect("the page is in the zone");
-    assert_eq!(world.free_blocks(0, Order::MAX, MigrateType::Movable), 1, "{name}: after {other:?}");
-    world.audit(0).unwrap_or_else(|error| panic!("{name}, {other:?}: {error}"));
+    assert_eq!(world.at(0).free_blocks(Order::MAX, MigrateType::Movable), 1, "{name}: after {other:?}");
+    world.at(0).audit().unwrap_or_else(|error| panic!("{name}, {other:?}: {error}"));
 }
 
 #[test]

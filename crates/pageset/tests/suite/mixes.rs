@@ -5,6 +5,7 @@
 //! `PAGESET_SCHEDULES` is the number of schedules per preset and scheduler, `PAGESET_PRESET` the only preset. A failure
 //! prints the one command that replays it, which has a test of its own.
 
+use crate::support::Known;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
@@ -75,7 +76,7 @@ fn schedule(preset: &Preset) {
     let mut zones = metadata.zones();
     let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");
     // High is large enough that pages stay, and small enough that some drains happen.
-    world.set_bounds(0, Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
+    world.at(0).set_bounds(Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
     let shared = Shared::new();
     thread::scope(|scope| {
         for thread in 0..THREADS {

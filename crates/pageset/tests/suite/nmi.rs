@@ -6,14 +6,14 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use crate::support::movable;
+use crate::support::{Known, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{CLUSTERS_FREE, LINUX_6_19, PAGESET, PAGESET_LISTS};
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, Immovable, Machine, MigrateType, NodeId, Order, PageRange, PageState, Pfn,
-    RawLock, RegionRule, Request, Tuning, ZoneKind, ZoneSpec,
+    Allocator, Block, Config, CpuId, Free, FreeTo, Immovable, Machine, MigrateType, NodeId, Order, PageRange,
+    PageState, Pfn, RawLock, RegionRule, Request, Tuning, ZoneKind, ZoneSpec,
 };
 
 thread_local! {
@@ -139,7 +139,7 @@ fn all_calls() {
             }
         }
     }
-    if let Ok(pfn) = world.alloc_exact(&movable(0), 3) {
+    if let Ok(pfn) = world.alloc_pages(&movable(0), 3) {
         assert_eq!(world.block_of(pfn).expect("in use").1, PageState::Allocated);
         world.split(pfn, order(1), Order::ZERO).expect("in use");
         (0..3).for_each(|page| keep(pfn.offset(page), Order::ZERO));
@@ -160,8 +160,8 @@ fn work(world: &World) {
             for (i, block) in blocks.into_iter().enumerate() {
                 match i % 3 {
                     0 => world.free(block, order(of)),
-                    1 => world.free_direct(block, order(of)),
-                    _ => world.free_deferred(block, order(of)),
+                    1 => world.free_with(Free::block(block, order(of)).to(FreeTo::Buddy)),
+                    _ => world.free_with(Free::block(block, order(of)).to(FreeTo::Deferred)),
                 }
                 .expect("allocated");
             }
@@ -169,11 +169,11 @@ fn work(world: &World) {
     }
     world.tick();
     world.tick_cpu(CpuId(1));
-    world.set_bounds(0, Bounds { batch: 7, high_min: 14, high_max: 14 }).expect("room");
+    world.at(0).set_bounds(Bounds { batch: 7, high_min: 14, high_max: 14 }).expect("room");
     // In the middle of a region, whether there are 1, 2 or 8: handlers have blocks from its ends.
     let range = PageRange::new(Pfn(5 * PAGES / 16), 1024);
     if world.alloc_range(range, MigrateType::Movable, &Immovable).is_ok() {
-        world.free_range(range).expect("allocated");
+        world.free_with(Free::whole_blocks(range)).expect("allocated");
     }
     // Refused where the arrays are too small for it.
     let _ = world.set_high_fraction(8);
@@ -200,7 +200,7 @@ fn calls_that_wait_for_nothing() {
             assert!(all.iter().map(|place| place[2]).sum::<u32>() > 5, "{rules:?}, {regions:?}: {all:?}");
             BLOCKS.take().iter().for_each(|block| world.free(block.pfn, block.order).expect("a handler allocated it"));
             world.drain_all();
-            assert_eq!(world.audit(0).expect("balanced books").in_use, 0);
+            assert_eq!(world.at(0).audit().expect("balanced books").in_use, 0);
         }
     }
 }
@@ -213,20 +213,20 @@ fn a_handler_raises_the_boost_inside_a_call_that_raises_it() {
     }
     for regions in [RegionRule::One, RegionRule::Fixed(2), RegionRule::PerCpu] {
         let world = world(Tuning { regions, ..PAGESET }, 1 << 16);
-        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 1 << 12 }, [0; ZoneKind::COUNT]);
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        world.at(0).set_watermarks(Watermarks { min: 0, low: 0, high: 1 << 12 }, [0; ZoneKind::COUNT]);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
         let (huge, half) = (Order::PAGEBLOCK, order(Order::PAGEBLOCK.get() - 1));
         while world.alloc(&Request::new(huge, MigrateType::Movable)).is_ok() {}
         // A pageblock in each half of the zone, whatever its regions, is half free.
         for start in [0, 1 << 15] {
             world.split(Pfn(start), huge, half).expect("in use");
-            world.free_direct(Pfn(start), half).expect("in use");
+            world.free_with(Free::block(Pfn(start), half).to(FreeTo::Buddy)).expect("in use");
         }
         HANDLER.set(Some(handler));
         let page = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable));
         HANDLER.set(None);
         assert!(page.is_ok(), "{regions:?}: {page:?}");
-        assert!(world.zone_stats(0).watermark_boost > 0, "{regions:?}: no boost");
+        assert!(world.at(0).stats().watermark_boost > 0, "{regions:?}: no boost");
         CAME.take();
     }
 }

@@ -2,13 +2,13 @@
 //! `ci/page-sizes.sh` runs it with other values.
 
 use crate::layouts::{every_other, laid_out, owner_of};
-use crate::support::{World, build, one_zone};
+use crate::support::{Known, World, build, one_zone};
 use pageset::policy::presets::{LINUX_4_16, LINUX_4_19, PAGESET};
 use pageset::policy::sizes::{WatermarkRule, ZoneSize, zone_batch};
 use pageset::policy::{Bounds, PRESETS, Watermarks};
 use pageset::{
-    AllocError, CompactMode, Config, Immovable, MapError, MigrateType, NodeId, Order, PageRange, Pfn, Request, Tuning,
-    ZoneKind, ZoneSpec,
+    AllocError, CompactMode, Config, Free, Immovable, MapError, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    Tuning, ZoneKind, ZoneSpec,
 };
 
 const BASE: Pfn = Pfn(1 << 20);
@@ -32,7 +32,7 @@ fn block(order: Order, migratetype: MigrateType) -> Request {
 /// A zone of two largest blocks without marks.
 fn small_zone<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
     one_zone(tuning, 2 * LARGEST, 1, |world| {
-        world.set_watermarks(0, Watermarks::default(), [0; ZoneKind::COUNT]);
+        world.at(0).set_watermarks(Watermarks::default(), [0; ZoneKind::COUNT]);
         test(world)
     })
 }
@@ -40,13 +40,13 @@ fn small_zone<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
 /// The free blocks of a type, by order from the pageblock's on.
 fn free_blocks(world: &World<'_>, migratetype: MigrateType) -> Vec<u32> {
     let orders = Order::all().skip(Order::PAGEBLOCK.index());
-    orders.map(|order| world.free_blocks(0, order, migratetype)).collect()
+    orders.map(|order| world.at(0).free_blocks(order, migratetype)).collect()
 }
 
 /// Checks that one pageblock of the first of two largest blocks is apart, with its own type, and all else is movable and
 /// merged. Then checks that all merges again.
 fn check_apart(world: &World<'_>, pageblock: Pfn, other: MigrateType, what: &str) {
-    let audit = || world.audit(0).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let audit = || world.at(0).audit().unwrap_or_else(|error| panic!("{what}: {error}"));
     audit();
     let orders = Order::MAX.index() - Order::PAGEBLOCK.index();
     // The largest block without one pageblock has one block of each smaller order. The other largest block is whole.
@@ -116,14 +116,14 @@ fn isolation_ends_with_any_type() {
                 let all = || (0..2 * LARGEST).step_by(PAGEBLOCK as usize).map(|page| BASE.offset(page));
                 for migratetype in [MigrateType::Isolate, to] {
                     all().for_each(|pfn| world.set_pageblock_type(pfn, migratetype).expect("in the zone"));
-                    world.audit(0).unwrap_or_else(|error| panic!("{}, {to:?}: {error}", preset.name));
-                    assert_eq!(world.free_blocks(0, Order::MAX, migratetype), 2, "{}, {to:?}", preset.name);
+                    world.at(0).audit().unwrap_or_else(|error| panic!("{}, {to:?}: {error}", preset.name));
+                    assert_eq!(world.at(0).free_blocks(Order::MAX, migratetype), 2, "{}, {to:?}", preset.name);
                 }
                 if to.is_ordinary() {
                     let pfn = world.alloc(&block(Order::MAX, to)).expect("a block of this type");
                     assert_eq!(world.pageblock_type(pfn), Some(to));
                 }
-                world.audit(0).unwrap_or_else(|error| panic!("{}, {to:?}: {error}", preset.name));
+                world.at(0).audit().unwrap_or_else(|error| panic!("{}, {to:?}: {error}", preset.name));
             });
         }
     }
@@ -138,7 +138,7 @@ fn a_claim_takes_all_pageblocks_of_a_block() {
                 let found = world.pageblock_type(pfn.offset(page));
                 assert_eq!(found, Some(MigrateType::Unmovable), "{}: page {page}", preset.name);
             }
-            world.audit(0).unwrap_or_else(|error| panic!("{}: {error}", preset.name));
+            world.at(0).audit().unwrap_or_else(|error| panic!("{}: {error}", preset.name));
         });
     }
 }
@@ -153,15 +153,15 @@ fn drained_pageblocks_merge() {
                 let high = 16 * LARGEST as u32;
                 let bounds = Bounds { batch: 1, high_min: high, high_max: high };
                 // Where the pagesets have no room, some blocks are drained earlier.
-                let _ = world.set_bounds(0, bounds);
+                let _ = world.at(0).set_bounds(bounds);
                 let request = block(Order::PAGEBLOCK, MigrateType::Movable);
                 let mut blocks: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();
                 assert_eq!(blocks.len() as u64, 2 * LARGEST / PAGEBLOCK, "{}", preset.name);
                 arrange(&mut blocks);
                 blocks.iter().for_each(|&pfn| world.free(pfn, Order::PAGEBLOCK).expect("in use"));
                 world.drain_all();
-                world.audit(0).unwrap_or_else(|error| panic!("{}: {error}", preset.name));
-                assert_eq!(world.free_blocks(0, Order::MAX, MigrateType::Movable), 2, "{}", preset.name);
+                world.at(0).audit().unwrap_or_else(|error| panic!("{}: {error}", preset.name));
+                assert_eq!(world.at(0).free_blocks(Order::MAX, MigrateType::Movable), 2, "{}", preset.name);
             });
         }
     }
@@ -184,11 +184,11 @@ fn ranges_that_cut_blocks() {
                 world
                     .alloc_range(range, MigrateType::Unmovable, &Immovable)
                     .unwrap_or_else(|error| panic!("{what}: {error}"));
-                assert_eq!(world.audit(0).expect("balanced books").in_use, pages, "{what}");
-                world.free_range(range).unwrap_or_else(|error| panic!("{what}: {error}"));
-                world.merge_skipped(0);
-                world.audit(0).unwrap_or_else(|error| panic!("{what}: {error}"));
-                assert_eq!(world.free_blocks(0, Order::MAX, MigrateType::Movable), 2, "{what}");
+                assert_eq!(world.at(0).audit().expect("balanced books").in_use, pages, "{what}");
+                world.free_with(Free::whole_blocks(range)).unwrap_or_else(|error| panic!("{what}: {error}"));
+                world.at(0).merge_skipped();
+                world.at(0).audit().unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!(world.at(0).free_blocks(Order::MAX, MigrateType::Movable), 2, "{what}");
             });
         }
     }
@@ -199,7 +199,7 @@ fn compaction_makes_a_pageblock() {
     laid_out(8, every_other, |world| {
         let owner = owner_of(world, (0..8 * PAGEBLOCK).filter(|&page| !every_other(page)));
         assert_eq!(free_blocks(world, MigrateType::Movable).iter().sum::<u32>(), 0);
-        let report = world.compact_zone(0, Some(Order::PAGEBLOCK), CompactMode::Sync, &owner);
+        let report = world.at(0).compact(Some(Order::PAGEBLOCK), CompactMode::Sync, &owner);
         assert!(free_blocks(world, MigrateType::Movable).iter().sum::<u32>() > 0, "{report:?}");
     });
 }

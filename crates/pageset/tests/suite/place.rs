@@ -1,9 +1,9 @@
 //! Free blocks taken by page number, and freed to the list end that is allocated last.
 
-use crate::support::{World, movable, one_zone};
+use crate::support::{Known, World, movable, one_zone};
 use pageset::policy::presets::*;
 use pageset::policy::{BatchRule, Bounds, Tuning};
-use pageset::{MigrateType, Order, PageRange, Pfn, Request};
+use pageset::{Free, FreeTo, MigrateType, Order, PageRange, Pfn, Request};
 
 const BASE: u64 = 1 << 20;
 
@@ -18,15 +18,15 @@ fn page(n: u64) -> Pfn {
 /// A zone whose pagesets keep nothing.
 fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
     one_zone(tuning, pages, 1, |world| {
-        world.set_watermarks(0, Default::default(), [0; 4]);
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        world.at(0).set_watermarks(Default::default(), [0; 4]);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
         test(world);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
 fn blocks(world: &World<'_>) -> Vec<(u8, u32)> {
-    let blocks = |of: Order| world.free_blocks(0, of, MigrateType::Movable);
+    let blocks = |of: Order| world.at(0).free_blocks(of, MigrateType::Movable);
     Order::all().map(|of| (of.get(), blocks(of))).filter(|(_, blocks)| *blocks > 0).collect()
 }
 
@@ -48,7 +48,7 @@ fn a_block_is_taken_out_of_the_middle_of_a_larger_one() {
             !world.alloc_at(page(1), order(1)) && !world.alloc_at(Pfn(1), Order::ZERO),
             "misaligned, or in no zone"
         );
-        assert_eq!(world.zone_stats(0).pgalloc(), 16);
+        assert_eq!(world.at(0).stats().pgalloc(), 16);
         world.free(page(704), order(4)).expect("in use");
         assert_eq!(blocks(world), [(10, 2)]);
     });
@@ -72,12 +72,12 @@ fn cold_blocks_are_allocated_last() {
     bare(LINUX_6_18, 8 * 1024, |world| {
         for cold in [5, 3] {
             assert!(world.alloc_at(page(1024 * cold), Order::MAX));
-            world.free_cold(page(1024 * cold), Order::MAX).expect("in use");
+            world.free_with(Free::block(page(1024 * cold), Order::MAX).to(FreeTo::BuddyCold)).expect("in use");
         }
         let got: Vec<_> = (0..8).map(|_| world.alloc(&movable(10)).expect("memory").0 - BASE).collect();
         assert_eq!(got[6..], [5 * 1024, 3 * 1024]);
-        world.free_cold(page(0), Order::MAX).expect("in use");
-        world.free_cold(page(0), Order::MAX).expect_err("free");
+        world.free_with(Free::block(page(0), Order::MAX).to(FreeTo::BuddyCold)).expect("in use");
+        world.free_with(Free::block(page(0), Order::MAX).to(FreeTo::BuddyCold)).expect_err("free");
     });
 }
 
@@ -86,14 +86,14 @@ fn cold_blocks_are_allocated_last() {
 fn single_pages_under_clusters() {
     bare(Tuning { batch: BatchRule::Fixed(4), ..CLUSTERS }, 2048, |world| {
         let pages: Vec<_> = (0..64).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
-        pages.iter().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("in use"));
-        let free = world.zone_stats(0).nr_free_pages;
+        pages.iter().for_each(|&pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("in use"));
+        let free = world.at(0).stats().nr_free_pages;
         let single = pages[7];
         assert_eq!(world.free_block_around(single), Some(PageRange::new(single, 1)));
         assert!(world.alloc_at(single, Order::ZERO));
-        assert_eq!(world.zone_stats(0).nr_free_pages, free - 1);
-        world.audit(0).expect("the audit passes");
-        world.free_cold(single, Order::ZERO).expect("in use");
+        assert_eq!(world.at(0).stats().nr_free_pages, free - 1);
+        world.at(0).audit().expect("the audit passes");
+        world.free_with(Free::block(single, Order::ZERO).to(FreeTo::BuddyCold)).expect("in use");
         world.alloc(&Request::new(Order::PAGEBLOCK, MigrateType::Movable)).expect("all memory merges");
     });
 }
@@ -102,11 +102,11 @@ fn single_pages_under_clusters() {
 #[test]
 fn cached_pages_are_found() {
     one_zone(PAGESET, 8192, 2, |world| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 400, high_max: 400 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 400, high_max: 400 }).expect("room");
         let pages: Vec<_> = (0..1024).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
         let (kept, given) = pages.split_last().expect("pages");
         given.iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
-        let stats = || world.zone_stats(0);
+        let stats = || world.at(0).stats();
         let before = stats();
         assert!(before.depot > 0 && before.pagesets.count > 0, "{before:?}");
         let of_kept = kept.align_down(Order::PAGEBLOCK);
@@ -124,6 +124,6 @@ fn cached_pages_are_found() {
             !world.alloc_at_cached(Pfn(1), Order::PAGEBLOCK)
                 && !world.alloc_at_cached(other.offset(1), Order::PAGEBLOCK)
         );
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }

@@ -3,12 +3,13 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::support::{Behaving, Behaviour};
+use crate::support::{Behaving, Behaviour, Known};
 use pageset::alloc::owned::OwnedMetadata;
+use pageset::machine::{Access, Line};
 use pageset::policy::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7, PAGESET_LISTS};
 use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{
-    Access, Allocator, Config, CpuId, Immovable, Line, LockPath, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    Allocator, Config, CpuId, Free, FreeTo, Immovable, LockPath, MigrateType, NodeId, Order, PageRange, Pfn, Request,
     ZoneKind, ZoneSpec,
 };
 
@@ -63,20 +64,21 @@ fn two_free_of_four(tuning: Tuning, test: impl FnOnce(&Allocator<'_, Behaving<'_
     let mut zones = metadata.zones();
     let recorder = Recorder::default();
     let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
-    world.set_watermarks(0, Default::default(), [0; 4]);
+    world.at(0).set_watermarks(Default::default(), [0; 4]);
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     for page in 0..4 {
         assert_eq!(world.alloc(&request), Ok(Pfn(BASE + page)));
     }
-    world.free_direct(Pfn(BASE + 1), Order::ZERO).unwrap();
-    world.free_direct(Pfn(BASE + 3), Order::ZERO).unwrap();
+    world.free_with(Free::block(Pfn(BASE + 1), Order::ZERO).to(FreeTo::Buddy)).unwrap();
+    world.free_with(Free::block(Pfn(BASE + 3), Order::ZERO).to(FreeTo::Buddy)).unwrap();
     test(&world, &recorder);
 }
 
 #[test]
 fn a_merge_touches_buddies_and_neighbours() {
     two_free_of_four(LINUX_4_16, |world, recorder| {
-        let told = recorder.during(|| world.free_direct(Pfn(BASE + 2), Order::ZERO).unwrap());
+        let told =
+            recorder.during(|| world.free_with(Free::block(Pfn(BASE + 2), Order::ZERO).to(FreeTo::Buddy)).unwrap());
         assert_eq!(told[0], lock(LockPath::DirectFree));
         let expected = [
             // The buddy is read, then taken off its list; the page after it on the list is its neighbour.
@@ -131,7 +133,7 @@ fn mixture(tuning: Tuning, batch: u32, whole_blocks: bool) -> (usize, Vec<u64>) 
     let mut zones = metadata.zones();
     let recorder = Recorder::default();
     let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
-    world.set_watermarks(0, Default::default(), [0; 4]);
+    world.at(0).set_watermarks(Default::default(), [0; 4]);
     recorder.on.store(true, Relaxed);
     let (mut held, mut blocks) = (Vec::new(), Vec::new());
     for round in 0..12 {
@@ -160,7 +162,10 @@ fn mixture(tuning: Tuning, batch: u32, whole_blocks: bool) -> (usize, Vec<u64>) 
         }
         held = stay;
         blocks.extend(Order::all().map(|order| {
-            MigrateType::ALL.iter().map(|&migratetype| u64::from(world.free_blocks(0, order, migratetype))).sum::<u64>()
+            MigrateType::ALL
+                .iter()
+                .map(|&migratetype| u64::from(world.at(0).free_blocks(order, migratetype)))
+                .sum::<u64>()
         }));
     }
     let touches = recorder.take();
@@ -194,7 +199,7 @@ fn two_pass_drains_fetch_the_buddies_of_one_batch() {
     let used: Vec<_> = (0..20).map(|_| world.alloc(&request).unwrap()).collect();
     world.drain();
     used.into_iter().for_each(|page| world.free(page, Order::ZERO).unwrap());
-    let held = world.pageset_state(0, CpuId(0)).count;
+    let held = world.pageset(0, CpuId(0)).state().count;
     assert!(held > 4, "one drain takes more than a batch");
     let told = recorder.during(|| assert!(world.drain()));
     let prefetches = told.iter().filter(|access| matches!(access, Access::Prefetch(_))).count();
@@ -225,7 +230,7 @@ fn ranges_hold_the_lock_for_pieces() {
     };
     check("online", &|| world.online(span).unwrap());
     check("alloc_range", &|| world.alloc_range(span, MigrateType::Movable, &Immovable).unwrap());
-    check("free_range", &|| world.free_range(span).unwrap());
+    check("free_range", &|| world.free_with(Free::whole_blocks(span)).unwrap());
     check("offline", &|| world.offline(span, &Immovable).unwrap());
 }
 
@@ -239,7 +244,7 @@ fn bulk_allocations_hold_a_pageset_for_512_pages() {
     let mut zones = metadata.zones();
     let recorder = Recorder::default();
     let world = Allocator::new(Behaving(&recorder), &config, metadata.lend(&mut zones)).unwrap();
-    world.set_bounds(0, Bounds { batch: 63, high_min: 10_000, high_max: 10_000 }).unwrap();
+    world.at(0).set_bounds(Bounds { batch: 63, high_min: 10_000, high_max: 10_000 }).unwrap();
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     let used: Vec<_> = (0..5000).map(|_| world.alloc(&request).unwrap()).collect();
     used.into_iter().for_each(|page| world.free(page, Order::ZERO).unwrap());

@@ -1,12 +1,13 @@
 //! Contiguous ranges and memory that goes offline: blocks in use move away, neighbours stay, a failure changes nothing.
 
 use crate::owner::StampingOwner;
-use crate::support::{TestMachine, World, build, movable, one_zone};
+use crate::support::{Known, TestMachine, World, build, movable, one_zone};
 use pageset::policy::Watermarks;
 use pageset::policy::presets::{LINUX_4_19, LINUX_6_18, PRESETS};
 use pageset::{
-    AllocError, Block, CompactMode, CompactOutcome, Config, CpuId, Immovable, MapError, MigrateType, MoveError, NodeId,
-    Obstacle, Order, Owner, PageRange, PageState, Pfn, RangeError, Request, Tuning, WrongFree, ZoneKind, ZoneSpec,
+    AllocError, Block, CompactMode, CompactOutcome, Config, CpuId, Free, Immovable, MapError, MigrateType, MoveError,
+    NodeId, Obstacle, Order, Owner, PageRange, PageState, Pfn, RangeError, Request, Tuning, WrongFree, ZoneKind,
+    ZoneSpec,
 };
 use std::cell::Cell;
 
@@ -27,9 +28,9 @@ fn range(first: u64, end: u64) -> PageRange {
 
 fn zone<R>(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>) -> R) -> R {
     one_zone(tuning, pages, 2, |world| {
-        world.set_watermarks(0, NO_MARKS, [0; 4]);
+        world.at(0).set_watermarks(NO_MARKS, [0; 4]);
         let result = test(world);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
         result
     })
 }
@@ -38,7 +39,7 @@ fn zone<R>(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>) -> R) -> R 
 fn free_blocks(world: &World<'_>) -> Vec<(u8, MigrateType, u32)> {
     Order::all()
         .flat_map(|order| MigrateType::ALL.map(|migratetype| (order, migratetype)))
-        .map(|(order, migratetype)| (order.get(), migratetype, world.free_blocks(0, order, migratetype)))
+        .map(|(order, migratetype)| (order.get(), migratetype, world.at(0).free_blocks(order, migratetype)))
         .filter(|(_, _, blocks)| *blocks > 0)
         .collect()
 }
@@ -52,7 +53,7 @@ fn types(world: &World<'_>, pages: u64) -> Vec<Option<MigrateType>> {
 fn a_free_range() {
     zone(LINUX_6_18, 4096, |world| {
         world.alloc_range(range(1000, 2051), MigrateType::Unmovable, &Immovable).expect("all is free");
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.nr_free_pages, stats.direct_alloc_pages), (4096 - 1051, 1051));
         assert_eq!(types(world, 4096), [Some(MigrateType::Movable); 8]);
         // 1000 to 1024, to 2048, to 2051.
@@ -69,8 +70,8 @@ fn a_free_range() {
         );
         // One block alone, then the rest of the range on both sides.
         world.free(page(1024), Order::MAX).expect("it is a block of its own");
-        world.free_range(range(1000, 1024)).expect("in use");
-        world.free_range(range(2048, 2051)).expect("in use");
+        world.free_with(Free::whole_blocks(range(1000, 1024))).expect("in use");
+        world.free_with(Free::whole_blocks(range(2048, 2051))).expect("in use");
         world.drain_all();
         assert_eq!(free_blocks(world), [(10, MigrateType::Movable, 4)], "all memory has merged");
     });
@@ -80,8 +81,8 @@ fn a_free_range() {
 fn free_range_frees_all_or_nothing() {
     zone(LINUX_6_18, 4096, |world| {
         world.alloc_range(range(512, 1024), MigrateType::Movable, &Immovable).expect("free");
-        let refused = |first, end| world.free_range(range(first, end)).expect_err("wrong");
-        let before = world.zone_stats(0);
+        let refused = |first, end| world.free_with(Free::whole_blocks(range(first, end))).expect_err("wrong");
+        let before = world.at(0).stats();
         let error = refused(512, 1025);
         assert_eq!((error.pfn, error.reason), (page(1024), WrongFree::NotAllocated(PageState::Free)));
         let error = refused(512, 1000);
@@ -93,9 +94,12 @@ fn free_range_frees_all_or_nothing() {
         let inside = WrongFree::Inside { head: page(512), order: order(9), state: PageState::Allocated };
         assert_eq!((refused(600, 1024).pfn, refused(600, 1024).reason), (page(600), inside));
         assert_eq!(refused(5000, 5001).reason, WrongFree::NotOurs);
-        assert_eq!(world.free_range(PageRange::new(page(0), 0)).expect_err("empty").reason, WrongFree::NotOurs);
-        assert_eq!(world.zone_stats(0), before);
-        world.free_range(range(512, 1024)).expect("nothing has changed");
+        assert_eq!(
+            world.free_with(Free::whole_blocks(PageRange::new(page(0), 0))).expect_err("empty").reason,
+            WrongFree::NotOurs
+        );
+        assert_eq!(world.at(0).stats(), before);
+        world.free_with(Free::whole_blocks(range(512, 1024))).expect("nothing has changed");
         let error = refused(512, 1024);
         assert!(matches!(error.reason, WrongFree::NotAllocated(_) | WrongFree::Inside { .. }), "{error}");
     });
@@ -134,11 +138,11 @@ fn blocks_in_use_move_away() {
             }
             assert!(owner.moved().len() > 100, "{}: {} moves", preset.name, owner.moved().len());
             assert_eq!(types(world, 8192)[3..], types_before[3..]);
-            let books = world.audit(0).expect("the audit passes");
+            let books = world.at(0).audit().expect("the audit passes");
             assert_eq!(books.in_use, owner.pages() + 1101);
-            let stats = world.zone_stats(0);
+            let stats = world.at(0).stats();
             assert_eq!(stats.pgalloc() - stats.pgfree(), books.in_use);
-            world.free_range(wanted).expect("in use");
+            world.free_with(Free::whole_blocks(wanted)).expect("in use");
         });
     }
 }
@@ -157,9 +161,9 @@ fn a_block_that_reaches_in_moves_whole() {
             world.alloc_range(range(first + 700, first + 701), MigrateType::Movable, &owner).expect("it moves");
             owner.check();
             assert_eq!(owner.moved().len(), 1);
-            world.audit(0).expect("the audit passes");
-            assert_eq!(world.zone_stats(0).nr_free_pages, 8192 - 5 * 1024 - 1);
-            world.free_range(range(first + 700, first + 701)).expect("in use");
+            world.at(0).audit().expect("the audit passes");
+            assert_eq!(world.at(0).stats().nr_free_pages, 8192 - 5 * 1024 - 1);
+            world.free_with(Free::whole_blocks(range(first + 700, first + 701))).expect("in use");
         });
     }
 }
@@ -181,11 +185,11 @@ fn every_move_may_fail() {
                 let result = world.alloc_range(span, MigrateType::Movable, &owner);
                 owner.check();
                 assert_eq!(types(world, 4096), before);
-                world.audit(0).expect("the audit passes");
+                world.at(0).audit().expect("the audit passes");
                 if times == 1 {
                     // A later attempt moves the block.
                     assert_eq!(result, Ok(()), "{nth}");
-                    world.free_range(span).expect("in use");
+                    world.free_with(Free::whole_blocks(span)).expect("in use");
                 } else {
                     let obstacle = Obstacle::Move(Order::ZERO, error);
                     assert_eq!(result, Err(RangeError { pfn: span.start.offset(nth as u64), obstacle }));
@@ -193,7 +197,7 @@ fn every_move_may_fail() {
                 }
                 owner.blocks().iter().for_each(|(id, _)| assert!(owner.free(*id)));
                 world.drain_all();
-                assert_eq!(world.zone_stats(0).nr_free_pages, 4096, "no page is lost");
+                assert_eq!(world.at(0).stats().nr_free_pages, 4096, "no page is lost");
             });
         }
     }
@@ -218,14 +222,14 @@ fn no_target_to_move_to() {
         assert!((page(601)..=page(603)).contains(&error.pfn), "{error}");
         owner.check();
         world.drain_all();
-        assert_eq!(world.zone_stats(0).nr_free_pages, 4);
+        assert_eq!(world.at(0).stats().nr_free_pages, 4);
     });
 }
 
 #[test]
 fn invalid_ranges_are_errors() {
     zone(LINUX_6_18, 4096, |world| {
-        let before = world.zone_stats(0);
+        let before = world.at(0).stats();
         let refused = |range, migratetype| world.alloc_range(range, migratetype, &Immovable).expect_err("wrong");
         for (asked, migratetype, pfn, obstacle) in [
             (PageRange::new(page(7), 0), MigrateType::Movable, page(7), Obstacle::Empty),
@@ -236,11 +240,14 @@ fn invalid_ranges_are_errors() {
         ] {
             assert_eq!(refused(asked, migratetype), RangeError { pfn, obstacle });
         }
-        assert_eq!(world.zone_stats(0), before);
+        assert_eq!(world.at(0).stats(), before);
         world.set_pageblock_type(page(1024), MigrateType::Isolate).expect("the page is in the zone");
         let error = refused(range(100, 1030), MigrateType::Movable);
         assert_eq!(error, RangeError { pfn: page(1024), obstacle: Obstacle::Isolated });
-        assert_eq!(error.to_string(), "the pageblock of page 0x100400 is already isolated for another range");
+        assert_eq!(
+            error.to_string(),
+            "cannot take the range: the pageblock of page 0x100400 is already isolated for another range"
+        );
         assert_eq!(
             world.pageblock_type(page(512)),
             Some(MigrateType::Movable),
@@ -266,7 +273,7 @@ fn errors_name_the_hole() {
             assert_eq!(error, RangeError { pfn: page(at), obstacle: Obstacle::Offline });
             assert_eq!(world.offline(asked, &Immovable), Err(error));
         }
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
         assert_eq!(types(world, 2048), [Some(MigrateType::Movable); 4]);
     });
 }
@@ -345,19 +352,19 @@ fn the_owner_frees_what_is_being_moved() {
 fn offline_and_online() {
     zone(LINUX_6_18, 1 << 18, |world| {
         world.recompute();
-        let before = (world.zone_stats(0), world.pageset_state(0, CpuId(0)).high_max);
+        let before = (world.at(0).stats(), world.pageset(0, CpuId(0)).state().high_max);
         let owner = StampingOwner::new(world);
         let blocks: Vec<_> = (0..3000).map(|_| owner.alloc(&movable(0)).expect("memory")).collect();
         blocks.iter().step_by(2).for_each(|&id| assert!(owner.free(id)));
         let gone = range(300, (1 << 17) + 10);
         world.offline(gone, &owner).expect("all of it moves");
         owner.check();
-        let books = world.audit(0).expect("the audit passes");
-        let stats = world.zone_stats(0);
+        let books = world.at(0).audit().expect("the audit passes");
+        let stats = world.at(0).stats();
         assert_eq!((stats.managed, books.in_use), ((1 << 18) - gone.pages, 1500));
         assert!(stats.watermarks.low < before.0.watermarks.low);
-        assert!(world.pageset_state(0, CpuId(0)).high_max < before.1);
-        assert!(world.pageset_state(0, CpuId(0)).high_max > 0, "pagesets keep pages again");
+        assert!(world.pageset(0, CpuId(0)).state().high_max < before.1);
+        assert!(world.pageset(0, CpuId(0)).state().high_max > 0, "pagesets keep pages again");
         assert!(world.zoneinfo().to_string().contains(&format!("present  {}\n", (1 << 18) - gone.pages)));
         assert!(owner.blocks().iter().all(|(_, block)| block.pfn < gone.start || block.pfn >= gone.end()));
         let error = world.free(page(5000), Order::ZERO).expect_err("it is gone");
@@ -371,9 +378,9 @@ fn offline_and_online() {
         world.online(range(1001, gone.end().0 - BASE)).expect("off line");
         blocks.iter().skip(1).step_by(2).for_each(|&id| assert!(owner.free(id)));
         world.drain_all();
-        let after = world.zone_stats(0);
+        let after = world.at(0).stats();
         assert_eq!((after.managed, after.nr_free_pages, after.watermarks), (1 << 18, 1 << 18, before.0.watermarks));
-        assert_eq!(world.pageset_state(0, CpuId(0)).high_max, before.1);
+        assert_eq!(world.pageset(0, CpuId(0)).state().high_max, before.1);
         assert_eq!(free_blocks(world), [(10, MigrateType::Movable, 256)], "all memory has merged");
     });
 }
@@ -383,7 +390,7 @@ fn offline_and_online() {
 fn a_zone_without_memory() {
     zone(LINUX_6_18, 4096, |world| {
         world.offline(range(0, 4096), &Immovable).expect("all is free");
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.managed, stats.nr_free_pages), (0, 0));
         let error = world.alloc(&movable(0)).expect_err("no page");
         assert!(matches!(error, AllocError::OutOfMemory(shortage) if shortage.free_pages == 0), "{error}");
@@ -398,12 +405,15 @@ fn a_zone_without_memory() {
 fn offline_may_fail() {
     zone(LINUX_6_18, 4096, |world| {
         world.recompute();
-        let bounds = world.pageset_state(0, CpuId(0)).high_max;
+        let bounds = world.pageset(0, CpuId(0)).state().high_max;
         let pfn = world.alloc(&movable(0)).expect("memory");
         let error = world.offline(range(0, 4096), &Immovable).expect_err("a page stays");
         assert_eq!(error, RangeError { pfn, obstacle: Obstacle::InUse(Order::ZERO) });
-        assert_eq!(error.to_string(), format!("the owner does not release the block of order 0 at {pfn}"));
-        assert_eq!((world.zone_stats(0).managed, world.pageset_state(0, CpuId(0)).high_max), (4096, bounds));
+        assert_eq!(
+            error.to_string(),
+            format!("cannot take the range: the owner does not release the block of order 0 at {pfn}")
+        );
+        assert_eq!((world.at(0).stats().managed, world.pageset(0, CpuId(0)).state().high_max), (4096, bounds));
         world.free(pfn, Order::ZERO).expect("in use");
     });
 }
@@ -419,7 +429,7 @@ fn pages_move_to_no_higher_zone() {
     ];
     build(&Config::new(&zones, &[NodeId(0)]), |world| {
         for zone in 0..2 {
-            world.set_watermarks(zone, NO_MARKS, [0; 4]);
+            world.at(zone).set_watermarks(NO_MARKS, [0; 4]);
         }
         let owner = StampingOwner::new(world);
         let request = Request { highest: ZoneKind::Dma32, ..movable(0) };
@@ -428,11 +438,11 @@ fn pages_move_to_no_higher_zone() {
         }
         let error = world.offline(low, &owner).expect_err("only 48 pages are free there");
         assert!(matches!(error.obstacle, Obstacle::NoPlace(_)), "{error}");
-        assert!(owner.blocks().iter().all(|(_, block)| world.zone_of(block.pfn) == Some(0)));
+        assert!(owner.blocks().iter().all(|(_, block)| world.zone_of(block.pfn).map(|zone| zone.number()) == Some(0)));
         world.alloc_range(high, MigrateType::Movable, &owner).expect("all is free");
         owner.check();
-        world.audit(0).expect("the audit passes");
-        world.audit(1).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
+        world.at(1).audit().expect("the audit passes");
     });
 }
 
@@ -472,7 +482,7 @@ fn the_owner_ends_a_range_at_any_step() {
             let ids: Vec<_> = (0..200).map(|_| owner.alloc(&movable(0)).expect("memory")).collect();
             ids.iter().step_by(3).for_each(|&id| assert!(owner.free(id)));
             let wanted = range(8192 - 300, 16384 - 100);
-            let (before, types_before) = (world.zone_stats(0).managed, types(world, 16384));
+            let (before, types_before) = (world.at(0).stats().managed, types(world, 16384));
             let mut chances = 0;
             loop {
                 let impatient = Impatient { owner: &owner, chances: Cell::new(chances) };
@@ -482,13 +492,13 @@ fn the_owner_ends_a_range_at_any_step() {
                     world.alloc_range(wanted, MigrateType::Movable, &impatient)
                 };
                 owner.check();
-                let books = world.audit(0).expect("the audit passes");
+                let books = world.at(0).audit().expect("the audit passes");
                 match result {
                     Ok(()) => break,
                     Err(error) => assert_eq!(error.obstacle, Obstacle::Cancelled),
                 }
                 assert_eq!(books.in_use, owner.pages());
-                assert_eq!((world.zone_stats(0).managed, types(world, 16384)), (before, types_before.clone()));
+                assert_eq!((world.at(0).stats().managed, types(world, 16384)), (before, types_before.clone()));
                 chances += 1;
             }
             assert!(chances >= 8, "at least once for each 1,024 pages: {chances}");
@@ -506,7 +516,7 @@ fn the_owner_ends_a_compaction() {
         world.drain_all();
         let scanned = |chances| {
             let impatient = Impatient { owner: &owner, chances: Cell::new(chances) };
-            let report = world.compact_zone(0, None, CompactMode::Sync, &impatient);
+            let report = world.at(0).compact(None, CompactMode::Sync, &impatient);
             owner.check();
             (report.outcome, report.moved)
         };

@@ -1,6 +1,6 @@
 //! The number of blocks per refill.
 
-use crate::support::{World, movable, one_zone};
+use crate::support::{Known, World, movable, one_zone};
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
 use pageset::policy::{Bounds, Tuning};
 use pageset::{CpuId, MigrateType, Order};
@@ -10,9 +10,9 @@ use pageset::{CpuId, MigrateType, Order};
 #[test]
 fn refills_of_blocks_double() {
     let refills = |world: &World<'_>| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 16_000, high_max: 16_000 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 16_000, high_max: 16_000 }).expect("room");
         let blocks: Vec<_> = (0..112).map(|_| world.alloc(&movable(3)).expect("memory")).collect();
-        let refills = world.pageset_stats(0, CpuId(0)).refills;
+        let refills = world.pageset(0, CpuId(0)).stats().refills;
         blocks.into_iter().for_each(|pfn| world.free(pfn, Order::COSTLY).expect("in use"));
         refills
     };
@@ -31,7 +31,7 @@ fn huge_pages_move_by_the_batch() {
             for round in 0..2 {
                 let blocks: Vec<_> = (0..256).map(|_| world.alloc(&movable(9)).expect("memory")).collect();
                 blocks.into_iter().for_each(|pfn| world.free(pfn, Order::PAGEBLOCK).expect("in use"));
-                let (zone, cpu) = (world.zone_stats(0), world.pageset_stats(0, CpuId(0)));
+                let (zone, cpu) = (world.at(0).stats(), world.pageset(0, CpuId(0)).stats());
                 let now = (zone.lock_refill + zone.lock_drain, cpu.refills, cpu.drains);
                 if round == 1 {
                     return (now.0 - before.0, now.1 - before.1, now.2 - before.2);
@@ -55,7 +55,7 @@ fn pairs_of_huge_pages_are_freed_as_one_block() {
                 (1..(1 << 13) >> order).map(|_| world.alloc(&movable(order)).expect("memory")).collect();
             blocks.into_iter().for_each(|pfn| world.free(pfn, Order::new(order).expect("an order")).expect("in use"));
             world.drain();
-            assert_eq!(world.free_blocks(0, Order::MAX, MigrateType::Movable), 8, "order {order}");
+            assert_eq!(world.at(0).free_blocks(Order::MAX, MigrateType::Movable), 8, "order {order}");
         });
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::thread::ThreadId;
 
-use crate::support::{Behaving, Behaviour, World, build, movable};
+use crate::support::{Behaving, Behaviour, Known, World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
+use pageset::machine::{Access, Line};
 use pageset::policy::Bounds;
 use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_LISTS};
 use pageset::{
-    Access, Allocator, Block, Config, CpuId, Line, LockPath, MapError, MigrateType, NodeId, Order, PageRange, Pfn,
-    RegionRule, Request, Tuning, ZoneKind, ZoneSpec,
+    Alloc, AllocFrom, Allocator, Block, Config, CpuId, Free, FreeTo, LockPath, MapError, MigrateType, NodeId, Order,
+    PageRange, Pfn, RegionRule, Request, Tuning, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -35,7 +36,7 @@ fn take_all(world: &World<'_>, request: &Request) -> Vec<Pfn> {
 #[test]
 fn each_cpu_has_its_region() {
     four_regions(|world| {
-        assert_eq!(world.region_count(0), 4);
+        assert_eq!(world.at(0).region_count(), 4);
         for (cpu, expected) in [(0, 0), (1, 2)] {
             world.machine().run_on(cpu);
             for order in [0, 3, 5, 9, 10] {
@@ -58,9 +59,9 @@ fn an_empty_region_is_left_for_the_next() {
         assert_eq!(regions, [0, 1, 2, 3]);
         // The pages of one region come back: the next request finds them.
         let back = pages.into_iter().filter(|&pfn| region(pfn) == 1);
-        back.for_each(|pfn| world.free_direct(pfn, Order::ZERO).expect("in use"));
+        back.for_each(|pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("in use"));
         assert_eq!(region(world.alloc(&request).expect("memory")), 1);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -68,7 +69,7 @@ fn an_empty_region_is_left_for_the_next() {
 #[test]
 fn pages_return_to_their_regions() {
     four_regions(|world| {
-        let whole = |world: &World<'_>| world.free_blocks(0, Order::MAX, MigrateType::Movable);
+        let whole = |world: &World<'_>| world.at(0).free_blocks(Order::MAX, MigrateType::Movable);
         let before = whole(world);
         let mut blocks = vec![];
         for cpu in [0, 1] {
@@ -88,7 +89,7 @@ fn pages_return_to_their_regions() {
         }
         world.drain_all();
         assert_eq!(whole(world), before, "all blocks are whole again");
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -98,16 +99,19 @@ fn types_mix_last() {
     four_regions(|world| {
         // The first region has free pages in pageblocks in use only.
         let pages: Vec<_> = take_all_of_region(world);
-        pages.iter().step_by(2).for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("in use"));
+        pages
+            .iter()
+            .step_by(2)
+            .for_each(|&pfn| world.free_with(Free::block(pfn, Order::ZERO).to(FreeTo::Buddy)).expect("in use"));
         let pfn = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).expect("memory");
-        assert_eq!((region(pfn), world.zone_stats(0).steals), (1, 0));
+        assert_eq!((region(pfn), world.at(0).stats().steals), (1, 0));
         assert_eq!(world.pageblock_type(pfn), Some(MigrateType::Unmovable));
     });
 }
 
 /// All pages of the first region.
 fn take_all_of_region(world: &World<'_>) -> Vec<Pfn> {
-    world.set_bounds(0, Bounds { batch: 1, high_min: 0, high_max: 0 }).expect("room");
+    world.at(0).set_bounds(Bounds { batch: 1, high_min: 0, high_max: 0 }).expect("room");
     (0..REGION).map(|_| world.alloc(&movable(0)).expect("memory")).inspect(|&pfn| assert_eq!(region(pfn), 0)).collect()
 }
 
@@ -115,14 +119,14 @@ fn take_all_of_region(world: &World<'_>) -> Vec<Pfn> {
 #[test]
 fn holds_are_short() {
     four_regions(|world| {
-        world.set_bounds(0, Bounds { batch: 63, high_min: 2000, high_max: 4200 }).expect("room");
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 2000, high_max: 4200 }).expect("room");
         let pages: Vec<_> = (0..8000).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert!(stats.pagesets.refill_pages <= 512 * stats.lock_refill, "{stats:?}");
         assert!(stats.pagesets.refill_pages / stats.pagesets.refills > 512, "some refills are larger: {stats:?}");
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
         world.drain_cpu(CpuId(0));
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert!(stats.pagesets.drain_pages - stats.depot_in_pages <= 512 * stats.lock_drain, "{stats:?}");
         assert_eq!(stats.pagesets.count, 0);
     });
@@ -168,10 +172,10 @@ fn a_region_has_whole_blocks() {
 fn direct_calls_bypass_the_pageset() {
     four_regions(|world| {
         for order in [0, 4, 9, 10] {
-            let before = world.zone_stats(0);
-            let pfn = world.alloc_direct(&movable(order)).expect("memory");
-            world.free_direct(pfn, Order::new(order).expect("an order")).expect("in use");
-            let after = world.zone_stats(0);
+            let before = world.at(0).stats();
+            let pfn = world.alloc_with(Alloc::new(&movable(order)).from(AllocFrom::Buddy)).expect("memory");
+            world.free_with(Free::block(pfn, Order::new(order).expect("an order")).to(FreeTo::Buddy)).expect("in use");
+            let after = world.at(0).stats();
             assert_eq!(after.pagesets, before.pagesets, "order {order}");
             assert_eq!(after.direct_alloc_pages - before.direct_alloc_pages, 1 << order);
             assert_eq!(after.direct_free_pages - before.direct_free_pages, 1 << order);
@@ -240,7 +244,8 @@ fn a_busy_region_is_drained_last() {
     let machine = BusyRegion::default();
     let world = Allocator::new(Behaving(&machine), &config, metadata.lend(&mut zones)).expect("the map is valid");
     let request = Request { watermarks: false, ..movable(0) };
-    let pages: Vec<_> = std::iter::from_fn(|| world.alloc_direct(&request).ok()).collect();
+    let pages: Vec<_> =
+        std::iter::from_fn(|| world.alloc_with(Alloc::new(&request).from(AllocFrom::Buddy)).ok()).collect();
     let (first, second) = (pages[0], pages[REGION as usize]);
     assert_eq!((region(first), region(second)), (0, 1));
     world.free(first, Order::ZERO).expect("in use");
@@ -248,11 +253,11 @@ fn a_busy_region_is_drained_last() {
     std::thread::scope(|threads| {
         threads.spawn(|| {
             machine.holder.set(std::thread::current().id()).expect("one holder");
-            world.free_direct(pages[1], Order::ZERO).expect("in use");
+            world.free_with(Free::block(pages[1], Order::ZERO).to(FreeTo::Buddy)).expect("in use");
         });
         machine.held.wait();
         world.drain_cpu(CpuId(0));
     });
     assert_eq!(*machine.drains.lock().expect("no panic"), [0, 1, 0]);
-    assert_eq!(world.zone_stats(0).nr_free_pages, 3);
+    assert_eq!(world.at(0).stats().nr_free_pages, 3);
 }

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-use crate::support::{World, build, movable, one_zone};
+use crate::support::{Known, World, build, movable, one_zone};
 use pageset::admin::audit::AuditError;
 use pageset::pcp::Pageset;
 use pageset::policy::presets::*;
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, Tuning, Watermarks};
 use pageset::{
-    Allocator, CachedZone, Config, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Region, Request, SpinLock,
-    Urgency, Wait, ZoneKind, ZoneMetadata, ZoneSpec,
+    Allocator, CachedZone, Config, Free, FreeTo, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Region, Request,
+    SpinLock, Urgency, Wait, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 use MigrateType::{HighAtomic, Movable, Unmovable};
@@ -30,15 +30,15 @@ fn urgent(of: u8) -> Request {
 /// A zone that is below its low mark from the start, so that every request takes the slow path.
 fn short(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
     one_zone(tuning, pages, 2, |world| {
-        world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
-        world.set_watermarks(0, Watermarks { min: 0, low: pages, high: pages }, [0; 4]);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("the pagesets have room");
+        world.at(0).set_watermarks(Watermarks { min: 0, low: pages, high: pages }, [0; 4]);
         test(world);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
 fn reserved(world: &World<'_>) -> (u64, u64) {
-    let stats = world.zone_stats(0);
+    let stats = world.at(0).stats();
     (stats.nr_reserved_highatomic, stats.nr_free_highatomic)
 }
 
@@ -77,7 +77,7 @@ fn only_urgent_blocks_that_found_little_reserve() {
         });
     }
     short(LINUX_6_18, PAGES, |world| {
-        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
         world.alloc(&urgent(4)).expect("memory");
         assert_eq!(reserved(world), (0, 0), "above the low mark");
     });
@@ -129,7 +129,7 @@ fn rights_to_the_highatomic_reserve() {
         short(LINUX_6_18, PAGES, |world| {
             world.alloc(&urgent(4)).expect("memory");
             while world.alloc(&movable(4)).is_ok() {}
-            assert_eq!(world.zone_stats(0).nr_free_pages, 512 - 16, "only the reserve is left");
+            assert_eq!(world.at(0).stats().nr_free_pages, 512 - 16, "only the reserve is left");
             let result = world.alloc(&request);
             assert_eq!(result.is_ok(), got, "{name}: {result:?}");
             if let Ok(pfn) = result {
@@ -145,17 +145,17 @@ fn reserved_pages_come_back_through_pagesets() {
     for tuning in [LINUX_5_14, LINUX_6_7, LINUX_6_18, LINUX_6_19] {
         short(tuning, PAGES, |world| {
             let block = world.alloc(&urgent(4)).expect("memory");
-            world.set_bounds(0, Bounds { batch: 63, high_min: 100, high_max: 100 }).expect("room");
+            world.at(0).set_bounds(Bounds { batch: 63, high_min: 100, high_max: 100 }).expect("room");
             world.split(block, order(4), order(1)).expect("was allocated");
             for nth in 0..8 {
                 world.free(block.offset(2 * nth), order(1)).expect("was allocated");
             }
-            assert_eq!(world.zone_stats(0).pagesets.count, 16);
-            assert_eq!(world.pageset_lists(0, pageset::CpuId(0))[4], 8, "order 1, movable");
+            assert_eq!(world.at(0).stats().pagesets.count, 16);
+            assert_eq!(world.pageset(0, pageset::CpuId(0)).lists()[4], 8, "order 1, movable");
             assert_eq!(reserved(world), (512, 496));
             world.drain_all();
             assert_eq!(reserved(world), (512, 512));
-            assert_eq!(world.free_blocks(0, Order::PAGEBLOCK, HighAtomic), 1, "the pages have merged");
+            assert_eq!(world.at(0).free_blocks(Order::PAGEBLOCK, HighAtomic), 1, "the pages have merged");
         });
     }
 }
@@ -167,13 +167,13 @@ fn pageblocks_that_are_typed_by_hand_count() {
         set(0, HighAtomic);
         set(1, HighAtomic);
         set(2, MigrateType::Cma);
-        assert_eq!((reserved(world), world.zone_stats(0).cma), ((1024, 1024), 512));
+        assert_eq!((reserved(world), world.at(0).stats().cma), ((1024, 1024), 512));
         world.alloc(&urgent(4)).expect("memory");
         assert_eq!(reserved(world), (1024, 1008), "the limit is reached");
         set(0, MigrateType::Isolate);
         set(0, HighAtomic);
         set(2, Movable);
-        assert_eq!((reserved(world), world.zone_stats(0).cma), ((1024, 1008), 0));
+        assert_eq!((reserved(world), world.at(0).stats().cma), ((1024, 1008), 0));
         assert!(world.zoneinfo().to_string().contains("cma      0\n"));
     });
 }
@@ -182,7 +182,7 @@ fn pageblocks_that_are_typed_by_hand_count() {
 #[test]
 fn zoneinfo_shows_any_marks() {
     one_zone(LINUX_6_18, 4096, 1, |world| {
-        world.set_watermarks(0, Watermarks { min: 30, low: 20, high: 10 }, [0; 4]);
+        world.at(0).set_watermarks(Watermarks { min: 30, low: 20, high: 10 }, [0; 4]);
         let shown = world.zoneinfo().to_string();
         assert!(shown.contains("high     10\n        promo    10\n"), "{shown}");
     });
@@ -195,7 +195,7 @@ fn broken(tuning: Tuning, factor: u64, test: impl FnOnce(&World<'_>)) {
     let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] };
     let watermarks = WatermarkRule { boost_factor: factor, ..WatermarkRule::default() };
     build(&Config { tuning, watermarks, ..Config::new(&[spec], &[NodeId(0)]) }, |world| {
-        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
         let blocks: Vec<_> = (0..8).map(|_| world.alloc(&movable(9)).expect("memory")).collect();
         for block in blocks {
             world.split(block, order(9), order(4)).expect("was allocated");
@@ -203,10 +203,10 @@ fn broken(tuning: Tuning, factor: u64, test: impl FnOnce(&World<'_>)) {
                 world.free(block.offset(16 * nth), order(4)).expect("was allocated");
             }
         }
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
-        world.set_watermarks(0, MARKS, [0; 4]);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
+        world.at(0).set_watermarks(MARKS, [0; 4]);
         test(world);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -214,7 +214,7 @@ const MARKS: Watermarks = Watermarks { min: 200, low: 400, high: 600 };
 
 /// The effective marks' distance above [`MARKS`].
 fn boost(world: &World<'_>) -> u64 {
-    let stats = world.zone_stats(0);
+    let stats = world.at(0).stats();
     let boost = stats.watermark_boost;
     let expected = Watermarks { min: MARKS.min + boost, low: MARKS.low + boost, high: MARKS.high + boost };
     assert_eq!(stats.watermarks, expected);
@@ -240,9 +240,9 @@ fn claims_boost_the_marks_and_wake_reclaim_once() {
             assert_eq!((boost(world), world.machine().woken()), (900, vec![]), "the request wakes nobody");
             let text = world.zoneinfo().to_string();
             assert!(text.contains("boost    900\n") && text.contains("min      1100\n"), "{text}");
-            assert_eq!(world.decay_boost(0, 300), 600);
+            assert_eq!(world.at(0).decay_boost(300), 600);
             assert_eq!(boost(world), 600);
-            assert_eq!(world.decay_boost(0, 5000), 0);
+            assert_eq!(world.at(0).decay_boost(5000), 0);
             assert_eq!(boost(world), 0);
         });
         broken(tuning, 0, |world| {
@@ -252,7 +252,7 @@ fn claims_boost_the_marks_and_wake_reclaim_once() {
     }
     broken(LINUX_6_18, WatermarkRule::KERNEL_BOOST_FACTOR, |world| {
         world.alloc(&request(true)).expect("memory");
-        world.set_watermarks(0, MARKS, [0; 4]);
+        world.at(0).set_watermarks(MARKS, [0; 4]);
         assert_eq!(boost(world), 0, "new marks begin without");
     });
 }
@@ -268,7 +268,7 @@ fn two_zones(tuning: Tuning, dma32: bool, test: impl FnOnce(&World<'_>)) {
         .map(|i| ZoneSpec { node: NodeId(kinds[i].0), kind: kinds[i].1, span: spans[i], ranges: &spans[i..i + all[i]] })
         .collect();
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
-        (0..3).for_each(|zone| world.set_watermarks(zone, Watermarks::default(), [0; 4]));
+        (0..3).for_each(|zone| world.at(zone).set_watermarks(Watermarks::default(), [0; 4]));
         let in_normal = Request { zone: Some(0), ..movable(9) };
         let blocks: Vec<_> = (0..4).map(|_| world.alloc(&in_normal).expect("memory")).collect();
         for block in blocks {
@@ -277,7 +277,7 @@ fn two_zones(tuning: Tuning, dma32: bool, test: impl FnOnce(&World<'_>)) {
         }
         test(world);
         for zone in 0..3 {
-            world.audit(zone).expect("the audit passes");
+            world.at(zone).audit().expect("the audit passes");
         }
     });
 }
@@ -287,13 +287,13 @@ fn types_stay_apart_while_another_zone_has_a_pageblock() {
     let unmovable = Request::new(Order::ZERO, Unmovable);
     let serving = |world: &World<'_>, request: &Request| {
         let pfn = world.alloc(request).expect("memory");
-        world.zone_of(pfn).expect("the page is in the zone")
+        world.zone_of(pfn).map(|zone| zone.number()).expect("the page is in the zone")
     };
     for tuning in [LINUX_5_14, LINUX_6_7, LINUX_6_18] {
         two_zones(tuning, true, |world| {
             assert_eq!(serving(world, &movable(0)), 0, "its own type is there");
             assert_eq!(serving(world, &unmovable), 1);
-            assert_eq!((world.zone_stats(0).claims, world.zone_stats(0).steals), (0, 0));
+            assert_eq!((world.at(0).stats().claims, world.at(0).stats().steals), (0, 0));
             assert_eq!(serving(world, &Request { zone: Some(0), ..unmovable }), 0, "there is no other zone");
         });
         two_zones(tuning, true, |world| {
@@ -301,7 +301,7 @@ fn types_stay_apart_while_another_zone_has_a_pageblock() {
             // node.
             while let Ok(pfn) = world.alloc(&Request { zone: Some(1), ..movable(9) }) {
                 world.split(pfn, order(9), order(4)).expect("was allocated");
-                world.free_direct(pfn, order(4)).expect("was allocated");
+                world.free_with(Free::block(pfn, order(4)).to(FreeTo::Buddy)).expect("was allocated");
             }
             assert_eq!(serving(world, &unmovable), 0);
         });
@@ -317,9 +317,9 @@ fn types_stay_apart_while_another_zone_has_a_pageblock() {
 fn memory_onlined_later_counts() {
     two_zones(LINUX_6_18, false, |world| {
         world.online(PageRange::new(Pfn(BASE + 2048), 2048)).expect("the range is still a hole");
-        (0..3).for_each(|zone| world.set_watermarks(zone, Watermarks::default(), [0; 4]));
+        (0..3).for_each(|zone| world.at(zone).set_watermarks(Watermarks::default(), [0; 4]));
         let pfn = world.alloc(&Request::new(Order::ZERO, Unmovable)).expect("memory");
-        assert_eq!(world.zone_of(pfn), Some(1));
+        assert_eq!(world.zone_of(pfn).map(|zone| zone.number()), Some(1));
     });
 }
 
@@ -345,12 +345,12 @@ fn a_pageblock_that_was_not_counted_is_found() {
         let metadata = Metadata { words: &common, zones: &mut zones };
         let world =
             Allocator::new(crate::support::TestMachine::default(), &config, metadata).expect("the map is valid");
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
         // The pageblocks' bytes follow the pages' tags. The type is in the lowest three bits, the lowest one inverted.
         // The third pageblock is the first of a block of order 10.
         let byte = &tags[4096 + 2];
         byte.store(byte.load(Relaxed) & !7 | number ^ 1, Relaxed);
-        let Err(AuditError::Inconsistent(found)) = world.audit(0) else { panic!("it was not counted") };
+        let Err(AuditError::Inconsistent(found)) = world.at(0).audit() else { panic!("it was not counted") };
         assert_eq!((found.what, found.expected, found.found), (what, 0, 512));
     }
 }
@@ -367,15 +367,15 @@ fn types_are_kept_apart_beside_a_node_without_memory() {
     ];
     build(&Config { tuning: LINUX_6_18, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
         for zone in 0..zones.len() {
-            world.set_watermarks(zone, Watermarks::default(), [0; 4]);
-            world.set_bounds(zone, Bounds::DISABLED).expect("room");
+            world.at(zone).set_watermarks(Watermarks::default(), [0; 4]);
+            world.at(zone).set_bounds(Bounds::DISABLED).expect("room");
         }
         // A movable page in each pageblock of NORMAL.
         let request = Request { zone: Some(1), ..movable(0) };
         let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();
         pages.into_iter().filter(|pfn| pfn.0 % 512 != 0).for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
         let got = world.alloc(&Request::new(Order::ZERO, Unmovable)).expect("memory");
-        assert_eq!(world.zone_of(got), Some(0), "DMA32, whose pageblocks are empty");
+        assert_eq!(world.zone_of(got).map(|zone| zone.number()), Some(0), "DMA32, whose pageblocks are empty");
     });
 }
 
@@ -390,9 +390,9 @@ fn a_reserved_pageblock_that_goes_off_line_is_reserved_no_more() {
             let pageblock = PageRange::new(block.align_down(Order::PAGEBLOCK), 512);
             world.offline(pageblock, &pageset::Immovable).expect("all of it is free");
             assert_eq!(reserved(world), (0, 0));
-            world.set_watermarks(0, Watermarks::default(), [0; 4]);
+            world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
             while world.alloc(&movable(0)).is_ok() {}
-            assert_eq!(world.zone_stats(0).nr_free_pages, 0);
+            assert_eq!(world.at(0).stats().nr_free_pages, 0);
         });
     }
 }

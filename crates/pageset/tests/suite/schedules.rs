@@ -3,6 +3,7 @@
 //!
 //! A failure prints the seed with the command that replays it.
 
+use crate::support::Known;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::watched::{Scheduled, fault, plant, run_on};
@@ -11,8 +12,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{BatchRule, Bounds, Preset, RegionRule, Tuning, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request, Urgency,
-    Wait, ZoneKind, ZoneSpec,
+    Alloc, Allocator, Block, Config, CpuId, Free, FreeTo, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn,
+    Request, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, thread};
@@ -35,7 +36,7 @@ fn part(world: &Allocator<'_, Scheduled>, thread: u32, mail: &shuttle::sync::Mut
     match thread {
         0 => {
             world.tick();
-            world.merge_skipped(0);
+            world.at(0).merge_skipped();
         }
         1 => world.drain_all(),
         _ => {
@@ -82,17 +83,18 @@ fn short(world: &Allocator<'_, Scheduled>, thread: u32, mail: &shuttle::sync::Mu
     let take = |order: u8, migratetype, wait| {
         let order = Order::new(order).expect("an order");
         let request = Request { urgency: Urgency::High, wait, ..Request::new(order, migratetype) };
-        let block = world.alloc_with(&request, &Giving(world, mail)).ok().map(|pfn| Block { pfn, order });
+        let block =
+            world.alloc_with(Alloc::new(&request).owner(&Giving(world, mail))).ok().map(|pfn| Block { pfn, order });
         mail.lock().expect("no thread panics").extend(block);
     };
     match thread {
         0 => take(4, MigrateType::Movable, Wait::Lock),
-        1 => world.set_watermarks(0, Watermarks { min: 600, low: PAGES, high: PAGES }, [0; 4]),
+        1 => world.at(0).set_watermarks(Watermarks { min: 600, low: PAGES, high: PAGES }, [0; 4]),
         _ => take(9, MigrateType::Unmovable, Wait::Nothing),
     }
     take(8, MigrateType::Unmovable, Wait::Lock);
     take(9, MigrateType::Movable, Wait::Memory);
-    world.decay_boost(0, 100);
+    world.at(0).decay_boost(100);
     take(0, MigrateType::Reclaimable, Wait::Memory);
     take(1, MigrateType::Unmovable, Wait::Nothing);
 }
@@ -104,8 +106,8 @@ fn audited(world: &Allocator<'_, Scheduled>, thread: u32, mail: &shuttle::sync::
     }
     run_on(CpuId(1));
     for _ in 0..3 {
-        match world.audit(0) {
-            Ok(books) => assert_eq!(books.free + books.cached + books.in_use, world.zone_stats(0).managed),
+        match world.at(0).audit() {
+            Ok(books) => assert_eq!(books.free + books.cached + books.in_use, world.at(0).stats().managed),
             Err(AuditError::Busy { .. }) => {}
             Err(AuditError::Inconsistent(error)) => panic!("{error}"),
         }
@@ -132,10 +134,12 @@ fn schedule(preset: &Preset, part: Part) {
     let mut zones = metadata.zones();
     let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");
     // High is large enough that pages stay, and small enough that some drains happen.
-    world.set_bounds(0, Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
+    world.at(0).set_bounds(Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
     // Single pages on the free list, in clusters if there are any.
     let singles: Vec<_> = (0..9).map(|_| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable))).collect();
-    singles.into_iter().for_each(|pfn| world.free_direct(pfn.expect("memory"), Order::ZERO).expect("allocated"));
+    singles.into_iter().for_each(|pfn| {
+        world.free_with(Free::block(pfn.expect("memory"), Order::ZERO).to(FreeTo::Buddy)).expect("allocated")
+    });
     let mail = shuttle::sync::Mutex::new(vec![]);
     thread::scope(|scope| {
         for thread in 0..3 {
@@ -146,11 +150,11 @@ fn schedule(preset: &Preset, part: Part) {
     for block in mail.into_inner().expect("no thread panics") {
         world.free(block.pfn, block.order).expect("it was allocated");
     }
-    let books = world.audit(0).expect("the audit passes");
+    let books = world.at(0).audit().expect("the audit passes");
     assert_eq!((books.in_use, books.free + books.cached), (0, pages));
     world.drain_all();
-    world.audit(0).expect("the audit passes");
-    assert_eq!(world.zone_stats(0).nr_free_pages, pages);
+    world.at(0).audit().expect("the audit passes");
+    assert_eq!(world.at(0).stats().nr_free_pages, pages);
 }
 
 /// Explores some schedules of a preset, starting from a seed.

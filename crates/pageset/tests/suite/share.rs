@@ -1,9 +1,10 @@
 //! The pages that CPUs keep from each other: at most the zone's share by `kept_fraction`, after each call, on machines of any size.
 
-use crate::support::{World, build};
+use crate::support::{Known, World, build};
 use pageset::policy::presets::PAGESET;
 use pageset::{
-    Block, Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, Tuning, Wait, ZoneKind, ZoneSpec,
+    Block, Config, CpuId, Free, FreeTo, MigrateType, NodeId, Order, PageRange, Pfn, Request, Tuning, Wait, ZoneKind,
+    ZoneSpec,
 };
 
 /// A small random number generator.
@@ -57,7 +58,7 @@ fn most_kept(world: &World<'_>, cpus: u32, seed: u64) -> u64 {
         } else if !live.is_empty() {
             let block = live.swap_remove(random.below(live.len() as u64) as usize);
             match random.below(8) {
-                0 => world.free_undrained(block.pfn, block.order).expect("in use"),
+                0 => world.free_with(Free::block(block.pfn, block.order).to(FreeTo::PagesetUndrained)).expect("in use"),
                 1 => {
                     let start = live.len() - live.len().min(100);
                     world.free(block.pfn, block.order).expect("in use");
@@ -69,13 +70,13 @@ fn most_kept(world: &World<'_>, cpus: u32, seed: u64) -> u64 {
         if random.below(100) == 0 {
             world.tick();
         }
-        for zone in 0..world.zone_count() {
-            let stats = world.zone_stats(zone);
+        for zone in 0..world.zones().len() {
+            let stats = world.at(zone).stats();
             most = most.max((stats.pagesets.count + stats.depot + stats.waiting) * 1000 / stats.managed);
         }
     }
-    for zone in 0..world.zone_count() {
-        world.audit(zone).expect("the audit passes");
+    for zone in 0..world.zones().len() {
+        world.at(zone).audit().expect("the audit passes");
     }
     most
 }
@@ -127,16 +128,16 @@ fn locks_of_half_of_memory(cpus: u32) -> u64 {
         let huge = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
         let mut locks = [0; 4];
         for taken in &mut locks {
-            let before = world.zone_stats(0).lock_acquisitions();
+            let before = world.at(0).stats().lock_acquisitions();
             for cpu in 0..2 {
                 world.machine().run_on(cpu);
                 let blocks: Vec<_> = (0..512).map(|_| world.alloc(&huge).expect("memory")).collect();
                 blocks.into_iter().for_each(|pfn| world.free(pfn, Order::PAGEBLOCK).expect("in use"));
             }
-            *taken = world.zone_stats(0).lock_acquisitions() - before;
+            *taken = world.at(0).stats().lock_acquisitions() - before;
             (0..cpus).for_each(|cpu| _ = world.tick_cpu(CpuId(cpu)));
         }
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
         locks[3]
     })
 }
@@ -154,9 +155,9 @@ fn idle_cpus_cost_the_busy_ones_little() {
 #[test]
 fn loans_end() {
     machine(PAGESET, 1 << 20, 1, 1024, |world| {
-        let own = world.pageset_state(0, CpuId(0)).high_max;
+        let own = world.pageset(0, CpuId(0)).state().high_max;
         let huge = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
-        let high_max = |cpu| world.pageset_state(0, CpuId(cpu)).high_max;
+        let high_max = |cpu| world.pageset(0, CpuId(cpu)).state().high_max;
         let use_cpu = |cpu| {
             world.machine().run_on(cpu);
             let blocks: Vec<_> = (0..512).map(|_| world.alloc(&huge).expect("memory")).collect();
@@ -175,12 +176,12 @@ fn loans_end() {
         // Offline, and with bounds by hand, none has a loan.
         world.cpu_offline(CpuId(19)).expect("others are online");
         assert_eq!(high_max(19), 0);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
         use_cpu(1);
-        world.set_bounds(0, pageset::policy::Bounds { batch: 20, high_min: 50, high_max: 50 }).expect("room");
+        world.at(0).set_bounds(pageset::policy::Bounds { batch: 20, high_min: 50, high_max: 50 }).expect("room");
         use_cpu(2);
         assert_eq!([1, 2].map(high_max), [50, 50]);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -194,8 +195,8 @@ fn loans_stay_within_the_capacity() {
             let huge = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
             let blocks: Vec<_> = (0..512).map(|_| world.alloc(&huge).expect("memory")).collect();
             blocks.into_iter().for_each(|pfn| world.free(pfn, Order::PAGEBLOCK).expect("in use"));
-            world.audit(0).expect("the audit passes");
-            world.pageset_state(0, CpuId(0)).high_max
+            world.at(0).audit().expect("the audit passes");
+            world.pageset(0, CpuId(0)).state().high_max
         })
     };
     // The second number is the room that the capacity has for pages before a drain.
@@ -209,14 +210,14 @@ fn loans_stay_within_the_capacity() {
 fn more_cpus_get_smaller_shares() {
     machine(PAGESET, 1 << 14, 1, 32, |world| {
         (1..32).for_each(|cpu| world.cpu_offline(CpuId(cpu)).expect("one is left"));
-        let alone = world.pageset_state(0, CpuId(0)).high_max;
+        let alone = world.pageset(0, CpuId(0)).state().high_max;
         let pages: Vec<_> =
             (0..8000).map(|_| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("memory")).collect();
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
         (1..32).for_each(|cpu| world.cpu_online(CpuId(cpu)).expect("offline"));
-        let shared = world.pageset_state(0, CpuId(0)).high_max;
+        let shared = world.pageset(0, CpuId(0)).state().high_max;
         assert!(shared <= (1 << 14) / 4 / 32 && alone > 2 * shared, "{alone}, then {shared}");
         world.tick_cpu(CpuId(0));
-        assert!(world.pageset_state(0, CpuId(0)).count <= shared + world.pageset_state(0, CpuId(0)).batch);
+        assert!(world.pageset(0, CpuId(0)).state().count <= shared + world.pageset(0, CpuId(0)).state().batch);
     });
 }

@@ -5,14 +5,15 @@ use std::cell::{Cell, RefCell};
 use std::sync::mpsc;
 use std::thread;
 
-use crate::support::{Behaving, Behaviour, World, build, movable, one_zone};
+use crate::support::{Behaving, Behaviour, Known, World, build, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::alloc::shortage::Reason;
+use pageset::machine::{Access, Line};
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, ListRule, Tuning, Watermarks};
 use pageset::{
-    Access, AllocError, Allocator, Config, CpuId, Line, MigrateType, MoveError, NodeId, Order, OutOfMemory, Owner,
-    PageRange, Pfn, Request, Urgency, Wait, ZoneKind, ZoneSpec,
+    Alloc, AllocError, Allocator, Config, CpuId, Free, FreeTo, MigrateType, MoveError, NodeId, Order, OutOfMemory,
+    Owner, PageRange, Pfn, Request, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -71,11 +72,11 @@ fn out_of_memory(result: Result<Pfn, AllocError>) -> OutOfMemory {
 /// A zone without marks whose pages are all in use as blocks of one order.
 fn full(of: u8, test: impl FnOnce(&World<'_>, Vec<(Pfn, Order)>)) {
     one_zone(LINUX_6_18, 4096, 2, |world| {
-        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
         let blocks = exhaust(world, of);
         assert_eq!(blocks.len() as u64 * order(of).pages(), 4096);
         test(world, blocks);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }
 
@@ -83,18 +84,21 @@ fn full(of: u8, test: impl FnOnce(&World<'_>, Vec<(Pfn, Order)>)) {
 fn the_owner_is_asked_only_where_nothing_else_helps() {
     one_zone(LINUX_6_18, 4096, 2, |world| {
         let owner = Giving::new(world, vec![], 1);
-        world.set_watermarks(0, Watermarks { min: 100, low: 4096, high: 4096 }, [0; 4]);
-        world.alloc_with(&movable(4), &owner).expect("above the min mark");
+        world.at(0).set_watermarks(Watermarks { min: 100, low: 4096, high: 4096 }, [0; 4]);
+        world.alloc_with(Alloc::new(&movable(4)).owner(&owner)).expect("above the min mark");
         assert_eq!(owner.calls.get(), 0);
-        world.set_watermarks(0, Watermarks { min: 4096, low: 4096, high: 4096 }, [0; 4]);
+        world.at(0).set_watermarks(Watermarks { min: 4096, low: 4096, high: 4096 }, [0; 4]);
         for wait in [Wait::Lock, Wait::Nothing] {
-            out_of_memory(world.alloc_with(&Request { wait, ..movable(4) }, &owner));
+            out_of_memory(world.alloc_with(Alloc::new(&Request { wait, ..movable(4) }).owner(&owner)));
         }
         assert_eq!(owner.calls.get(), 0, "it cannot wait");
         let wrong = Request::new(order(4), MigrateType::Isolate);
-        assert_eq!(world.alloc_with(&wrong, &owner), Err(AllocError::Migratetype(MigrateType::Isolate)));
+        assert_eq!(
+            world.alloc_with(Alloc::new(&wrong).owner(&owner)),
+            Err(AllocError::Migratetype(MigrateType::Isolate))
+        );
         assert_eq!(owner.calls.get(), 0, "nothing can help");
-        out_of_memory(world.alloc_with(&movable(4), &owner));
+        out_of_memory(world.alloc_with(Alloc::new(&movable(4)).owner(&owner)));
         assert_eq!(owner.calls.get(), 1, "it gave nothing and is not asked again");
     });
 }
@@ -104,15 +108,15 @@ fn what_the_owner_frees_is_found() {
     full(0, |world, blocks| {
         // The page goes to this CPU's pageset, where watermarks do not count it; a drain makes it count.
         let owner = Giving::new(world, blocks, 1);
-        let drains = world.zone_stats(0).pagesets.drains;
-        world.alloc_with(&movable(0), &owner).expect("one was given");
-        assert_eq!((owner.calls.get(), world.zone_stats(0).pagesets.drains), (1, drains + 1));
+        let drains = world.at(0).stats().pagesets.drains;
+        world.alloc_with(Alloc::new(&movable(0)).owner(&owner)).expect("one was given");
+        assert_eq!((owner.calls.get(), world.at(0).stats().pagesets.drains), (1, drains + 1));
     });
     full(4, |world, blocks| {
         let owner = Giving::new(world, blocks, 1);
-        let drains = world.zone_stats(0).pagesets.drains;
-        world.alloc_with(&movable(4), &owner).expect("one was given");
-        assert_eq!((owner.calls.get(), world.zone_stats(0).pagesets.drains), (1, drains), "nothing to drain");
+        let drains = world.at(0).stats().pagesets.drains;
+        world.alloc_with(Alloc::new(&movable(4)).owner(&owner)).expect("one was given");
+        assert_eq!((owner.calls.get(), world.at(0).stats().pagesets.drains), (1, drains), "nothing to drain");
     });
     full(0, |world, mut blocks| {
         // Another CPU's pageset is drained only after the owner has freed something.
@@ -123,10 +127,10 @@ fn what_the_owner_frees_is_found() {
         }
         world.machine().run_on(0);
         let last = blocks.pop().expect("thousands");
-        out_of_memory(world.alloc_with(&movable(0), &Giving::new(world, vec![], 1)));
-        assert_eq!(world.zone_stats(0).pagesets.count, 50);
-        world.alloc_with(&movable(0), &Giving::new(world, vec![last], 1)).expect("51 pages");
-        let stats = world.zone_stats(0);
+        out_of_memory(world.alloc_with(Alloc::new(&movable(0)).owner(&Giving::new(world, vec![], 1))));
+        assert_eq!(world.at(0).stats().pagesets.count, 50);
+        world.alloc_with(Alloc::new(&movable(0)).owner(&Giving::new(world, vec![last], 1))).expect("51 pages");
+        let stats = world.at(0).stats();
         assert_eq!(stats.nr_free_pages + stats.pagesets.count, 50);
     });
 }
@@ -137,7 +141,7 @@ fn what_the_owner_frees_is_found() {
 fn the_owner_is_asked_before_pages_are_taken_from_other_cpus() {
     for (gives, left) in [(2000, 50), (0, 0)] {
         one_zone(PAGESET, 4096, 2, |world| {
-            world.set_watermarks(0, Watermarks::default(), [0; 4]);
+            world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
             let mut blocks = exhaust(world, 0);
             world.machine().run_on(1);
             for (pfn, order) in blocks.split_off(blocks.len() - 50) {
@@ -145,9 +149,9 @@ fn the_owner_is_asked_before_pages_are_taken_from_other_cpus() {
             }
             world.machine().run_on(0);
             let owner = Giving::new(world, blocks, gives);
-            world.alloc_with(&movable(0), &owner).expect("the owner or the other CPU has some");
-            assert_eq!((owner.calls.get(), world.pageset_state(0, CpuId(1)).count), (1, left), "{gives} given");
-            world.audit(0).expect("the audit passes");
+            world.alloc_with(Alloc::new(&movable(0)).owner(&owner)).expect("the owner or the other CPU has some");
+            assert_eq!((owner.calls.get(), world.pageset(0, CpuId(1)).state().count), (1, left), "{gives} given");
+            world.at(0).audit().expect("the audit passes");
         });
     }
 }
@@ -161,7 +165,7 @@ fn retries_end() {
             // Every other page: they never merge.
             let given = blocks.into_iter().step_by(2).collect();
             let owner = Giving::new(world, given, 8);
-            let shortage = out_of_memory(world.alloc_with(&movable(of), &owner));
+            let shortage = out_of_memory(world.alloc_with(Alloc::new(&movable(of)).owner(&owner)));
             assert_eq!(owner.calls.get(), calls, "order {of}");
             assert_eq!((shortage.reason, shortage.free_pages), (reason, u64::from(8 * calls)));
             assert_eq!(shortage.free_blocks[0], 8 * calls);
@@ -170,7 +174,7 @@ fn retries_end() {
     full(0, |world, blocks| {
         // Adjacent pages, one per call: two make a block of order 1 if they are buddies.
         let owner = Giving::new(world, blocks, 1);
-        world.alloc_with(&movable(1), &owner).expect("two buddies");
+        world.alloc_with(Alloc::new(&movable(1)).owner(&owner)).expect("two buddies");
         assert_eq!(owner.calls.get(), 2);
     });
 }
@@ -207,8 +211,8 @@ impl Owner for Busy<'_, '_> {
 fn the_owner_may_use_the_allocator() {
     full(0, |world, blocks| {
         let owner = Busy(Giving::new(world, blocks, 3));
-        world.alloc_with(&movable(0), &owner).expect("three were given");
-        let stats = world.zone_stats(0);
+        world.alloc_with(Alloc::new(&movable(0)).owner(&owner)).expect("three were given");
+        let stats = world.at(0).stats();
         assert_eq!(stats.nr_free_pages + stats.pagesets.count, 2);
     });
 }
@@ -223,38 +227,38 @@ fn reserved_pageblocks_are_given_back_last_one_last() {
         exhaust(world, 0)
     };
     let state = |world: &World<'_>| {
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         (stats.nr_reserved_highatomic, stats.nr_free_highatomic)
     };
     one_zone(LINUX_6_18, 4096, 2, |world| {
-        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
         let mut blocks = reserve(world);
         assert_eq!((state(world), blocks.len()), ((1024, 1024), 3072));
         let request = Request::new(order(4), MigrateType::Unmovable);
         let page = |blocks: &mut Vec<_>| vec![blocks.swap_remove(0), blocks.swap_remove(2)];
         let owner = Giving::new(world, page(&mut blocks), 1);
-        let got = world.alloc_with(&request, &owner).expect("the first reserved pageblock");
+        let got = world.alloc_with(Alloc::new(&request).owner(&owner)).expect("the first reserved pageblock");
         assert_eq!((owner.calls.get(), state(world)), (1, (512, 512)));
         assert_eq!(world.pageblock_type(got), Some(MigrateType::Unmovable), "the type that was wanted");
         // The other 31 blocks of the pageblock, then the last pageblock, which is returned by force: the owner frees
         // nothing more.
         let owner = Giving::new(world, vec![], 1);
         for _ in 1..32 {
-            world.alloc_with(&request, &owner).expect("of the same pageblock");
+            world.alloc_with(Alloc::new(&request).owner(&owner)).expect("of the same pageblock");
         }
         assert_eq!((owner.calls.get(), state(world)), (0, (512, 512)));
-        world.alloc_with(&request, &owner).expect("the last one");
+        world.alloc_with(Alloc::new(&request).owner(&owner)).expect("the last one");
         assert_eq!((owner.calls.get(), state(world)), (1, (0, 0)));
         while world.alloc(&request).is_ok() {}
-        out_of_memory(world.alloc_with(&request, &owner));
-        world.audit(0).expect("the audit passes");
+        out_of_memory(world.alloc_with(Alloc::new(&request).owner(&owner)));
+        world.at(0).audit().expect("the audit passes");
     });
     // A request that cannot wait does not reach that step.
     one_zone(LINUX_6_18, 4096, 2, |world| {
-        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
         let blocks = reserve(world);
         let owner = Giving::new(world, blocks, 1);
-        out_of_memory(world.alloc_with(&Request { wait: Wait::Lock, ..movable(4) }, &owner));
+        out_of_memory(world.alloc_with(Alloc::new(&Request { wait: Wait::Lock, ..movable(4) }).owner(&owner)));
         assert_eq!((owner.calls.get(), state(world)), (0, (1024, 1024)));
     });
 }
@@ -266,10 +270,10 @@ fn two_zones(test: impl FnOnce(&World<'_>)) {
     let leak = |ranges: [PageRange; 1]| -> &'static [PageRange] { Box::leak(Box::new(ranges)) };
     let zones = [spec(ZoneKind::Dma32, leak(ranges[0])), spec(ZoneKind::Normal, leak(ranges[1]))];
     build(&Config::new(&zones, &[NodeId(0)]), |world| {
-        (0..2).for_each(|zone| world.set_watermarks(zone, Watermarks::default(), [0; 4]));
+        (0..2).for_each(|zone| world.at(zone).set_watermarks(Watermarks::default(), [0; 4]));
         test(world);
         for zone in 0..2 {
-            world.audit(zone).expect("the audit passes");
+            world.at(zone).audit().expect("the audit passes");
         }
     });
 }
@@ -281,13 +285,13 @@ fn reclaim_is_woken_for_zones_below_low() {
         world.alloc(&movable(4)).expect("memory");
         assert_eq!(world.machine().woken(), [], "there is enough");
         // NORMAL is short and DMA32 serves: the first attempt succeeds.
-        world.set_watermarks(1, marks(3000), [0; 4]);
+        world.at(1).set_watermarks(marks(3000), [0; 4]);
         let got = world.alloc(&movable(4)).expect("memory");
-        assert_eq!((world.zone_of(got), world.machine().woken()), (Some(0), vec![]));
-        world.set_watermarks(0, marks(3000), [0; 4]);
+        assert_eq!((world.zone_of(got).map(|zone| zone.number()), world.machine().woken()), (Some(0), vec![]));
+        world.at(0).set_watermarks(marks(3000), [0; 4]);
         let both = [(1, order(4), ZoneKind::Movable), (0, order(4), ZoneKind::Movable)];
         let got = world.alloc(&movable(4)).expect("above the min mark");
-        assert_eq!((world.zone_of(got), world.machine().woken()), (Some(1), both.to_vec()));
+        assert_eq!((world.zone_of(got).map(|zone| zone.number()), world.machine().woken()), (Some(1), both.to_vec()));
         let low = Request { highest: ZoneKind::Dma32, ..movable(0) };
         world.alloc(&low).expect("above the min mark");
         assert_eq!(world.machine().woken(), [(0, Order::ZERO, ZoneKind::Dma32)], "only zones that it may use");
@@ -295,7 +299,7 @@ fn reclaim_is_woken_for_zones_below_low() {
             world.alloc(&silent).expect("above the min mark");
             assert_eq!(world.machine().woken(), [], "{silent:?}");
         }
-        world.set_watermarks(0, marks(0), [0; 4]);
+        world.at(0).set_watermarks(marks(0), [0; 4]);
         exhaust(world, 10);
         world.machine().woken();
         out_of_memory(world.alloc(&movable(10)));
@@ -307,25 +311,25 @@ fn reclaim_is_woken_for_zones_below_low() {
 #[test]
 fn needs_reclaim_and_is_balanced() {
     two_zones(|world| {
-        let balanced = |order, highest| world.is_balanced(NodeId(0), order, highest);
-        assert_eq!([0, 1].map(|zone| world.needs_reclaim(zone)), [false; 2]);
+        let balanced = |order, highest| world.node(NodeId(0)).is_balanced(order, highest);
+        assert_eq!([0, 1].map(|zone| world.at(zone).needs_reclaim()), [false; 2]);
         let high = |high| Watermarks { min: 0, low: 0, high };
-        world.set_watermarks(0, high(2047), [0; 4]);
-        assert_eq!([0, 1].map(|zone| world.needs_reclaim(zone)), [false; 2], "one page above the mark");
-        world.set_watermarks(0, high(2048), [0; 4]);
-        assert_eq!([0, 1].map(|zone| world.needs_reclaim(zone)), [true, false]);
+        world.at(0).set_watermarks(high(2047), [0; 4]);
+        assert_eq!([0, 1].map(|zone| world.at(zone).needs_reclaim()), [false; 2], "one page above the mark");
+        world.at(0).set_watermarks(high(2048), [0; 4]);
+        assert_eq!([0, 1].map(|zone| world.at(zone).needs_reclaim()), [true, false]);
         // One balanced zone is enough.
         assert!(balanced(Order::ZERO, ZoneKind::Movable) && !balanced(Order::ZERO, ZoneKind::Dma32));
         assert!(balanced(Order::MAX, ZoneKind::Normal));
         assert!(balanced(Order::ZERO, ZoneKind::Dma), "no such zone, nothing to do");
-        assert!(world.is_balanced(NodeId(7), Order::ZERO, ZoneKind::Movable));
+        assert!(world.node(NodeId(7)).is_balanced(Order::ZERO, ZoneKind::Movable));
         exhaust(world, 10).iter().for_each(|&(pfn, of)| {
             world.split(pfn, of, order(9)).expect("was allocated");
-            world.free_direct(pfn, order(9)).expect("was allocated");
+            world.free_with(Free::block(pfn, order(9)).to(FreeTo::Buddy)).expect("was allocated");
         });
         assert!(!balanced(Order::MAX, ZoneKind::Normal) && balanced(order(9), ZoneKind::Normal));
         // The reserve counts by the waking request's highest zone.
-        world.set_watermarks(1, high(1000), [0, 0, 0, 24]);
+        world.at(1).set_watermarks(high(1000), [0, 0, 0, 24]);
         assert!(balanced(Order::ZERO, ZoneKind::Normal) && !balanced(Order::ZERO, ZoneKind::Movable));
     });
 }
@@ -337,23 +341,23 @@ fn reclaim_is_active_up_to_a_zone() {
         let request = Request { zone: Some(zone), ..movable(0) };
         let pages: Vec<_> = (0..500).map(|_| world.alloc(&request).expect("memory")).collect();
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("was allocated"));
-        let kept = world.zone_stats(zone).pagesets.count;
+        let kept = world.at(zone).stats().pagesets.count;
         world.drain_all();
         kept
     };
     two_zones(|world| {
         for zone in [0, 1] {
-            world.set_bounds(zone, Bounds { batch: 10, high_min: 300, high_max: 300 }).expect("room");
+            world.at(zone).set_bounds(Bounds { batch: 10, high_min: 300, high_max: 300 }).expect("room");
         }
         let large = |world| [0, 1].map(|zone| kept(world, zone) > 100);
         assert_eq!(large(world), [true; 2]);
-        world.set_node_reclaim_active(NodeId(0), ZoneKind::Dma32, true);
+        world.node(NodeId(0)).set_reclaim_active(ZoneKind::Dma32, true);
         assert_eq!(large(world), [false, true]);
-        world.set_node_reclaim_active(NodeId(0), ZoneKind::Movable, true);
+        world.node(NodeId(0)).set_reclaim_active(ZoneKind::Movable, true);
         assert_eq!(large(world), [false; 2]);
-        world.set_node_reclaim_active(NodeId(1), ZoneKind::Movable, false);
+        world.node(NodeId(1)).set_reclaim_active(ZoneKind::Movable, false);
         assert_eq!(large(world), [false; 2], "another node");
-        world.set_node_reclaim_active(NodeId(0), ZoneKind::Movable, false);
+        world.node(NodeId(0)).set_reclaim_active(ZoneKind::Movable, false);
         assert_eq!(large(world), [true; 2]);
     });
 }
@@ -363,8 +367,8 @@ fn out_of_memory_says_where_and_why() {
     two_zones(|world| {
         let marks = |min| Watermarks { min, low: min, high: min };
         // 2048 pages each. DMA32 lacks 952 pages of its mark and reserve, NORMAL only 462: NORMAL is the nearest zone.
-        world.set_watermarks(0, marks(2900), [0, 0, 100, 100]);
-        world.set_watermarks(1, marks(2000), [0, 0, 0, 510]);
+        world.at(0).set_watermarks(marks(2900), [0, 0, 100, 100]);
+        world.at(1).set_watermarks(marks(2000), [0, 0, 0, 510]);
         let shortage = out_of_memory(world.alloc(&movable(4)));
         assert_eq!((shortage.order, shortage.migratetype), (order(4), MigrateType::Movable));
         assert_eq!((shortage.zones, shortage.free_pages, shortage.cached_pages), (2, 4096, 0));
@@ -375,18 +379,18 @@ fn out_of_memory_says_where_and_why() {
         assert_eq!((nearest.free, nearest.for_others, nearest.mark, nearest.reserve), (2048, 0, 2000, 510));
         // Rights lower the mark: here 1050 and 100 suffice, 1950 do not.
         let oom = Request { urgency: Urgency::OomVictim, ..movable(10) };
-        world.set_watermarks(0, marks(3900), [0, 0, 100, 100]);
+        world.at(0).set_watermarks(marks(3900), [0, 0, 100, 100]);
         let nearest = out_of_memory(world.alloc(&Request { zone: Some(0), ..oom })).nearest;
         assert_eq!((nearest.mark, nearest.reserve), (1950, 100));
         // Pages unusable for the request, and pages in pagesets.
-        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
         let page = world.alloc(&Request { zone: Some(0), ..movable(0) }).expect("memory");
         world.free(page, Order::ZERO).expect("was allocated");
-        let cached = world.zone_stats(0).pagesets.count;
+        let cached = world.at(0).stats().pagesets.count;
         for (nth, to) in [(1, MigrateType::Cma), (2, MigrateType::HighAtomic)] {
             world.set_pageblock_type(Pfn(BASE + 512 * nth), to).expect("the page is in the zone");
         }
-        world.set_watermarks(0, marks(2000), [0; 4]);
+        world.at(0).set_watermarks(marks(2000), [0; 4]);
         let dma32 = Request { highest: ZoneKind::Dma32, ..Request::new(order(2), MigrateType::Unmovable) };
         let shortage = out_of_memory(world.alloc(&dma32));
         assert_eq!((shortage.zones, shortage.cached_pages, shortage.free_pages), (1, cached, 2048 - cached));
@@ -405,12 +409,12 @@ fn out_of_memory_says_where_and_why() {
             "{text}"
         );
         // Enough pages, but not in one block; and a request without marks.
-        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
         let huge = Request { order: order(9), cma: true, ..dma32 };
         let blocks: Vec<_> = std::iter::from_fn(|| world.alloc(&huge).ok()).collect();
         for &block in &blocks[..2] {
             world.split(block, order(9), order(8)).expect("was allocated");
-            world.free_direct(block, order(8)).expect("was allocated");
+            world.free_with(Free::block(block, order(8)).to(FreeTo::Buddy)).expect("was allocated");
         }
         for watermarks in [true, false] {
             let shortage = out_of_memory(world.alloc(&Request { watermarks, ..huge }));
@@ -471,8 +475,8 @@ fn a_request_that_never_waits_skips_held_locks() {
         is_held.recv().expect("the other thread is there");
         // This CPU's pageset serves the request. Blocks of any order that need the zone lock are refused.
         let cached = world.alloc(&nothing(0)).expect("in the pageset");
-        world.free_undrained(cached, Order::ZERO).expect("was allocated");
-        let before = world.zone_stats(0);
+        world.free_with(Free::block(cached, Order::ZERO).to(FreeTo::PagesetUndrained)).expect("was allocated");
+        let before = world.at(0).stats();
         for of in [2, 4, 9, 10] {
             let shortage = out_of_memory(world.alloc(&nothing(of)));
             assert_eq!(shortage.reason, Reason::Busy, "order {of}");
@@ -480,14 +484,14 @@ fn a_request_that_never_waits_skips_held_locks() {
                 AllocError::OutOfMemory(shortage).to_string().contains("but its lock was held or its block was taken")
             );
         }
-        assert_eq!(world.zone_stats(0), before, "nothing has changed");
+        assert_eq!(world.at(0).stats(), before, "nothing has changed");
         go_on.send(()).expect("it waits");
         other.join().expect("no panic").expect("memory");
     });
     for of in [2, 4, 9, 10] {
         world.alloc(&nothing(of)).expect("the lock is free again");
     }
-    world.audit(0).expect("the audit passes");
+    world.at(0).audit().expect("the audit passes");
 }
 
 /// An owner that frees nothing but lets pages move.
@@ -511,16 +515,16 @@ impl Owner for MovesAll {
 fn pages_of_other_cpus_make_room_for_a_compaction() {
     let tuning = Tuning { depot: false, bitmaps: false, ..PAGESET };
     one_zone(tuning, 8 * 512, 2, |world| {
-        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
         let pages = exhaust(world, 0);
         world.machine().run_on(1);
         for &(pfn, order) in pages.iter().step_by(64) {
             world.free(pfn, order).expect("allocated");
         }
         world.machine().run_on(0);
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
-        assert_eq!((world.pageset_state(0, CpuId(1)).count, world.zone_stats(0).nr_free_pages), (64, 0));
-        world.alloc_with(&movable(3), &MovesAll).expect("64 pages are free, and all others can move");
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
+        assert_eq!((world.pageset(0, CpuId(1)).state().count, world.at(0).stats().nr_free_pages), (64, 0));
+        world.alloc_with(Alloc::new(&movable(3)).owner(&MovesAll)).expect("64 pages are free, and all others can move");
     });
 }
 
@@ -530,14 +534,14 @@ fn pages_of_other_cpus_make_room_for_a_compaction() {
 fn scattered_memory_is_compacted_without_a_page_reclaimed() {
     for migratetype in [MigrateType::Movable, MigrateType::Unmovable] {
         one_zone(LINUX_6_18, 8 * 512, 1, |world| {
-            world.set_watermarks(0, Watermarks::default(), [0; 4]);
-            world.set_bounds(0, Bounds::DISABLED).expect("room");
+            world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
+            world.at(0).set_bounds(Bounds::DISABLED).expect("room");
             let pages = exhaust(world, 0);
             pages.iter().step_by(2).for_each(|&(pfn, order)| world.free(pfn, order).expect("allocated"));
             let request = Request::new(order(6), migratetype);
             world.alloc(&request).expect_err("only single pages are free");
-            world.alloc_with(&request, &MovesAll).expect("compaction makes it");
-            world.audit(0).expect("the audit passes");
+            world.alloc_with(Alloc::new(&request).owner(&MovesAll)).expect("compaction makes it");
+            world.at(0).audit().expect("the audit passes");
         });
     }
 }
@@ -548,7 +552,7 @@ fn marks_above_all_memory_keep_everything() {
     one_zone(LINUX_6_18, 4096, 1, |world| {
         for (marks, reserve) in [([u64::MAX; 3], [1; 4]), ([1, 2, u64::MAX], [u64::MAX; 4])] {
             let [min, low, high] = marks;
-            world.set_watermarks(0, Watermarks { min, low, high }, reserve);
+            world.at(0).set_watermarks(Watermarks { min, low, high }, reserve);
             out_of_memory(world.alloc(&movable(0)));
             out_of_memory(world.alloc(&Request { urgency: Urgency::High, wait: Wait::Lock, ..movable(4) }));
             let report = world.compact(&movable(9), pageset::CompactMode::Sync, &MovesAll);

@@ -2,6 +2,7 @@
 //!
 //! Runs for `PAGESET_SECONDS` seconds in all, 5 by default. For ThreadSanitizer see `ci/tsan.sh`.
 
+use crate::support::Known;
 use std::cell::{Cell, RefCell};
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -14,8 +15,8 @@ use pageset::policy::presets::*;
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, RegionRule, Tuning, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, HotplugError, Machine, MigrateType, MoveError, NodeId, Order, Owner, PageRange,
-    Pfn, RawLock, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
+    Alloc, Allocator, Block, Config, CpuId, HotplugError, Machine, MigrateType, MoveError, NodeId, Order, Owner,
+    PageRange, Pfn, RawLock, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 
 const PAGES: u64 = 1 << 14;
@@ -154,7 +155,7 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
                     ..Request::new(order, migratetype)
                 };
                 let owner = Giving { world, shared, blocks: RefCell::new(mine) };
-                let got = world.alloc_with(&request, &owner);
+                let got = world.alloc_with(Alloc::new(&request).owner(&owner));
                 mine = owner.blocks.into_inner();
                 if let Ok(pfn) = got {
                     let block = Block { pfn, order };
@@ -195,13 +196,13 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
             97 if done % 2 == 0 => {
                 // At one setting most requests take the slow path, at the other hardly any.
                 let low = [PAGES / 64, PAGES - PAGES / 8][random.below(2)];
-                world.set_watermarks(0, Watermarks { min: PAGES / 128, low, high: low + PAGES / 64 }, [0; 4]);
-                world.decay_boost(0, PAGES / 16);
+                world.at(0).set_watermarks(Watermarks { min: PAGES / 128, low, high: low + PAGES / 64 }, [0; 4]);
+                world.at(0).decay_boost(PAGES / 16);
             }
             97 => drop(world.tick()),
             98 => {
                 world.drain();
-                world.merge_skipped(0);
+                world.at(0).merge_skipped();
             }
             _ => world.drain_all(),
         }
@@ -226,28 +227,28 @@ fn administer(world: &Allocator<'_, Threads>, shared: &Shared, bounds: Bounds) {
             }
             2 | 3 => come(world, cpu(&mut random)),
             4 => {
-                world.disable_pagesets(0);
+                world.at(0).disable_pagesets();
                 // Callers in a call hold one block each; a refill or a drain counts in steps.
-                let kept = (0..CPUS as u32).map(|cpu| world.pageset_state(0, CpuId(cpu)).count).max();
+                let kept = (0..CPUS as u32).map(|cpu| world.pageset(0, CpuId(cpu)).state().count).max();
                 assert!(kept <= Some(Order::PAGEBLOCK.pages() as u32), "{kept:?} pages kept");
-                world.enable_pagesets(0).expect("disabled just now");
+                world.at(0).enable_pagesets().expect("disabled just now");
             }
             5 => world.set_high_fraction([0, 8, 100][random.below(3)]).expect("the pagesets have room"),
             6 => {
-                let marks = world.zone_stats(0).watermarks;
-                world.set_watermarks(0, marks, [0; ZoneKind::COUNT]);
+                let marks = world.at(0).stats().watermarks;
+                world.at(0).set_watermarks(marks, [0; ZoneKind::COUNT]);
                 world.recompute();
             }
-            7 => world.drain_zone(0),
+            7 => world.at(0).drain_all(),
             // The result means nothing while others are in the middle of their calls, but nothing may change.
             8 => {
-                let _ = world.audit(0);
+                let _ = world.at(0).audit();
             }
-            _ => world.set_bounds(0, bounds).expect("the pagesets have room, and are enabled"),
+            _ => world.at(0).set_bounds(bounds).expect("the pagesets have room, and are enabled"),
         }
         changes += 1;
         for cpu in 0..CPUS as u32 {
-            let state = world.pageset_state(0, CpuId(cpu));
+            let state = world.pageset(0, CpuId(cpu)).state();
             assert!(state.high_max <= ROOM, "CPU {cpu} may keep {} pages", state.high_max);
         }
     }
@@ -270,7 +271,7 @@ fn hammer(name: &str, tuning: Tuning, time: Duration) {
     let mut zones = metadata.zones();
     let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("the map is valid");
     let bounds = Bounds { batch: 3, high_min: 7, high_max: if tuning.auto_high { 40 } else { 7 } };
-    world.set_bounds(0, bounds).expect("room");
+    world.at(0).set_bounds(bounds).expect("room");
     let shared = Shared {
         mail: Mutex::new(vec![]),
         held: (0..PAGES).map(|_| AtomicBool::new(false)).collect(),
@@ -286,14 +287,14 @@ fn hammer(name: &str, tuning: Tuning, time: Duration) {
         scope.spawn(|| administer(&world, &shared, bounds));
     });
     let left = std::mem::take(&mut *shared.mail());
-    let books = world.audit(0).expect("the audit passes");
+    let books = world.at(0).audit().expect("the audit passes");
     assert_eq!(books.in_use, left.iter().map(|block| block.order.pages()).sum::<u64>(), "{name}");
     world.free_bulk(&left).expect("they were allocated");
-    let stats = world.zone_stats(0);
+    let stats = world.at(0).stats();
     assert_eq!(stats.pgalloc(), stats.pgfree(), "{name}");
     world.drain_all();
-    world.audit(0).expect("the audit passes");
-    assert_eq!(world.zone_stats(0).nr_free_pages, PAGES, "{name}");
+    world.at(0).audit().expect("the audit passes");
+    assert_eq!(world.at(0).stats().nr_free_pages, PAGES, "{name}");
     let [operations, changes] = [&shared.operations, &shared.changes].map(|number| number.load(Relaxed));
     let direct = stats.lock_direct_alloc + stats.lock_direct_free;
     println!(

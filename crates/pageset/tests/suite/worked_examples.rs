@@ -1,7 +1,7 @@
 //! The worked examples of the specification, section 10, run on the allocator itself. 10.1 is pure arithmetic, tested
 //! next to the formulas in `policy::sizes`.
 
-use crate::support::{World, build, example, movable};
+use crate::support::{Known, World, build, example, movable};
 use pageset::policy::presets::*;
 use pageset::policy::{PcpState, Tuning, Watermarks};
 use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
@@ -18,16 +18,16 @@ struct Cpu<'w> {
 
 impl<'w> Cpu<'w> {
     fn new(world: &'w World<'w>) -> Self {
-        Cpu { world, pages: Vec::new(), holds: world.zone_stats(0).lock_acquisitions() }
+        Cpu { world, pages: Vec::new(), holds: world.at(0).stats().lock_acquisitions() }
     }
 
     fn state(&self) -> PcpState {
-        self.world.pageset_state(0, CpuId(0))
+        self.world.pageset(0, CpuId(0)).state()
     }
 
     /// Zone-lock holds since the start or the last call.
     fn take_holds(&mut self) -> u64 {
-        let holds = self.world.zone_stats(0).lock_acquisitions();
+        let holds = self.world.at(0).stats().lock_acquisitions();
         holds - std::mem::replace(&mut self.holds, holds)
     }
 
@@ -51,9 +51,9 @@ impl<'w> Cpu<'w> {
     ) -> Moves {
         let mut moves = Moves::new();
         for number in 1..=times {
-            let before = counter(&self.world.pageset_stats(0, CpuId(0)));
+            let before = counter(&self.world.pageset(0, CpuId(0)).stats());
             operation(self);
-            let moved = counter(&self.world.pageset_stats(0, CpuId(0))) - before;
+            let moved = counter(&self.world.pageset(0, CpuId(0)).stats()) - before;
             if moved > 0 {
                 moves.push((number, moved));
             }
@@ -63,13 +63,13 @@ impl<'w> Cpu<'w> {
 
     /// Runs a tick. Returns the pages drained, and whether it has more to do.
     fn tick(&self) -> (u64, bool) {
-        let before = self.world.pageset_stats(0, CpuId(0)).drain_pages;
+        let before = self.world.pageset(0, CpuId(0)).stats().drain_pages;
         let more = self.world.tick();
-        (self.world.pageset_stats(0, CpuId(0)).drain_pages - before, more)
+        (self.world.pageset(0, CpuId(0)).stats().drain_pages - before, more)
     }
 
     fn audit(&self) {
-        let books = self.world.audit(0).expect("the audit passes");
+        let books = self.world.at(0).audit().expect("the audit passes");
         assert_eq!(books.in_use, self.pages.len() as u64);
     }
 }
@@ -252,7 +252,7 @@ fn example_10_4() {
                         ticked += cpu.tick().0;
                     }
                 }
-                let stats = cpu.world.pageset_stats(0, CpuId(0));
+                let stats = cpu.world.pageset(0, CpuId(0)).stats();
                 let s = cpu.state();
                 let factor = if tuning.free_count { s.free_count } else { u32::from(s.free_factor) };
                 assert_eq!((stats.refill_pages, stats.drain_pages), (from_zone, to_zone), "{name}: pages");
@@ -295,7 +295,7 @@ fn with_cache(tuning: Tuning, cache_slice_pages: u64, test: impl FnOnce(&World<'
     let config = Config { tuning, cache_slice_pages, ..Config::new(&zones, &[NodeId(0); 2]) };
     build(&config, |world| {
         let high_max = if tuning.auto_high { 4096 } else { 252 };
-        world.set_bounds(0, pageset::policy::Bounds { batch: 63, high_min: 252, high_max }).expect("room");
+        world.at(0).set_bounds(pageset::policy::Bounds { batch: 63, high_min: 252, high_max }).expect("room");
         test(world);
     });
 }
@@ -319,7 +319,7 @@ fn example_10_5_one_high_order_free_after_many_of_order_0() {
             let [single, pair] = free_from_empty(world, &[(400, 0), (1, 1)]).try_into().expect("two");
             assert_eq!(single, before, "{name}: drains before");
             assert_eq!(pair.iter().map(|&(_, pages)| pages).sum::<u64>(), by_last, "{name}: the last drain");
-            let s = world.pageset_state(0, CpuId(0));
+            let s = world.pageset(0, CpuId(0)).state();
             assert_eq!((s.count, s.high), (end, high), "{name}: count and high at the end");
         });
     }
@@ -342,7 +342,7 @@ fn example_10_5_consecutive_high_order_frees() {
                     let drains = free_from_empty(world, &[(200, 2)]).remove(0);
                     assert_eq!(&drains[..first.len()], first, "{name}, cache {slice}: the first drains");
                     assert_eq!(drains.len(), number, "{name}, cache {slice}: drains");
-                    world.audit(0).expect("the audit passes");
+                    world.at(0).audit().expect("the audit passes");
                 });
             }
         }
@@ -403,10 +403,10 @@ fn example_10_7_pressure() {
             if below_high {
                 // Otherwise the first drain finds the zone above its high mark and clears the flag.
                 let marks = Watermarks { min: 0, low: 0, high: 1 << 30 };
-                cpu.world.set_watermarks(0, marks, [0; ZoneKind::COUNT]);
-                cpu.world.set_below_high(0, true);
+                cpu.world.at(0).set_watermarks(marks, [0; ZoneKind::COUNT]);
+                cpu.world.at(0).set_below_high(true);
             } else {
-                cpu.world.set_reclaim_active(0, true);
+                cpu.world.at(0).set_reclaim_active(true);
             }
             for free in 1..=12 {
                 let drained = if free <= 2 { vec![(1, 63)] } else { vec![] };

@@ -1,10 +1,10 @@
 //! Zones, nodes and zonelists: the zone that serves a request, the zone of a page, marks and reserves.
 
-use crate::support::{World, build, movable, one_zone};
+use crate::support::{Known, World, build, movable, one_zone};
 use pageset::policy::{Bounds, ListRule, Tuning, Watermarks};
 use pageset::{
     AllocError, Config, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, WrongFree, ZoneKind,
-    ZoneSpec,
+    ZoneSpec, ZoneView,
 };
 
 fn spec(node: u32, kind: ZoneKind, span: PageRange, ranges: &[PageRange]) -> ZoneSpec<'_> {
@@ -22,11 +22,15 @@ fn zones_may_meet_at_an_odd_pageblock() {
     let zones = [spec(0, ZoneKind::Dma32, low, &low_ranges), spec(0, ZoneKind::Normal, high, &high_ranges)];
     build(&Config::new(&zones, &[NodeId(0)]), |world| {
         assert_eq!(
-            (world.zone_of(Pfn(1535)), world.zone_of(Pfn(1536)), world.zone_of(Pfn(4096))),
+            (
+                world.zone_of(Pfn(1535)).map(|zone| zone.number()),
+                world.zone_of(Pfn(1536)).map(|zone| zone.number()),
+                world.zone_of(Pfn(4096)).map(|zone| zone.number())
+            ),
             (Some(0), Some(1), None)
         );
-        assert_eq!((world.zone_stats(0).managed, world.zone_stats(1).managed), (3 * 512, 5 * 512));
-        assert_eq!([world.zone_span(0), world.zone_span(1)], [low, high]);
+        assert_eq!((world.at(0).stats().managed, world.at(1).stats().managed), (3 * 512, 5 * 512));
+        assert_eq!([world.at(0).span(), world.at(1).span()], [low, high]);
         let request = Request { zone: Some(1), watermarks: false, ..movable(0) };
         let mut pages = vec![];
         while let Ok(pfn) = world.alloc(&request) {
@@ -38,8 +42,8 @@ fn zones_may_meet_at_an_odd_pageblock() {
             world.free(pfn, Order::ZERO).expect("the zone that it came from");
         }
         world.drain_all();
-        assert_eq!(world.audit(1).expect("the audit passes").free, 5 * 512);
-        assert_eq!(world.zone_stats(0).nr_free_pages, 3 * 512);
+        assert_eq!(world.at(1).audit().expect("the audit passes").free, 5 * 512);
+        assert_eq!(world.at(0).stats().nr_free_pages, 3 * 512);
     });
 }
 
@@ -64,7 +68,7 @@ fn a_node_may_have_several_zones_of_a_kind() {
         build(&config, |world| assert_eq!(serving_order(world, &on(node)), order));
     }
     build(&config, |world| {
-        let free = |zone| world.zone_stats(zone).nr_free_pages + world.zone_stats(zone).pagesets.count;
+        let free = |zone| world.at(zone).stats().nr_free_pages + world.at(zone).stats().pagesets.count;
         assert_eq!((0..4).map(free).sum::<u64>(), 4 * pages);
         let request = Request { this_node_only: true, ..on(1) };
         let mut taken: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();
@@ -74,7 +78,7 @@ fn a_node_may_have_several_zones_of_a_kind() {
         assert_eq!(taken, expected, "all pages of both pieces of the node");
         taken.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
         world.drain_all();
-        assert!((0..4).all(|zone| world.audit(zone).expect("balanced books").free == pages));
+        assert!((0..4).all(|zone| world.at(zone).audit().expect("balanced books").free == pages));
     });
 }
 
@@ -85,12 +89,19 @@ fn spans_need_not_be_aligned() {
     let ranges = [PageRange::new(Pfn(1), 158), PageRange::new(Pfn(256), 4745)];
     let zones = [spec(0, ZoneKind::Dma, span, &ranges)];
     build(&Config::new(&zones, &[NodeId(0)]), |world| {
-        assert_eq!((world.zone_of(Pfn(0)), world.zone_of(Pfn(5000)), world.zone_of(Pfn(5001))), (None, Some(0), None));
+        assert_eq!(
+            (
+                world.zone_of(Pfn(0)).map(|zone| zone.number()),
+                world.zone_of(Pfn(5000)).map(|zone| zone.number()),
+                world.zone_of(Pfn(5001)).map(|zone| zone.number())
+            ),
+            (None, Some(0), None)
+        );
         let reason = world.free(Pfn(200), Order::ZERO).expect_err("a hole").reason;
         assert_eq!(reason, WrongFree::NotAllocated(pageset::PageState::Inside));
         let text = world.zoneinfo().to_string();
         assert!(text.contains("spanned  5000\n") && text.contains("start_pfn:           1\n"), "{text}");
-        assert_eq!(world.audit(0).expect("the audit passes").free, 158 + 4745);
+        assert_eq!(world.at(0).audit().expect("the audit passes").free, 158 + 4745);
         for outside in [PageRange::new(Pfn(0), 1), PageRange::new(Pfn(5001), 1), PageRange::new(Pfn(200), u64::MAX)] {
             world.online(outside).expect_err("outside the span");
         }
@@ -106,7 +117,7 @@ fn a_pageblock_beyond_the_zone_is_not_claimed() {
     build(&Config::new(&zones, &[NodeId(0)]), |world| {
         let request = Request { watermarks: false, ..Request::new(order(4), MigrateType::Unmovable) };
         world.alloc(&request).expect("stolen");
-        let stats = world.zone_stats(0);
+        let stats = world.at(0).stats();
         assert_eq!((stats.claims, stats.steals), (0, 1));
         assert_eq!(world.pageblock_type(Pfn(100)), Some(MigrateType::Movable));
     });
@@ -117,7 +128,7 @@ fn serving_order(world: &World<'_>, request: &Request) -> Vec<usize> {
     let request = Request { order: Order::MAX, watermarks: false, ..*request };
     let mut zones = vec![];
     while let Ok(pfn) = world.alloc(&request) {
-        zones.push(world.zone_of(pfn).expect("a zone"));
+        zones.push(world.zone_of(pfn).map(|zone| zone.number()).expect("a zone"));
     }
     zones.dedup();
     zones
@@ -156,7 +167,7 @@ fn zonelists() {
         build(&Config { distances, ..Config::new(&zones, &cpus) }, |world| {
             world.machine().run_on(cpu);
             if request == any {
-                assert_eq!(world.zones_from_here().collect::<Vec<_>>(), expected, "{name}");
+                assert_eq!(world.zones_from_here().map(ZoneView::number).collect::<Vec<_>>(), expected, "{name}");
             }
             assert_eq!(serving_order(world, &request), expected, "{name}");
         });
@@ -199,9 +210,9 @@ fn marks_reserves_and_rights() {
     let tuning = Tuning { lists: ListRule::HugeByMobility, ..Tuning::default() };
     for (name, request, reserve, floor) in rows {
         build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
-            world.set_watermarks(0, marks, reserve);
+            world.at(0).set_watermarks(marks, reserve);
             while world.alloc(&request).is_ok() {}
-            let left = world.zone_stats(0).nr_free_pages;
+            let left = world.at(0).stats().nr_free_pages;
             // The first failure is at free - 15 <= floor.
             assert_eq!(left, if floor == 0 { 0 } else { floor.div_ceil(16) * 16 }, "{name}");
         });
@@ -215,7 +226,7 @@ fn an_order_needs_a_free_block() {
     let ranges = [PageRange::new(Pfn(0), 1), PageRange::new(Pfn(512), 256)];
     let zones = [spec(0, ZoneKind::Normal, span, &ranges)];
     build(&Config::new(&zones, &[NodeId(0)]), |world| {
-        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
         world.alloc(&movable(8)).expect("the one block of that order");
         world.alloc(&movable(1)).expect_err("a single page is left");
         assert!(world.alloc(&movable(0)).is_ok());
@@ -227,19 +238,19 @@ fn an_order_needs_a_free_block() {
 #[test]
 fn no_zone_below_its_high_mark_has_plenty() {
     one_zone(Tuning::default(), 16_384, 1, |world| {
-        world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
+        world.at(0).set_bounds(Bounds::DISABLED).expect("the pagesets have room");
         let marks = Watermarks { min: 1000, low: 2000, high: 4000 };
-        world.set_watermarks(0, marks, [0, 0, 700, 1500]);
+        world.at(0).set_watermarks(marks, [0, 0, 700, 1500]);
         let request = Request { watermarks: false, ..movable(0) };
         let mut pages = vec![];
         while let Ok(pfn) = world.alloc(&request) {
             if pfn.0 % 16 == 0 {
-                world.audit(0).expect("the audit passes");
+                world.at(0).audit().expect("the audit passes");
             }
             pages.push(pfn);
         }
         // Half of the zone is free, without two adjacent pages.
         pages.iter().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("it is in use"));
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
     });
 }

@@ -1,5 +1,6 @@
 //! The invariants of a model and its world.
 
+use crate::support::Known;
 use pageset::policy::{Bounds, ListRule, PcpState, RegionRule};
 use pageset::{CpuId, MigrateType, Order, Pfn, Request, Urgency, Wait};
 
@@ -8,15 +9,15 @@ use crate::ops::CAPACITY;
 
 impl Model<'_> {
     pub(super) fn check_empty(&self, zone: usize) {
-        let stats = self.world.zone_stats(zone);
+        let stats = self.world.at(zone).stats();
         assert_eq!((stats.pagesets.count, stats.waiting, stats.deferred), (0, 0, 0), "zone {zone}: drained");
     }
 
     /// A request that may wait for memory fails only after all reserved pageblocks with free pages were returned.
     pub(super) fn check_nothing_reserved(&self, request: &Request) {
         let local = self.map.cpus()[self.cpu as usize];
-        for zone in (0..self.world.zone_count()).filter(|_| request.wait == Wait::Memory) {
-            let stats = self.world.zone_stats(zone);
+        for zone in (0..self.world.zones().len()).filter(|_| request.wait == Wait::Memory) {
+            let stats = self.world.at(zone).stats();
             let allowed = stats.kind <= request.highest && (!request.this_node_only || stats.node == local);
             assert!(!allowed || stats.nr_free_highatomic == 0, "{request:?} failed; zone {zone} has {stats:?}");
         }
@@ -33,8 +34,8 @@ impl Model<'_> {
             _ => false,
         };
         let local = self.map.cpus()[self.cpu as usize];
-        for zone in 0..self.world.zone_count() {
-            let stats = self.world.zone_stats(zone);
+        for zone in 0..self.world.zones().len() {
+            let stats = self.world.at(zone).stats();
             if stats.kind > request.highest || request.this_node_only && stats.node != local {
                 continue;
             }
@@ -52,7 +53,7 @@ impl Model<'_> {
                         MigrateType::Cma => request.cma,
                         _ => true,
                     };
-                    let blocks = self.world.free_blocks(zone, order, migratetype);
+                    let blocks = self.world.at(zone).free_blocks(order, migratetype);
                     assert!(
                         !serves || blocks == 0,
                         "{request:?} failed; zone {zone} has order {order} {migratetype:?}"
@@ -64,8 +65,8 @@ impl Model<'_> {
 
     /// Compares the counters with each other, after every step.
     pub(super) fn check_counters(&self) {
-        for zone in 0..self.world.zone_count() {
-            let stats = self.world.zone_stats(zone);
+        for zone in 0..self.world.zones().len() {
+            let stats = self.world.at(zone).stats();
             assert_eq!(stats.pgalloc() - stats.pgfree(), self.in_use[zone], "zone {zone}: pages in use");
             assert!(stats.nr_free_highatomic + stats.nr_free_cma <= stats.nr_free_pages, "zone {zone}: {stats:?}");
             assert!(stats.watermark_boost <= stats.watermarks.min, "zone {zone}: {stats:?}");
@@ -81,13 +82,13 @@ impl Model<'_> {
             assert!(without_locks || stats.lock_drain >= stats.pagesets.drains);
             assert!(!one_region || stats.lock_drain == stats.pagesets.drains);
             for cpu in 0..self.map.cpus().len() as u32 {
-                let s = self.world.pageset_stats(zone, CpuId(cpu));
+                let s = self.world.pageset(zone, CpuId(cpu)).stats();
                 let flow = s.refill_pages + s.pgfree - s.pgalloc - s.drain_pages;
                 assert_eq!(flow, s.count, "zone {zone}, CPU {cpu}: what came and went against what is held");
                 assert!(s.refills <= s.refill_pages && s.drains <= s.drain_pages);
                 let gone = self.gone[cpu as usize];
                 assert_eq!(self.world.is_cpu_online(CpuId(cpu)), !gone);
-                let PcpState { batch, high_min, high_max, .. } = self.world.pageset_state(zone, CpuId(cpu));
+                let PcpState { batch, high_min, high_max, .. } = self.world.pageset(zone, CpuId(cpu)).state();
                 if gone || self.disabled[zone] > 0 {
                     let kept = (s.count, Bounds { batch, high_min, high_max });
                     assert_eq!(kept, (0, Bounds::DISABLED), "zone {zone}, CPU {cpu}: keeps nothing");
@@ -101,15 +102,15 @@ impl Model<'_> {
 
     /// Audits every zone and compares the result with the model.
     pub fn audit(&self) {
-        for zone in 0..self.world.zone_count() {
-            let books = self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
-            let stats = self.world.zone_stats(zone);
+        for zone in 0..self.world.zones().len() {
+            let books = self.world.at(zone).audit().unwrap_or_else(|error| panic!("{error}"));
+            let stats = self.world.at(zone).stats();
             assert_eq!(books.in_use, self.in_use[zone], "zone {zone}: pages in use");
             assert_eq!(stats.deferred, 0, "zone {zone}: the audit has completed deferred frees");
             assert_eq!(books.cached, stats.cached_pages(), "zone {zone}: pages in caches");
             assert_eq!(books.free + books.cached + books.in_use, stats.managed, "zone {zone}: all pages");
             let isolated: u64 = Order::all()
-                .map(|order| order.pages() * u64::from(self.world.free_blocks(zone, order, MigrateType::Isolate)))
+                .map(|order| order.pages() * u64::from(self.world.at(zone).free_blocks(order, MigrateType::Isolate)))
                 .sum();
             assert_eq!(stats.nr_free_pages + isolated, books.free, "zone {zone}: free pages");
         }
@@ -123,9 +124,9 @@ impl Model<'_> {
         }
         self.world.drain_all();
         self.audit();
-        for zone in 0..self.world.zone_count() {
+        for zone in 0..self.world.zones().len() {
             self.merge_skipped(zone);
-            assert_eq!(self.world.zone_stats(zone).pagesets.count, 0, "zone {zone}: drained");
+            assert_eq!(self.world.at(zone).stats().pagesets.count, 0, "zone {zone}: drained");
         }
         // Pageblocks of different types may stay apart, so all get one type first.
         for range in &self.online {
@@ -137,9 +138,9 @@ impl Model<'_> {
             }
         }
         self.audit();
-        for zone in 0..self.world.zone_count() {
+        for zone in 0..self.world.zones().len() {
             let found: Vec<u32> = Order::all()
-                .map(|order| MigrateType::ALL.iter().map(|&t| self.world.free_blocks(zone, order, t)).sum())
+                .map(|order| MigrateType::ALL.iter().map(|&t| self.world.at(zone).free_blocks(order, t)).sum())
                 .collect();
             assert_eq!(found, self.largest_blocks(zone), "zone {zone}: free blocks by order, all merged");
         }
@@ -150,7 +151,9 @@ impl Model<'_> {
         let mut ranges: Vec<(u64, u64)> = vec![];
         let mut online = self.online.clone();
         online.sort_by_key(|range| range.start);
-        for range in online.iter().filter(|range| self.world.zone_of(range.start) == Some(zone)) {
+        for range in
+            online.iter().filter(|range| self.world.zone_of(range.start).map(|zone| zone.number()) == Some(zone))
+        {
             match ranges.last_mut() {
                 Some((_, end)) if *end == range.start.0 => *end = range.end().0,
                 _ => ranges.push((range.start.0, range.end().0)),

@@ -6,7 +6,7 @@ use pageset::policy::{Bounds, Watermarks};
 use pageset::{CompactReport, Order, Pfn};
 
 use crate::owner::StampingOwner;
-use crate::support::{TestMachine, World, movable, one_zone};
+use crate::support::{Known, TestMachine, World, movable, one_zone};
 
 pub const BASE: u64 = 1 << 20;
 pub const PAGEBLOCK: u64 = Order::PAGEBLOCK.pages();
@@ -25,8 +25,8 @@ pub const NO_MARKS: Watermarks = Watermarks { min: 0, low: 0, high: 0 };
 /// single pages, except those that `free` selects.
 pub fn laid_out<R>(pageblocks: u64, free: impl Fn(u64) -> bool, test: impl FnOnce(&World<'_>) -> R) -> R {
     one_zone(LINUX_6_18, pageblocks * PAGEBLOCK, 1, |world| {
-        world.set_watermarks(0, NO_MARKS, [0; 4]);
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        world.at(0).set_watermarks(NO_MARKS, [0; 4]);
+        world.at(0).set_bounds(Bounds::DISABLED).expect("room");
         for _ in 0..pageblocks * PAGEBLOCK {
             world.alloc(&movable(0)).expect("a page");
         }
@@ -34,7 +34,7 @@ pub fn laid_out<R>(pageblocks: u64, free: impl Fn(u64) -> bool, test: impl FnOnc
             world.free(page(n), Order::ZERO).expect("allocated");
         }
         let result = test(world);
-        world.audit(0).expect("the audit passes");
+        world.at(0).audit().expect("the audit passes");
         result
     })
 }

@@ -2,14 +2,15 @@
 //! allocated twice, and every block in use can be freed.
 #![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
+use crate::support::Known;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pageset::policy::{Bounds, Watermarks};
 use pageset::{
-    Allocator, Block, CpuId, Machine, MapError, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request,
-    WrongFree, ZoneKind,
+    Alloc, Allocator, Block, CpuId, Free, FreeTo, Machine, MapError, MigrateType, MoveError, NodeId, Order, Owner,
+    PageRange, Pfn, Request, WrongFree, ZoneKind,
 };
 
 use crate::ops::{Op, Wrong, request};
@@ -137,7 +138,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             // The mover moves blocks for compaction; it has none to free.
             Op::AllocWith { order, migratetype, rights, .. } => {
                 let request = request(order, migratetype, ZoneKind::Movable, rights);
-                let got = world.alloc_with(&request, &self.mover(rights));
+                let got = world.alloc_with(Alloc::new(&request).owner(&self.mover(rights)));
                 got.into_iter().for_each(|pfn| self.take(Block { pfn, order: request.order }));
             }
             Op::AllocBulk { order, migratetype, pages } => {
@@ -155,22 +156,33 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
                 }
             }
             Op::Free { from, times, undrained } => {
-                let free = if undrained { Allocator::free_undrained } else { Allocator::free };
-                self.free_some(from, times, |block| free(world, block.pfn, block.order).expect("it is in use"));
+                self.free_some(from, times, |Block { pfn, order }| {
+                    let undrained_free = Free::block(pfn, order).to(FreeTo::PagesetUndrained);
+                    let freed = if undrained { world.free_with(undrained_free) } else { world.free(pfn, order) };
+                    freed.expect("it is in use");
+                });
             }
             Op::FreeDirect { from, times } => {
-                self.free_some(from, times, |b| world.free_direct(b.pfn, b.order).expect("it is in use"));
+                self.free_some(from, times, |b| {
+                    world.free_with(Free::block(b.pfn, b.order).to(FreeTo::Buddy)).expect("it is in use")
+                });
             }
             Op::FreeCold { from, times } => {
-                self.free_some(from, times, |b| world.free_cold(b.pfn, b.order).expect("it is in use"));
+                self.free_some(from, times, |b| {
+                    world.free_with(Free::block(b.pfn, b.order).to(FreeTo::BuddyCold)).expect("it is in use")
+                });
             }
             Op::FreeDeferred { from, times } => {
-                self.free_some(from, times, |b| world.free_deferred(b.pfn, b.order).expect("it is in use"));
+                self.free_some(from, times, |b| {
+                    world.free_with(Free::block(b.pfn, b.order).to(FreeTo::Deferred)).expect("it is in use")
+                });
             }
             Op::FreePart { nth, first, pages } => self.free_part(nth, first, pages),
             Op::AllocExact { pages, migratetype, rights, .. } => {
                 let pages = 1 + u64::from(pages) % 40;
-                if let Ok(pfn) = world.alloc_exact(&request(0, migratetype, ZoneKind::Movable, rights), pages) {
+                if let Ok(pfn) =
+                    world.alloc_with(Alloc::new(&request(0, migratetype, ZoneKind::Movable, rights)).pages(pages))
+                {
                     self.take_range(PageRange::new(pfn, pages));
                 }
             }
@@ -203,23 +215,23 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
                 world.drain();
             }
             Op::DrainAll => world.drain_all(),
-            Op::DrainZone(_) => world.drain_zone(0),
+            Op::DrainZone(_) => world.at(0).drain_all(),
             // The last CPU stays online. Each CPU changes only once; the second thread gets an error.
             Op::CpuOffline(cpu) => either_way(world.cpu_offline(CpuId(u32::from(cpu) % CPUS))),
             Op::CpuOnline(cpu) => either_way(world.cpu_online(CpuId(u32::from(cpu) % CPUS))),
-            Op::DisablePagesets(_) => world.disable_pagesets(0),
-            Op::EnablePagesets(_) => either_way(world.enable_pagesets(0)),
+            Op::DisablePagesets(_) => world.at(0).disable_pagesets(),
+            Op::EnablePagesets(_) => either_way(world.at(0).enable_pagesets()),
             Op::HighFraction(fraction) => either_way(world.set_high_fraction(fraction)),
             Op::SetBounds { batch, high_min, high_max, .. } => {
                 let high_min = high_min % 12;
                 let bounds = Bounds { batch: 1 + batch % 4, high_min, high_max: high_min + high_max % 12 };
-                match world.set_bounds(0, bounds) {
+                match world.at(0).set_bounds(bounds) {
                     Ok(()) | Err(MapError::PagesetsDisabled { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
             }
             Op::MergeSkipped(_) => {
-                world.merge_skipped(0);
+                world.at(0).merge_skipped();
             }
             Op::Compact { order, migratetype, mode, faults } => {
                 let request = Request::new(self.order(order), migratetype);
@@ -228,13 +240,13 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
                 }
             }
             Op::CompactZone { order, mode, faults, .. } => {
-                world.compact_zone(0, Order::new(order), mode, &self.mover(faults));
+                world.at(0).compact(Order::new(order), mode, &self.mover(faults));
             }
             Op::CompactNode { order, proactive: false, faults, .. } => {
-                world.compact_node(NodeId(0), self.order(order), ZoneKind::Movable, &self.mover(faults));
+                world.node(NodeId(0)).compact(self.order(order), ZoneKind::Movable, &self.mover(faults));
             }
             Op::CompactNode { order, faults, .. } => {
-                world.compact_proactively(NodeId(0), 10 * order, &self.mover(faults));
+                world.node(NodeId(0)).compact_proactively(10 * order, &self.mover(faults));
             }
             Op::AllocRange { from, pages, migratetype, faults } => {
                 let start = u64::from(from) % (PAGES + HOLE.pages);
@@ -245,7 +257,9 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             }
             Op::FreeRange { nth, .. } => {
                 if let Some(block) = self.give(nth) {
-                    world.free_range(PageRange::new(block.pfn, block.order.pages())).expect("it is in use");
+                    world
+                        .free_with(Free::whole_blocks(PageRange::new(block.pfn, block.order.pages())))
+                        .expect("it is in use");
                 }
             }
             Op::Offline { faults, .. } => either_way(world.offline(HOLE, &self.mover(faults))),
@@ -254,15 +268,15 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
                 world.set_pageblock_type(pfn, migratetype).expect("the page is in the zone");
             }
             Op::Online(_) => either_way(world.online(HOLE)),
-            Op::ReclaimActive { on, .. } => world.set_reclaim_active(0, on),
-            Op::BelowHigh { on, .. } => world.set_below_high(0, on),
-            Op::NodeReclaim { highest, on, .. } => world.set_node_reclaim_active(NodeId(0), highest, on),
+            Op::ReclaimActive { on, .. } => world.at(0).set_reclaim_active(on),
+            Op::BelowHigh { on, .. } => world.at(0).set_below_high(on),
+            Op::NodeReclaim { highest, on, .. } => world.node(NodeId(0)).set_reclaim_active(highest, on),
             Op::Marks { min, .. } => {
                 let min = u64::from(min) % 40 * (PAGES / 100);
-                world.set_watermarks(0, Watermarks { min, low: 2 * min, high: 3 * min }, [0; ZoneKind::COUNT]);
+                world.at(0).set_watermarks(Watermarks { min, low: 2 * min, high: 3 * min }, [0; ZoneKind::COUNT]);
             }
             Op::DecayBoost { pages, .. } => {
-                world.decay_boost(0, pages.into());
+                world.at(0).decay_boost(pages.into());
             }
         }
     }
@@ -310,7 +324,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
         let end = block.pfn.offset(block.order.pages());
         let start = block.pfn.offset(u64::from(first) % block.order.pages());
         let part = PageRange::new(start, 1 + u64::from(pages) % (end.0 - start.0));
-        self.world.free_part(part.start, part.pages).expect("a part of a block in use");
+        self.world.free_range(PageRange::new(part.start, part.pages)).expect("a part of a block in use");
         self.take_range(PageRange::new(block.pfn, start.0 - block.pfn.0));
         self.take_range(PageRange::new(part.end(), end.0 - part.end().0));
     }
@@ -353,7 +367,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             _ => (Pfn(u64::MAX), Order::ZERO),
         };
         let error = match (wrong, block) {
-            (Wrong::NoPart, Some(block)) => self.world.free_part(block.pfn, block.order.pages() + 1),
+            (Wrong::NoPart, Some(block)) => self.world.free_range(PageRange::new(block.pfn, block.order.pages() + 1)),
             _ => self.world.free(pfn, order),
         };
         let error = error.expect_err("a wrong free");
@@ -364,21 +378,21 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
 /// Frees everything after the threads have ended. The accounting must add up, and all memory must merge.
 pub fn check_end<M: Machine>(world: &Allocator<'_, M>, shared: &Shared) {
     let left = std::mem::take(&mut *shared.mail());
-    let books = world.audit(0).expect("the audit passes");
+    let books = world.at(0).audit().expect("the audit passes");
     assert_eq!(books.in_use, left.iter().map(|block| block.order.pages()).sum::<u64>(), "pages in use");
     world.free_bulk(&left).expect("they are in use");
     (0..CPUS).for_each(|cpu| either_way(world.cpu_online(CpuId(cpu))));
-    while world.enable_pagesets(0).is_ok() {}
+    while world.at(0).enable_pagesets().is_ok() {}
     world.drain_all();
-    world.merge_skipped(0);
-    let managed = world.zone_stats(0).managed;
+    world.at(0).merge_skipped();
+    let managed = world.at(0).stats().managed;
     for pfn in (BASE..BASE + managed).step_by(PAGEBLOCK as usize) {
         world.set_pageblock_type(Pfn(pfn), MigrateType::Movable).expect("the page is in the zone");
     }
-    let books = world.audit(0).expect("the audit passes");
+    let books = world.at(0).audit().expect("the audit passes");
     assert_eq!((books.in_use, books.cached), (0, 0), "after everything was freed and drained");
-    let stats = world.zone_stats(0);
+    let stats = world.at(0).stats();
     assert_eq!((stats.pgalloc() - stats.pgfree(), stats.deferred), (0, 0), "the counters agree");
-    let largest: u32 = MigrateType::ALL.iter().map(|&list| world.free_blocks(0, Order::MAX, list)).sum();
+    let largest: u32 = MigrateType::ALL.iter().map(|&list| world.at(0).free_blocks(Order::MAX, list)).sum();
     assert_eq!(u64::from(largest) * Order::MAX.pages(), managed, "all memory merges");
 }

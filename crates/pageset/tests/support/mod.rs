@@ -6,10 +6,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use pageset::alloc::owned::OwnedMetadata;
+use pageset::machine::Access;
 use pageset::policy::{Bounds, PRESETS, Preset};
 use pageset::{
-    Access, Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request, SpinLock,
-    Tuning, ZoneKind, ZoneSpec,
+    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, PagesetView, Pfn, RawLock, Request,
+    SpinLock, Tuning, ZoneKind, ZoneSpec, ZoneView,
 };
 
 /// The presets from the one named `first` on, up to but without the one named `end`; all later ones if `end` is empty.
@@ -17,6 +18,21 @@ pub fn presets(first: &str, end: &str) -> &'static [Preset] {
     let at = |name: &str| PRESETS.iter().position(|preset| preset.name == name);
     let end = if end.is_empty() { Some(PRESETS.len()) } else { at(end) };
     &PRESETS[at(first).expect("a preset")..end.expect("a preset")]
+}
+
+/// Zones and pagesets of which a test knows that they exist.
+pub trait Known<'a, M: Machine> {
+    fn at(&self, zone: usize) -> ZoneView<'_, 'a, M>;
+
+    fn pageset(&self, zone: usize, cpu: CpuId) -> PagesetView<'_, 'a, M> {
+        self.at(zone).pageset(cpu).expect("the test has a CPU of this number")
+    }
+}
+
+impl<'a, M: Machine> Known<'a, M> for Allocator<'a, M> {
+    fn at(&self, zone: usize) -> ZoneView<'_, 'a, M> {
+        self.zone(zone).expect("the test has a zone of this number")
+    }
 }
 
 /// A machine whose CPU the test selects.
@@ -141,9 +157,9 @@ fn build_for(config: &Config<'_>, run: &mut dyn FnMut(&World<'_>)) {
 /// A zone of 4 GiB with bounds set by hand, as in the worked examples.
 pub fn example<R>(tuning: Tuning, high_min: u32, high_max: u32, test: impl FnOnce(&World<'_>) -> R) -> R {
     one_zone(tuning, 1 << 20, 2, |world| {
-        let batch = world.pageset_state(0, CpuId(0)).batch;
+        let batch = world.pageset(0, CpuId(0)).state().batch;
         let high_max = if tuning.auto_high { high_max } else { high_min };
-        world.set_bounds(0, Bounds { batch, high_min, high_max }).expect("the pagesets have room");
+        world.at(0).set_bounds(Bounds { batch, high_min, high_max }).expect("the pagesets have room");
         test(world)
     })
 }

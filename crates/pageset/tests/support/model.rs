@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 
 use pageset::policy::{Bounds, Watermarks};
 use pageset::{
-    AllocError, Block, CompactOutcome, CpuId, MapError, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request, Wait,
-    ZoneKind,
+    Alloc, AllocError, Block, CompactOutcome, CpuId, Free, FreeTo, MapError, MoveError, NodeId, Order, Owner,
+    PageRange, Pfn, Request, Wait, ZoneKind,
 };
 
 use super::{CAPACITY, Map, Op, order, range, request};
-use crate::support::World;
+use crate::support::{Known, World};
 
 #[path = "checks.rs"]
 mod checks;
@@ -76,12 +76,12 @@ impl<'w> Model<'w> {
             cpu: 0,
             live: Vec::new(),
             held: vec![false; 1 << 21],
-            in_use: vec![0; world.zone_count()],
+            in_use: vec![0; world.zones().len()],
             freed: Vec::new(),
             holes: map.holes(),
             online,
             gone: vec![false; map.cpus().len()],
-            disabled: vec![0; world.zone_count()],
+            disabled: vec![0; world.zones().len()],
         }
     }
 
@@ -111,22 +111,31 @@ impl<'w> Model<'w> {
             Op::Free { from, times, undrained } => {
                 for _ in 0..times {
                     if let Some(block) = self.drop_block(from) {
-                        let free = if undrained { World::free_undrained } else { World::free };
-                        free(self.world, block.pfn, block.order).expect("it is in use");
+                        let Block { pfn, order } = block;
+                        let freed = if undrained {
+                            self.world.free_with(Free::block(pfn, order).to(FreeTo::PagesetUndrained))
+                        } else {
+                            self.world.free(pfn, order)
+                        };
+                        freed.expect("it is in use");
                     }
                 }
             }
             Op::FreeDirect { from, times } => {
                 for _ in 0..times {
                     if let Some(block) = self.drop_block(from) {
-                        self.world.free_direct(block.pfn, block.order).expect("it is in use");
+                        self.world
+                            .free_with(Free::block(block.pfn, block.order).to(FreeTo::Buddy))
+                            .expect("it is in use");
                     }
                 }
             }
             Op::FreeCold { from, times } => {
                 for _ in 0..times {
                     if let Some(block) = self.drop_block(from) {
-                        self.world.free_cold(block.pfn, block.order).expect("it is in use");
+                        self.world
+                            .free_with(Free::block(block.pfn, block.order).to(FreeTo::BuddyCold))
+                            .expect("it is in use");
                     }
                 }
             }
@@ -140,7 +149,9 @@ impl<'w> Model<'w> {
             Op::FreeDeferred { from, times } => {
                 for _ in 0..times {
                     if let Some(block) = self.drop_block(from) {
-                        self.world.free_deferred(block.pfn, block.order).expect("it is in use");
+                        self.world
+                            .free_with(Free::block(block.pfn, block.order).to(FreeTo::Deferred))
+                            .expect("it is in use");
                     }
                 }
             }
@@ -170,10 +181,10 @@ impl<'w> Model<'w> {
             Op::Drain => assert!(self.world.drain(), "nobody else holds a pageset"),
             Op::DrainAll => {
                 self.world.drain_all();
-                (0..self.world.zone_count()).for_each(|zone| self.check_empty(zone));
+                (0..self.world.zones().len()).for_each(|zone| self.check_empty(zone));
             }
             Op::DrainZone(zone) => {
-                self.world.drain_zone(self.zone(zone));
+                self.world.at(self.zone(zone)).drain_all();
                 self.check_empty(self.zone(zone));
             }
             Op::CpuOffline(cpu) => {
@@ -192,14 +203,14 @@ impl<'w> Model<'w> {
             }
             Op::DisablePagesets(zone) => {
                 let zone = self.zone(zone);
-                self.world.disable_pagesets(zone);
+                self.world.at(zone).disable_pagesets();
                 self.disabled[zone] += 1;
                 self.check_empty(zone);
             }
             Op::EnablePagesets(zone) => {
                 let zone = self.zone(zone);
                 if self.disabled[zone] > 0 {
-                    self.world.enable_pagesets(zone).expect("disabled");
+                    self.world.at(zone).enable_pagesets().expect("disabled");
                     self.disabled[zone] -= 1;
                 }
             }
@@ -222,7 +233,7 @@ impl<'w> Model<'w> {
                     0 => Ok(()),
                     _ => Err(MapError::PagesetsDisabled { zone }),
                 };
-                assert_eq!(self.world.set_bounds(zone, bounds), expected);
+                assert_eq!(self.world.at(zone).set_bounds(bounds), expected);
             }
             Op::MergeSkipped(zone) => {
                 self.complete_deferred();
@@ -238,14 +249,14 @@ impl<'w> Model<'w> {
             }
             Op::CompactZone { zone, order: of, mode, faults } => {
                 let (zone, of) = (self.zone(zone), Order::new(of));
-                let report = self.compact(faults, |world, mover| world.compact_zone(zone, of, mode, mover));
+                let report = self.compact(faults, |world, mover| world.at(zone).compact(of, mode, mover));
                 assert_eq!(report.captured, None);
             }
             Op::CompactNode { node, order: of, proactive, faults } => {
                 let node = NodeId(u32::from(node) % 3);
                 self.compact(faults, |world, mover| match proactive {
-                    true => world.compact_proactively(node, 10 * of, mover),
-                    false => world.compact_node(node, order(of), ZoneKind::Movable, mover),
+                    true => world.node(node).compact_proactively(10 * of, mover),
+                    false => world.node(node).compact(order(of), ZoneKind::Movable, mover),
                 });
             }
             Op::AllocRange { from, pages, migratetype, faults } => {
@@ -258,7 +269,7 @@ impl<'w> Model<'w> {
             Op::Offline { from, pages, faults } => {
                 let Some(range) = self.pick_range(from, pages) else { return };
                 // The offline call also begins with this drain. Merges now may give a pageblock its neighbour's type.
-                self.world.drain_zone(self.world.zone_of(range.start).expect("online"));
+                self.world.at(self.world.zone_of(range.start).map(|zone| zone.number()).expect("online")).drain_all();
                 if self.empty_range(range, true, faults, |world, mover| world.offline(range, mover)) {
                     self.retire(range);
                 }
@@ -285,22 +296,22 @@ impl<'w> Model<'w> {
                     self.online.push(hole);
                 }
             }
-            Op::ReclaimActive { zone, on } => self.world.set_reclaim_active(self.zone(zone), on),
-            Op::BelowHigh { zone, on } => self.world.set_below_high(self.zone(zone), on),
+            Op::ReclaimActive { zone, on } => self.world.at(self.zone(zone)).set_reclaim_active(on),
+            Op::BelowHigh { zone, on } => self.world.at(self.zone(zone)).set_below_high(on),
             Op::NodeReclaim { node, highest, on } => {
-                self.world.set_node_reclaim_active(NodeId(u32::from(node) % 4), highest, on);
+                self.world.node(NodeId(u32::from(node) % 4)).set_reclaim_active(highest, on);
             }
             Op::Marks { zone, min } => {
                 let zone = self.zone(zone);
-                let hundredth = self.world.zone_stats(zone).managed / 100;
+                let hundredth = self.world.at(zone).stats().managed / 100;
                 let min = u64::from(min) % 40 * hundredth;
                 let marks = Watermarks { min, low: 2 * min, high: 3 * min };
-                self.world.set_watermarks(zone, marks, [0, hundredth, hundredth, hundredth]);
+                self.world.at(zone).set_watermarks(marks, [0, hundredth, hundredth, hundredth]);
             }
             Op::DecayBoost { zone, pages } => {
                 let (zone, pages) = (self.zone(zone), u64::from(pages));
-                let before = self.world.zone_stats(zone).watermark_boost;
-                assert_eq!(self.world.decay_boost(zone, pages), before.saturating_sub(pages));
+                let before = self.world.at(zone).stats().watermark_boost;
+                assert_eq!(self.world.at(zone).decay_boost(pages), before.saturating_sub(pages));
             }
         }
         self.check_counters();
@@ -339,7 +350,7 @@ impl<'w> Model<'w> {
 
     /// Allocates any number of pages. They begin at a multiple of the next power of two.
     fn alloc_exact(&mut self, request: &Request, pages: u64) {
-        let result = self.world.alloc_exact(request, pages);
+        let result = self.world.alloc_with(Alloc::new(request).pages(pages));
         match (Order::holding(pages), result) {
             (Some(order), Ok(pfn)) => {
                 self.check_place(pfn, &Request { order, ..*request });
@@ -359,15 +370,15 @@ impl<'w> Model<'w> {
         let end = block.pfn.offset(block.order.pages());
         let start = block.pfn.offset(u64::from(first) % block.order.pages());
         let part = PageRange::new(start, 1 + u64::from(pages) % (end.0 - start.0));
-        self.world.free_part(part.start, part.pages).expect("a part of a block in use");
+        self.world.free_range(PageRange::new(part.start, part.pages)).expect("a part of a block in use");
         self.take_range(range(block.pfn.0, start.0));
         self.take_range(range(part.end().0, end.0));
     }
 
     /// Completes the deferred frees, for operations whose expected result depends on them.
     fn complete_deferred(&self) {
-        for zone in (0..self.world.zone_count()).filter(|&zone| self.world.zone_stats(zone).deferred > 0) {
-            self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
+        for zone in (0..self.world.zones().len()).filter(|&zone| self.world.at(zone).stats().deferred > 0) {
+            self.world.at(zone).audit().unwrap_or_else(|error| panic!("{error}"));
         }
     }
 
@@ -382,18 +393,19 @@ impl<'w> Model<'w> {
             let range = self.online.iter().find(|range| (range.start.0..range.end().0).contains(&at));
             at = range.unwrap_or_else(|| panic!("{at:#x} is a hole")).end().0;
         }
-        self.in_use[self.world.zone_of(block.pfn).expect("the page is in the zone")] += block.order.pages();
+        self.in_use[self.world.zone_of(block.pfn).map(|zone| zone.number()).expect("the page is in the zone")] +=
+            block.order.pages();
     }
 
     /// Merges the pages that skipped merging. The audit then finds no unmerged pair.
     fn merge_skipped(&self, zone: usize) {
-        let before = self.world.zone_stats(zone);
-        let pairs = self.world.merge_skipped(zone);
-        let after = self.world.zone_stats(zone);
+        let before = self.world.at(zone).stats();
+        let pairs = self.world.at(zone).merge_skipped();
+        let after = self.world.at(zone).stats();
         assert!(2 * pairs <= before.nr_free_pages + before.managed && after.nr_free_pages == before.nr_free_pages);
         assert!(pairs == 0 || before.merge_skips > 0, "zone {zone}: {pairs} pairs, none was put off");
-        self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(self.world.merge_skipped(zone), 0, "zone {zone}: merged twice");
+        self.world.at(zone).audit().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(self.world.at(zone).merge_skipped(), 0, "zone {zone}: merged twice");
     }
 
     /// Whether a CPU is online and not the last one.
@@ -402,7 +414,7 @@ impl<'w> Model<'w> {
     }
 
     fn zone(&self, zone: u8) -> usize {
-        usize::from(zone) % self.world.zone_count()
+        usize::from(zone) % self.world.zones().len()
     }
 
     fn alloc(&mut self, request: &Request) -> bool {
@@ -423,7 +435,7 @@ impl<'w> Model<'w> {
     fn alloc_with(&mut self, request: &Request, gives: u8) {
         let own = (0..40).map_while(|nth| self.drop_block(7_u16 * nth)).collect();
         let owner = Giving { world: self.world, blocks: RefCell::new(own), gives: gives.into(), calls: Cell::new(0) };
-        let result = self.world.alloc_with(request, &owner);
+        let result = self.world.alloc_with(Alloc::new(request).owner(&owner));
         let calls = owner.calls.get();
         assert!(calls == 0 || request.wait == Wait::Memory, "{request:?} waits for the owner");
         assert!(calls <= if request.order > Order::COSTLY { 1 } else { 16 }, "{request:?}: {calls} calls");
@@ -453,8 +465,8 @@ impl<'w> Model<'w> {
     /// Checks that a request allows the place of its block.
     fn check_place(&self, pfn: Pfn, request: &Request) {
         assert!(pfn.is_aligned(request.order), "{pfn} for {request:?}");
-        let zone = self.world.zone_of(pfn).expect("a page of ours");
-        let stats = self.world.zone_stats(zone);
+        let zone = self.world.zone_of(pfn).map(|zone| zone.number()).expect("a page of ours");
+        let stats = self.world.at(zone).stats();
         assert!(stats.kind <= request.highest, "{pfn} of {:?} for {request:?}", stats.kind);
         assert!(!request.this_node_only || stats.node == self.map.cpus()[self.cpu as usize]);
     }
@@ -464,7 +476,8 @@ impl<'w> Model<'w> {
         let at = from.into().checked_rem(self.live.len())?;
         let block = self.live.swap_remove(at);
         self.held[block.pfn.0 as usize..][..block.order.pages() as usize].fill(false);
-        self.in_use[self.world.zone_of(block.pfn).expect("the page is in the zone")] -= block.order.pages();
+        self.in_use[self.world.zone_of(block.pfn).map(|zone| zone.number()).expect("the page is in the zone")] -=
+            block.order.pages();
         self.freed.truncate(200);
         self.freed.insert(0, block);
         Some(block)

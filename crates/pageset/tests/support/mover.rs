@@ -5,11 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 use pageset::{
-    Block, CompactReport, MigrateType, MoveError, Obstacle, Order, Owner, PageRange, Pfn, RangeError, Request,
+    Block, CompactReport, Free, MigrateType, MoveError, Obstacle, Order, Owner, PageRange, Pfn, RangeError, Request,
 };
 
 use super::{Model, PAGEBLOCK, range as pages};
-use crate::support::World;
+use crate::support::{Known, World};
 
 /// The faults to inject, as bits: the lowest three bits select the frequency, the others the kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,7 +144,7 @@ impl<'w> Model<'w> {
         let world = self.world;
         let counters = || {
             let mut sum = [0; 5];
-            for stats in (0..world.zone_count()).map(|zone| world.zone_stats(zone)) {
+            for stats in (0..world.zones().len()).map(|zone| world.at(zone).stats()) {
                 let of_zone = [
                     stats.compact_migrate_scanned,
                     stats.compact_free_scanned,
@@ -164,8 +164,8 @@ impl<'w> Model<'w> {
         let isolated = report.isolated + report.free_isolated;
         let reported = [report.migrate_scanned, report.free_scanned, isolated, report.moved, report.failed];
         counters().iter().zip(before).zip(reported).for_each(|((now, old), n)| assert_eq!(now - old, n, "{report:?}"));
-        for zone in 0..world.zone_count() {
-            world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
+        for zone in 0..world.zones().len() {
+            world.at(zone).audit().unwrap_or_else(|error| panic!("{error}"));
         }
         report
     }
@@ -173,8 +173,9 @@ impl<'w> Model<'w> {
     /// Records that a block has moved.
     fn relocate(&mut self, at: usize, to: Pfn) {
         let Block { pfn: from, order } = self.live[at];
-        let [old, new] = [from, to].map(|pfn| self.world.zone_of(pfn).expect("a page of ours"));
-        assert!(self.world.zone_stats(new).kind <= self.world.zone_stats(old).kind, "{from} to {to}");
+        let [old, new] =
+            [from, to].map(|pfn| self.world.zone_of(pfn).map(|zone| zone.number()).expect("a page of ours"));
+        assert!(self.world.at(new).stats().kind <= self.world.at(old).stats().kind, "{from} to {to}");
         assert!(to.is_aligned(order), "{from} to {to}, order {order}");
         self.held[from.0 as usize..][..order.pages() as usize].fill(false);
         self.in_use[old] -= order.pages();
@@ -225,7 +226,7 @@ impl<'w> Model<'w> {
             self.settle(range);
         }
         let before = types();
-        let stats = world.zone_of(range.start).map(|zone| world.zone_stats(zone));
+        let stats = world.zone_of(range.start).map(|zone| zone.number()).map(|zone| world.at(zone).stats());
         let may_merge = stats.is_some_and(|stats| stats.deferred > 0 || !settled && stats.bitmap > 0);
         let mover = Mover::new(self, Faults(faults));
         let result = empty(world, &mover);
@@ -247,10 +248,10 @@ impl<'w> Model<'w> {
         }
         if let Err(RangeError { pfn, obstacle }) = result {
             let is_online = |pfn: Pfn| self.online.iter().any(|range| pfn >= range.start && pfn < range.end());
-            let zone = world.zone_of(range.start);
+            let zone = world.zone_of(range.start).map(|zone| zone.number());
             match obstacle {
                 Obstacle::Offline => assert!(!is_online(pfn), "{pfn}"),
-                Obstacle::NotOurs => assert_ne!(world.zone_of(Pfn(range.end().0 - 1)), zone),
+                Obstacle::NotOurs => assert_ne!(world.zone_of(Pfn(range.end().0 - 1)).map(|zone| zone.number()), zone),
                 Obstacle::Isolated => assert_eq!(world.pageblock_type(pfn), Some(MigrateType::Isolate)),
                 Obstacle::InUse(_) | Obstacle::Move(..) | Obstacle::NoPlace(_) => {
                     let block = self.live.iter().find(|block| block.pfn == pfn);
@@ -262,9 +263,9 @@ impl<'w> Model<'w> {
                 other => panic!("{range:?}: {other:?}"),
             }
         }
-        for zone in 0..world.zone_count() {
+        for zone in 0..world.zones().len() {
             // The model learns of an offlined range only after this.
-            world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
+            world.at(zone).audit().unwrap_or_else(|error| panic!("{error}"));
         }
         result.is_ok()
     }
@@ -284,15 +285,19 @@ impl<'w> Model<'w> {
     pub(super) fn free_range(&mut self, nth: u16, blocks: u8) {
         let Some(first) = usize::from(nth).checked_rem(self.live.len()).map(|at| self.live[at]) else { return };
         let orders: HashMap<_, _> = self.live.iter().map(|block| (block.pfn, block.order)).collect();
-        let zone = self.world.zone_of(first.pfn);
+        let zone = self.world.zone_of(first.pfn).map(|zone| zone.number());
         let mut end = first.pfn;
         for _ in 0..=blocks {
             match orders.get(&end) {
-                Some(order) if self.world.zone_of(end) == zone => end = end.offset(order.pages()),
+                Some(order) if self.world.zone_of(end).map(|zone| zone.number()) == zone => {
+                    end = end.offset(order.pages())
+                }
                 _ => break,
             }
         }
-        self.world.free_range(PageRange::new(first.pfn, end.0 - first.pfn.0)).expect("all are in use");
+        self.world
+            .free_with(Free::whole_blocks(PageRange::new(first.pfn, end.0 - first.pfn.0)))
+            .expect("all are in use");
         while let Some(at) = self.live.iter().position(|block| block.pfn >= first.pfn && block.pfn < end) {
             self.drop_block(at);
         }

@@ -1,10 +1,11 @@
 //! Calls that must fail and change nothing.
 
+use crate::support::Known;
 use pageset::admin::stats::ZoneStats;
 use pageset::policy::{Bounds, PcpState};
 use pageset::{
-    AllocError, Block, CpuId, HotplugError, Immovable, MapError, MigrateType, NodeId, Obstacle, Order, PageRange, Pfn,
-    RangeError, Request, WrongFree,
+    AllocError, Block, CpuId, Free, HotplugError, Immovable, MapError, MigrateType, NodeId, Obstacle, Order, PageRange,
+    Pfn, RangeError, Request, WrongFree,
 };
 
 use super::Model;
@@ -80,16 +81,16 @@ impl Model<'_> {
             Wrong::NoPart => {
                 if let Some(Block { pfn: head, order }) = live {
                     let inside = nth as u64 % order.pages();
-                    let rest = order.pages() - inside;
-                    for pages in [0, rest + 1, u64::MAX] {
-                        let error = world.free_part(head.offset(inside), pages).expect_err("no part of the block");
-                        assert_eq!(error.reason, WrongFree::NotPart { head, order, pages });
-                    }
+                    let wrong = |pages| {
+                        world.free_range(PageRange::new(head.offset(inside), pages)).expect_err("a wrong range")
+                    };
+                    assert_eq!(wrong(0).reason, WrongFree::NoPages);
+                    assert_eq!(wrong(u64::MAX).reason, WrongFree::NotOurs);
                 }
                 if let Some(block) = nth.checked_rem(self.freed.len()).map(|at| self.freed[at])
                     && !self.held[block.pfn.0 as usize]
                 {
-                    let reason = world.free_part(block.pfn, 1).expect_err("it is not in use").reason;
+                    let reason = world.free_range(PageRange::new(block.pfn, 1)).expect_err("it is not in use").reason;
                     assert!(matches!(reason, WrongFree::NotAllocated(_) | WrongFree::Inside { .. }), "{reason:?}");
                 }
             }
@@ -111,7 +112,7 @@ impl Model<'_> {
             Wrong::Bounds => {
                 let room = CAPACITY * 10;
                 for (batch, high_min, high_max) in [(0, 1, 2), (1, 3, 2), (1, room, room), (room, 1, 1)] {
-                    world.set_bounds(0, Bounds { batch, high_min, high_max }).expect_err("cannot be had");
+                    world.at(0).set_bounds(Bounds { batch, high_min, high_max }).expect_err("cannot be had");
                 }
             }
             Wrong::OnlineTwice => {
@@ -153,44 +154,48 @@ impl Model<'_> {
                     let error = world.alloc_range(asked, migratetype, &Immovable).expect_err("wrong");
                     assert_eq!(error, RangeError { pfn: asked.start, obstacle });
                 }
-                world.free_range(PageRange::new(start, 0)).expect_err("no pages");
+                world.free_with(Free::whole_blocks(PageRange::new(start, 0))).expect_err("no pages");
                 if let Some(Block { pfn, order }) = live {
                     // The range ends after the first page that is not in use.
                     let free = (pfn.0..).find(|&page| !self.held[page as usize]).expect("not all is in use");
-                    world.free_range(PageRange::new(pfn, free + 1 - pfn.0)).expect_err("not all in use");
+                    world
+                        .free_with(Free::whole_blocks(PageRange::new(pfn, free + 1 - pfn.0)))
+                        .expect_err("not all in use");
                     if order > Order::ZERO {
                         world
-                            .free_range(PageRange::new(pfn, order.pages() - 1))
+                            .free_with(Free::whole_blocks(PageRange::new(pfn, order.pages() - 1)))
                             .expect_err("the block reaches beyond the range");
-                        world.free_range(PageRange::new(pfn.offset(1), order.pages() - 1)).expect_err("inside");
+                        world
+                            .free_with(Free::whole_blocks(PageRange::new(pfn.offset(1), order.pages() - 1)))
+                            .expect_err("inside");
                     }
                 }
             }
             Wrong::Enable => {
                 let zone = nth % self.disabled.len();
                 if self.disabled[zone] == 0 {
-                    assert_eq!(world.enable_pagesets(zone), Err(HotplugError::PagesetsEnabled { zone }));
+                    assert_eq!(world.at(zone).enable_pagesets(), Err(HotplugError::PagesetsEnabled { zone }));
                 }
             }
         }
     }
 
     pub(super) fn picture(&self) -> Picture {
-        let zones = 0..self.world.zone_count();
+        let zones = 0..self.world.zones().len();
         let cpus = 0..self.map.cpus().len() as u32;
         Picture {
             // The check whether memory is online takes the lock, which counts.
-            zones: zones.clone().map(|z| ZoneStats { lock_map: 0, ..self.world.zone_stats(z) }).collect(),
+            zones: zones.clone().map(|z| ZoneStats { lock_map: 0, ..self.world.at(z).stats() }).collect(),
             pagesets: zones
                 .clone()
                 .flat_map(|zone| cpus.clone().map(move |cpu| (zone, CpuId(cpu))))
-                .map(|(zone, cpu)| (self.world.pageset_state(zone, cpu), self.world.pageset_lists(zone, cpu)))
+                .map(|(zone, cpu)| (self.world.pageset(zone, cpu).state(), self.world.pageset(zone, cpu).lists()))
                 .collect(),
             free: zones
                 .flat_map(|zone| {
                     Order::all().flat_map(move |order| MigrateType::ALL.map(|migratetype| (zone, order, migratetype)))
                 })
-                .map(|(zone, order, migratetype)| self.world.free_blocks(zone, order, migratetype))
+                .map(|(zone, order, migratetype)| self.world.at(zone).free_blocks(order, migratetype))
                 .collect(),
         }
     }

@@ -7,7 +7,8 @@ use std::env;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pageset::{Access, CpuId, Machine, RawLock};
+use pageset::machine::Access;
+use pageset::{CpuId, Machine, RawLock};
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use shuttle::thread;
 

@@ -10,8 +10,8 @@ use crate::pcp::CachedZone;
 use crate::policy::lists::order_of;
 use crate::sync::{self, LockedWord};
 use crate::{
-    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request, SpinLock,
-    Tuning, ZoneKind, ZoneSpec,
+    Allocator, Config, CpuId, Free, FreeTo, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request,
+    SpinLock, Tuning, ZoneKind, ZoneSpec,
 };
 use core::sync::atomic::AtomicU32;
 use std::string::{String, ToString};
@@ -47,7 +47,7 @@ fn world(test: impl FnOnce(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>)) {
     }
     // Pairs whose neighbours are in use.
     for page in pages[100..].iter().filter(|page| page.0 % 4 < 2) {
-        world.free_direct(*page, Order::ZERO).expect("in use");
+        world.free_with(Free::block(*page, Order::ZERO).to(FreeTo::Buddy)).expect("in use");
     }
     let pcp = zone.lock_pageset(world.env(), CpuId(0));
     let blocks: Vec<_> = (0..5).map(|_| AtomicU32::new(pcp.pop(LIST).expect("cached"))).collect();
@@ -60,7 +60,7 @@ fn world(test: impl FnOnce(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>)) {
 }
 
 fn found(world: &Allocator<'_, OneCpu>) -> String {
-    match world.audit(0) {
+    match world.zone(0).expect("a zone").audit() {
         Err(AuditError::Inconsistent(error)) => error.to_string(),
         other => panic!("{other:?}"),
     }
@@ -151,7 +151,7 @@ fn faults_are_found() {
     ];
     for (number, (what, plant)) in rows.into_iter().enumerate() {
         world(|world, zone| {
-            world.audit(0).expect("nothing is planted yet");
+            world.zone(0).expect("a zone").audit().expect("nothing is planted yet");
             plant(world, zone);
             let text = found(world);
             assert!(text.contains(what), "row {number}: {text}");

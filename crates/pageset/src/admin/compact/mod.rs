@@ -38,10 +38,11 @@ mod scanners;
 pub mod suitable;
 
 use crate::admin::owner::Owner;
+use crate::admin::views::{NodeView, ZoneView};
 use crate::alloc::Allocator;
 use crate::alloc::request::Request;
 use crate::buddy::Env;
-use crate::frame::{MigrateType, NodeId, Order, PAGEBLOCK, Pfn, ZoneKind};
+use crate::frame::{MigrateType, Order, PAGEBLOCK, Pfn, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::sync::{self, LockedWord};
@@ -140,6 +141,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// skipped.
     ///
     /// A captured block belongs to the caller. Specification 7.6 "Direct compaction".
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let huge = Request { order: Order::PAGEBLOCK, ..MOVABLE };
+    /// let report = allocator.compact(&huge, CompactMode::SyncLight, &Immovable);
+    /// assert_eq!(report.moved, 0, "the owner moves nothing");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn compact(&self, request: &Request, mode: CompactMode, owner: &impl Owner) -> CompactReport {
         let mut report = CompactReport::default();
         let order = request.order;
@@ -175,94 +187,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
             }
         }
         report
-    }
-
-    /// Compacts one zone: for blocks of `order`, or all of it if `order` is `None`. A block of any migratetype counts.
-    /// `None` compacts the zone from end to end and ignores skip bits. Calls the owner without any of the allocator's
-    /// locks.
-    ///
-    /// # Panics
-    /// There is no zone of that number.
-    pub fn compact_zone(
-        &self,
-        zone: usize,
-        order: Option<Order>,
-        mode: CompactMode,
-        owner: &impl Owner,
-    ) -> CompactReport {
-        if order == Some(Order::ZERO) {
-            return CompactReport::default();
-        }
-        let plan = match order {
-            Some(order) => {
-                let last_resort = mode == CompactMode::Sync;
-                Plan {
-                    mode,
-                    whole_zone: last_resort,
-                    any_type: last_resort,
-                    ..Plan::background(order, ZoneKind::Movable)
-                }
-            }
-            None => Plan { mode, ..Plan::everything(None) },
-        };
-        Run::zone(self, &self.zones[zone], owner, plan)
-    }
-
-    /// The work of a node's background thread after reclaim wakes it: compacts the node's zones up to `highest` for
-    /// blocks of `order`. After a failure, drains all pagesets of the zone and defers the zone. Specification 7.6
-    /// "Background".
-    pub fn compact_node(&self, node: NodeId, order: Order, highest: ZoneKind, owner: &impl Owner) -> CompactReport {
-        let mut report = CompactReport::default();
-        for zone in self.zones_of(node, highest).filter(|_| order > Order::ZERO) {
-            if zone.shared.buddy.deferral.defers(order) {
-                report.outcome = report.outcome.max(CompactOutcome::Deferred);
-                continue;
-            }
-            let of_zone = Run::zone(self, zone, owner, Plan::background(order, highest));
-            report.add(&of_zone);
-            match of_zone.outcome {
-                CompactOutcome::Success => zone.shared.buddy.deferral.reset(order, false),
-                CompactOutcome::Complete | CompactOutcome::PartialSkipped => {
-                    self.drain_zone(zone.shared.index);
-                    zone.shared.buddy.deferral.on_failure(order);
-                }
-                _ => {}
-            }
-        }
-        report
-    }
-
-    /// Compacts a node until each of its zones has a score of at most [`proactive::target_score`]. [`proactive::Pace`]
-    /// decides when this is due.
-    pub fn compact_proactively(&self, node: NodeId, proactiveness: u8, owner: &impl Owner) -> CompactReport {
-        let mut report = CompactReport::default();
-        let plan = Plan::everything(Some(proactive::target_score(proactiveness)));
-        for zone in self.zones_of(node, ZoneKind::Movable) {
-            report.add(&Run::zone(self, zone, owner, plan));
-        }
-        report
-    }
-
-    /// How fragmented a node's free memory is, in percent: the mean of its zones' scores, weighted by present pages.
-    /// Specification 7.6, step 2.
-    #[must_use]
-    pub fn fragmentation_score(&self, node: NodeId) -> u8 {
-        let zones = || self.zones.iter().filter(|zone| zone.shared.node == node);
-        let present: u64 = zones().map(|zone| zone.shared.buddy.present.get()).sum();
-        let weighed = |zone: &CachedZone<'a, M>| {
-            let score = u64::from(fragmentation_score(&zone.shared.free_by_order()));
-            (score * zone.shared.buddy.present.get()).checked_div(present).unwrap_or(0)
-        };
-        zones().map(weighed).sum::<u64>() as u8
-    }
-
-    /// Clears the skip bits of a node's pageblocks in each zone where the scanners of a direct compaction have met
-    /// since the last call. Reclaim calls this when it ends, because the pages it freed make the skip bits obsolete.
-    /// Specification 7.1 "blockskip_flush".
-    pub fn forget_skipped(&self, node: NodeId) {
-        for zone in self.zones.iter().filter(|zone| zone.shared.node == node) {
-            zone.shared.forget_skipped(self.env());
-        }
     }
 
     fn count_attempt(&self, zone: &CachedZone<'a, M>, outcome: CompactOutcome) {
@@ -342,5 +266,88 @@ impl<M: Machine> Zone<'_, M> {
     fn set_skip(&self, env: Env<'_, M>, page: u32) {
         let guard = self.lock(env, LockPath::Map, page);
         guard.frames.set_pageblock(page, guard.frames.pageblock(page).with_skip(true));
+    }
+}
+
+impl<M: Machine> ZoneView<'_, '_, M> {
+    /// Compacts the zone: for blocks of `order`, or all of it if `order` is `None`. A block of any migratetype counts.
+    /// `None` compacts the zone from end to end and ignores skip bits. Calls the owner without any of the allocator's
+    /// locks.
+    pub fn compact(self, order: Option<Order>, mode: CompactMode, owner: &impl Owner) -> CompactReport {
+        if order == Some(Order::ZERO) {
+            return CompactReport::default();
+        }
+        let plan = match order {
+            Some(order) => {
+                let last_resort = mode == CompactMode::Sync;
+                Plan {
+                    mode,
+                    whole_zone: last_resort,
+                    any_type: last_resort,
+                    ..Plan::background(order, ZoneKind::Movable)
+                }
+            }
+            None => Plan { mode, ..Plan::everything(None) },
+        };
+        Run::zone(self.allocator, self.zone, owner, plan)
+    }
+}
+
+impl<'a, M: Machine> NodeView<'_, 'a, M> {
+    /// The work of the node's background thread after reclaim wakes it: compacts the node's zones up to `highest` for
+    /// blocks of `order`. After a failure, drains all pagesets of the zone and defers the zone. Specification 7.6
+    /// "Background".
+    pub fn compact(self, order: Order, highest: ZoneKind, owner: &impl Owner) -> CompactReport {
+        let mut report = CompactReport::default();
+        for zone in self.zones(highest).filter(|_| order > Order::ZERO) {
+            if zone.shared.buddy.deferral.defers(order) {
+                report.outcome = report.outcome.max(CompactOutcome::Deferred);
+                continue;
+            }
+            let of_zone = Run::zone(self.allocator, zone, owner, Plan::background(order, highest));
+            report.add(&of_zone);
+            match of_zone.outcome {
+                CompactOutcome::Success => zone.shared.buddy.deferral.reset(order, false),
+                CompactOutcome::Complete | CompactOutcome::PartialSkipped => {
+                    self.allocator.drain_zone(zone);
+                    zone.shared.buddy.deferral.on_failure(order);
+                }
+                _ => {}
+            }
+        }
+        report
+    }
+
+    /// Compacts the node until each of its zones has a score of at most [`proactive::target_score`]. [`proactive::Pace`]
+    /// decides when this is due.
+    pub fn compact_proactively(self, proactiveness: u8, owner: &impl Owner) -> CompactReport {
+        let mut report = CompactReport::default();
+        let plan = Plan::everything(Some(proactive::target_score(proactiveness)));
+        for zone in self.zones(ZoneKind::Movable) {
+            report.add(&Run::zone(self.allocator, zone, owner, plan));
+        }
+        report
+    }
+
+    /// How fragmented the node's free memory is, in percent: the mean of its zones' scores, weighted by present pages.
+    /// Specification 7.6, step 2.
+    #[must_use]
+    pub fn fragmentation_score(self) -> u8 {
+        let zones = || self.allocator.zones.iter().filter(|zone| zone.shared.node == self.node);
+        let present: u64 = zones().map(|zone| zone.shared.buddy.present.get()).sum();
+        let weighed = |zone: &CachedZone<'a, M>| {
+            let score = u64::from(fragmentation_score(&zone.shared.free_by_order()));
+            (score * zone.shared.buddy.present.get()).checked_div(present).unwrap_or(0)
+        };
+        zones().map(weighed).sum::<u64>() as u8
+    }
+
+    /// Clears the skip bits of the node's pageblocks in each zone where the scanners of a direct compaction have met
+    /// since the last call. Reclaim calls this when it ends, because the pages it freed make the skip bits obsolete.
+    /// Specification 7.1 "blockskip_flush".
+    pub fn forget_skipped(self) {
+        for zone in self.allocator.zones.iter().filter(|zone| zone.shared.node == self.node) {
+            zone.shared.forget_skipped(self.allocator.env());
+        }
     }
 }

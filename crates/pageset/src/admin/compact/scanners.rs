@@ -344,7 +344,7 @@ mod tests {
             let mut zones = metadata.zones();
             let world = Allocator::new(OneCpu, &config, metadata.lend(&mut zones)).expect("a good map");
             let reserve = ZoneKind::ALL.map(|highest| if highest == ZoneKind::Dma { 0 } else { 1 << 20 });
-            world.set_watermarks(0, Default::default(), reserve);
+            world.zone(0).expect("a zone").set_watermarks(Default::default(), reserve);
             world.set_pageblock_type(Pfn(0), MigrateType::Unmovable).expect("in the zone");
             let zone = world.zones[0].shared.lock(world.env(), LockPath::Map, 0);
             // The pageblock is one free block: split it to have a block of the order at its start.
@@ -355,7 +355,10 @@ mod tests {
             assert_eq!(zone.frames.block_type(0), expected, "order {order}");
             drop(zone);
             let min = 4 * u64::from(PAGEBLOCK);
-            world.set_watermarks(0, Watermarks { min, low: min, high: min }, [0; ZoneKind::COUNT]);
+            world
+                .zone(0)
+                .expect("a zone")
+                .set_watermarks(Watermarks { min, low: min, high: min }, [0; ZoneKind::COUNT]);
             let zone = world.zones[0].shared.lock(world.env(), LockPath::Map, 0);
             assert!(!zone.take_unallocated(PAGEBLOCK, Order::PAGEBLOCK), "below the min mark");
         }

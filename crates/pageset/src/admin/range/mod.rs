@@ -50,6 +50,7 @@ pub struct RangeError {
 
 /// Why a range could not be allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Obstacle {
     /// The range has no pages.
     Empty,
@@ -78,11 +79,14 @@ pub enum Obstacle {
 impl fmt::Display for RangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pfn, obstacle } = self;
+        f.write_str("cannot take the range: ")?;
         match obstacle {
             Obstacle::Empty => write!(f, "the range at {pfn} has no pages"),
             Obstacle::NotOurs => write!(f, "the range at {pfn} is not inside one zone"),
             Obstacle::Offline => write!(f, "page {pfn} is not online"),
-            Obstacle::Migratetype(migratetype) => AllocError::Migratetype(*migratetype).fmt(f),
+            Obstacle::Migratetype(migratetype) => {
+                write!(f, "its pages cannot have type {migratetype:?}; allowed: Unmovable, Movable, Reclaimable")
+            }
             Obstacle::Isolated => write!(f, "the pageblock of page {pfn} is already isolated for another range"),
             Obstacle::InUse(order) => write!(f, "the owner does not release the block of order {order} at {pfn}"),
             Obstacle::Move(order, MoveError::Busy) => write!(f, "the block of order {order} at {pfn} is busy"),
@@ -130,7 +134,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// allocator's locks while it calls the owner, and the zone lock for the pages of one pageblock at a time.
     ///
     /// The range becomes allocated blocks of `migratetype`. Each is the largest block that is aligned at its start and
-    /// fits. [`Self::free_range`] frees all of them, [`Self::free`] one.
+    /// fits. [`Self::free_range`] frees all of them or any part.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let range = PageRange::new(ZONE.start, 600);
+    /// allocator.alloc_range(range, MigrateType::Movable, &Immovable)?;
+    /// allocator.free_range(range)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The page that caused the failure, and the reason. Pageblocks then have their former types, and moved pages stay
@@ -149,19 +164,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.empty_range(zone, span, owner, Order::MAX, |zone, piece| zone.hand_out(piece, migratetype))
     }
 
-    /// Frees all blocks of a range: one that [`Self::alloc_range`] allocated, or any adjacent allocated blocks that do
-    /// not reach beyond the range. Bypasses the pagesets, since so many pages are rarely needed again soon. Takes the
-    /// zone lock once per block.
-    ///
-    /// # Errors
-    /// The first block that cannot be freed. No block has been freed then.
-    pub fn free_range(&self, range: PageRange) -> Result<(), FreeError> {
-        let (zone, span) = self.claim_range(range)?;
-        self.free_claimed(zone, span);
-        Ok(())
-    }
-
-    /// Claims all blocks of a range, as [`Self::free_range`] names them: every other free of them fails.
+    /// Claims all blocks of a range, as [`crate::Free::whole_blocks`] names them: every other free of them fails.
     pub(crate) fn claim_range(&self, range: PageRange) -> Result<(&'a CachedZone<'a, M>, Span), FreeError> {
         let not_ours = FreeError { pfn: range.start, order: Order::ZERO, reason: WrongFree::NotOurs };
         let (zone, span) = self.span_of(range).map_err(|_| not_ours)?;
@@ -183,13 +186,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok((zone, span))
     }
 
-    /// Frees the blocks of [`Self::claim_range`].
-    pub(crate) fn free_claimed(&self, zone: &CachedZone<'a, M>, span: Span) {
-        self.each_block(zone, span, |page, order| self.free_to_buddy(zone, page, order));
-    }
-
     /// Visits the blocks of a span in ascending order.
-    fn each_block(&self, zone: &CachedZone<'a, M>, span: Span, mut visit: impl FnMut(u32, Order)) {
+    pub(crate) fn each_block(&self, zone: &CachedZone<'a, M>, span: Span, mut visit: impl FnMut(u32, Order)) {
         let mut page = span.first;
         while page < span.end {
             let order = zone.frames().tag(page).order();
@@ -229,7 +227,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let mut tries = 1;
         loop {
             let rest = Span { first: taken.span.end, ..span };
-            self.drain_zone(zone.shared.index);
+            self.drain_zone(zone);
             self.vacate(zone, rest, owner)?;
             let Err(error) = rest.pieces().try_for_each(|piece| taken.take(piece, owner)) else { break };
             if tries == TRIES || error.obstacle == Obstacle::Cancelled {

@@ -11,8 +11,8 @@ use crate::policy::BatchRule;
 use crate::policy::presets::CLUSTERS;
 use crate::zone::Zone;
 use crate::{
-    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Tuning, ZoneKind,
-    ZoneSpec,
+    Allocator, Config, CpuId, Free, FreeTo, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock,
+    Tuning, ZoneKind, ZoneSpec,
 };
 use std::string::ToString;
 use std::vec::Vec;
@@ -48,11 +48,13 @@ fn take(world: &Allocator<'_, OneCpu>) -> u64 {
 }
 
 fn free(world: &Allocator<'_, OneCpu>, pages: impl IntoIterator<Item = u64>) {
-    pages.into_iter().for_each(|page| world.free_direct(Pfn(page), Order::ZERO).expect("was allocated"));
+    pages.into_iter().for_each(|page| {
+        world.free_with(Free::block(Pfn(page), Order::ZERO).to(FreeTo::Buddy)).expect("was allocated")
+    });
 }
 
 fn blocks(world: &Allocator<'_, OneCpu>) -> Vec<u32> {
-    Order::all().take(4).map(|order| world.free_blocks(0, order, MigrateType::Movable)).collect()
+    Order::all().take(4).map(|order| world.zone(0).expect("a zone").free_blocks(order, MigrateType::Movable)).collect()
 }
 
 #[test]
@@ -65,9 +67,13 @@ fn merging_goes_on_while_somebody_needs_it() {
         // Merge skipping is still disabled once: pages merge when freed, but earlier skips stay.
         free(world, 4..8);
         assert_eq!(blocks(world), [4, 0, 1, 0]);
-        let before = world.zone_stats(0);
+        let before = world.zone(0).expect("a zone").stats();
         assert_eq!((take(world), take(world)), (3, 2));
-        assert_eq!(world.zone_stats(0).cluster_alloc_pages, before.cluster_alloc_pages, "page by page");
+        assert_eq!(
+            world.zone(0).expect("a zone").stats().cluster_alloc_pages,
+            before.cluster_alloc_pages,
+            "page by page"
+        );
         drop(outer);
         free(world, [2, 3]);
         assert_eq!(blocks(world)[0], 2);
@@ -83,9 +89,9 @@ fn merging_goes_on_once_compaction_is_passed_over() {
         assert!(zone.buddy.deferral.defers(Order::PAGEBLOCK));
         free(world, 2..4);
         assert_eq!(blocks(world), [2, 1, 0, 0]);
-        let before = world.zone_stats(0).cluster_alloc_pages;
+        let before = world.zone(0).expect("a zone").stats().cluster_alloc_pages;
         assert_eq!(take(world), 1);
-        assert_eq!(world.zone_stats(0).cluster_alloc_pages, before, "page by page");
+        assert_eq!(world.zone(0).expect("a zone").stats().cluster_alloc_pages, before, "page by page");
         zone.buddy.deferral.reset(Order::PAGEBLOCK, true);
         free(world, 6..8);
         assert_eq!(blocks(world)[0], 2);
@@ -131,9 +137,9 @@ fn planted_inconsistencies_are_found() {
         taken(|world, zone| {
             // Clusters 3 2 1 0 and 4.
             free(world, 0..5);
-            world.audit(0).expect("nothing is planted yet");
+            world.zone(0).expect("a zone").audit().expect("nothing is planted yet");
             plant(&zone.buddy);
-            let error: AuditError = world.audit(0).expect_err(message);
+            let error: AuditError = world.zone(0).expect("a zone").audit().expect_err(message);
             assert_eq!(error.to_string(), message);
         });
     }

@@ -16,6 +16,7 @@
 //! | `partial_put_huge` | [`a_page_of_a_block_is_freed_in_a_zone_with_an_odd_end`] |
 //! | `alloc_stress_huge` | [`random_amounts_in_one_block`] |
 
+use crate::support::Known;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::{
@@ -71,7 +72,7 @@ fn schedule(before: &[u8], parts: &'static [Part]) {
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = &Raced::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");
-    world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
+    world.at(0).set_bounds(Bounds::DISABLED).expect("the pagesets have room");
     let before: Vec<_> = before.iter().map(|&of| allocate(world, order(of))).collect();
     let mut in_use = before.clone();
     let freed = |part: &Part| if let Part::Free(nth) = part { Some(before[*nth]) } else { None };
@@ -93,7 +94,7 @@ fn schedule(before: &[u8], parts: &'static [Part]) {
     check(world, &in_use);
     in_use.iter().for_each(|block| world.free(block.pfn, block.order).expect("it is in use"));
     check(world, &[]);
-    let largest: u32 = MigrateType::ALL.iter().map(|&list| world.free_blocks(0, Order::MAX, list)).sum();
+    let largest: u32 = MigrateType::ALL.iter().map(|&list| world.at(0).free_blocks(Order::MAX, list)).sum();
     assert_eq!(largest, 4, "all memory merges");
 }
 
@@ -122,7 +123,7 @@ fn check(world: &Raced<'_>, in_use: &[Block]) {
         assert!(pair[0].pfn.offset(pair[0].order.pages()) <= pair[1].pfn, "{pair:?}: a page has two owners");
     }
     let expected: u64 = blocks.iter().map(|block| block.order.pages()).sum();
-    assert_eq!(world.audit(0).expect("the audit passes").in_use, expected, "pages in use");
+    assert_eq!(world.at(0).audit().expect("the audit passes").in_use, expected, "pages in use");
 }
 
 /// In a fresh zone, after a page, where the first pageblock has one page left, and of two orders.
@@ -194,7 +195,7 @@ fn all_orders_on_one_cpu() {
 #[test]
 fn blocks_of_the_largest_order_are_freed() {
     zone(24 * LARGEST, 1, |world| {
-        world.alloc_range(world.zone_span(0), MigrateType::Movable, &Immovable).expect("all is free");
+        world.alloc_range(world.at(0).span(), MigrateType::Movable, &Immovable).expect("all is free");
         check_books(world, 24 * LARGEST);
         free(world, (0..24).map(|nth| Block { pfn: Pfn(BASE + nth * LARGEST), order: Order::MAX }));
         check_all_free(world);
@@ -204,9 +205,9 @@ fn blocks_of_the_largest_order_are_freed() {
 #[test]
 fn a_page_of_a_block_is_freed_in_a_zone_with_an_odd_end() {
     zone(LARGEST - 1, 1, |world| {
-        world.alloc_range(world.zone_span(0), MigrateType::Movable, &Immovable).expect("all is free");
+        world.alloc_range(world.at(0).span(), MigrateType::Movable, &Immovable).expect("all is free");
         check_books(world, LARGEST - 1);
-        world.free_part(Pfn(BASE), 1).expect("the first page of a block in use");
+        world.free_range(PageRange::new(Pfn(BASE), 1)).expect("the first page of a block in use");
         check_books(world, LARGEST - 2);
         let page = super::allocate(world, Order::ZERO).expect("one page is free");
         assert_eq!(page.pfn, Pfn(BASE));
