@@ -81,7 +81,8 @@ impl<M: Machine> Locked<'_, '_, M> {
                 return self.put(page, order, self.frames.block_type(page), End::Head);
             }
             self.free_pageblocks(page, order, put);
-        } else if !self.put_unmerged(page, order, migratetype, if let Put::At(end) = put { end } else { End::Head }) {
+        } else if !self.put_unmerged(page, order, migratetype, || if let Put::At(end) = put { end } else { End::Head })
+        {
             self.merge(page, order, migratetype, put);
         }
     }

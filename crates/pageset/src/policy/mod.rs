@@ -172,7 +172,7 @@ pub enum DecayRule {
 }
 
 /// One field per rule. The presets in [`PRESETS`] are values of this type. [`Tuning::check`] tells which rules need
-/// which others.
+/// which others. [`Tuning::research_rule`] names a rule that needs the feature `research`.
 ///
 /// If unsure, use [`Tuning::default`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

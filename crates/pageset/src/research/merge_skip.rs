@@ -51,10 +51,10 @@ impl<M: Machine> Locked<'_, '_, M> {
 
     /// Puts a free block that skips merging on its list. Returns false if it must merge.
     #[inline]
-    pub(crate) fn put_unmerged(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
+    pub(crate) fn put_unmerged(&self, page: u32, order: Order, list: MigrateType, end: impl FnOnce() -> End) -> bool {
         let skips = self.skips_merge(order);
         if skips {
-            self.put(page, order, list, end);
+            self.put(page, order, list, end());
             self.count_skips(order.pages());
         }
         skips

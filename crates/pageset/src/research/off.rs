@@ -35,7 +35,13 @@ impl<M: Machine> Locked<'_, '_, M> {
     }
 
     #[inline(always)]
-    pub(crate) fn put_unmerged(&self, _page: u32, _order: Order, _list: MigrateType, _end: End) -> bool {
+    pub(crate) fn put_unmerged(
+        &self,
+        _page: u32,
+        _order: Order,
+        _list: MigrateType,
+        _end: impl FnOnce() -> End,
+    ) -> bool {
         false
     }
 
