@@ -38,9 +38,13 @@ struct Run {
     place: u64,
 }
 
-/// Consecutive blocks given to the buddy.
+/// Blocks given to the buddy at one free or timer work, or on one request.
 #[derive(Debug)]
 struct OpenDrain {
+    pid: u32,
+    context: Context,
+    /// The operation that caused it, in the pageset's history.
+    step: Option<usize>,
     zone: usize,
     /// The pageset's CPU.
     owner: CpuId,
@@ -49,6 +53,14 @@ struct OpenDrain {
     event: u64,
     /// The process that drains on request.
     asked_by: Option<u32>,
+    /// Whether it has gone on after an interruption.
+    went_on: bool,
+}
+
+impl OpenDrain {
+    fn is_of(&self, event: &Event) -> bool {
+        (self.pid, self.context) == (event.pid, event.context)
+    }
 }
 
 /// A requested drain of a process that has done nothing else since.
@@ -133,6 +145,10 @@ pub(super) struct ListPass<'s> {
     /// Frees that a later batch event commits: order and list type, by page.
     pending: FxHashMap<Pfn, (Order, MigrateType)>,
     cpus: Vec<CpuRuns>,
+    /// Drains that other processes or interrupts interrupted, and their CPUs. A drain by the timer work gives up the pageset's lock after
+    /// each batch from 6.12.67 on, and a drain at a free from 6.19 on (`kernels-2026.md` 2.2). Recordings show it of the timer work of
+    /// 6.18, and of frees of 7.3.
+    interrupted: Vec<(CpuId, OpenDrain)>,
     live: BlockMap<u32>,
     /// Pages freed since the replay began.
     freed: PageMap<bool>,
@@ -162,6 +178,7 @@ impl<'s> ListPass<'s> {
             place: 0,
             pending: FxHashMap::default(),
             cpus: (0..setting.cpus.len()).map(|_| CpuRuns::default()).collect(),
+            interrupted: Vec::new(),
             live: BlockMap::new(),
             freed: PageMap::new(),
             balance: Balance::new(setting.zones.len(), setting.cpus.len()),
@@ -202,8 +219,9 @@ impl<'s> ListPass<'s> {
             return;
         }
         let may_drain = matches!(event.kind, Kind::Free { .. } | Kind::FreeBatched { .. } | Kind::VmstatWork);
+        self.resume_drain(notes, event);
         if !matches!(event.kind, Kind::Drain { .. }) {
-            self.close_drain(cpu);
+            self.interrupt_drain(event, state);
             let runs = &mut self.cpus[cpu.0 as usize];
             runs.cause = self.place;
             runs.may_drain = may_drain && state == State::Inside;
@@ -579,12 +597,18 @@ impl<'s> ListPass<'s> {
         let level = level(event.context);
         let causes = |freed: &Cause| freed.pid == event.pid && freed.zone.is_none_or(|freed_in| freed_in == zone);
         let caused = runs.freed[level].iter().flatten().any(causes);
-        let requested = owner != cpu || !caused || runs.requested[level] == Some(event.pid);
+        let goes_on = runs
+            .drain
+            .as_ref()
+            .filter(|open| open.is_of(event) && (open.zone, open.owner) == (zone, owner) && open.asked_by.is_none());
+        let mut step = goes_on.and_then(|open| open.step);
+        let goes_on = goes_on.is_some();
+        let requested = !goes_on && (owner != cpu || !caused || runs.requested[level] == Some(event.pid));
         if requested {
             runs.requested[level] = Some(event.pid);
         }
         match requested {
-            false => self.found.histories.drained(zone, owner, pages),
+            false => step = self.found.histories.drained(zone, owner, step, pages),
             true if self.began => self.found.histories.close(zone, owner),
             true => {}
         }
@@ -598,7 +622,17 @@ impl<'s> ListPass<'s> {
                 self.close_drain(cpu);
                 let moved = Move { place, zone: zone as u32, cpu: owner, pages };
                 let asked_by = requested.then_some(event.pid);
-                self.cpus[cpu.0 as usize].drain = Some(OpenDrain { zone, owner, moved, event: index, asked_by });
+                self.cpus[cpu.0 as usize].drain = Some(OpenDrain {
+                    pid: event.pid,
+                    context: event.context,
+                    step,
+                    zone,
+                    owner,
+                    moved,
+                    event: index,
+                    asked_by,
+                    went_on: false,
+                });
                 if self.began {
                     if requested {
                         self.request_drain(event.pid, DrainRequest { event: index, zone, cpu: owner, pages: None });
@@ -625,10 +659,41 @@ impl<'s> ListPass<'s> {
         requests.push(request);
     }
 
+    /// Handles an event other than a drain. It ends the CPU's drain, unless another process or an interrupt wrote it.
+    fn interrupt_drain(&mut self, event: &Event, state: State) {
+        let drain = &mut self.cpus[event.cpu.0 as usize].drain;
+        let goes_on = |open: &mut OpenDrain| !open.is_of(event) && open.asked_by.is_none() && state == State::Inside;
+        match drain.take_if(goes_on) {
+            Some(open) => self.interrupted.push((event.cpu, open)),
+            None => self.close_drain(event.cpu),
+        }
+    }
+
+    /// Goes on with an interrupted drain, or ends it if its process has done something else.
+    fn resume_drain(&mut self, notes: &mut Notes, event: &Event) {
+        let is_pinned = event.context != Context::Process || event.pid == 0;
+        let is_of = |(cpu, open): &(CpuId, OpenDrain)| open.is_of(event) && (*cpu == event.cpu || !is_pinned);
+        let Some(at) = self.interrupted.iter().position(is_of) else { return };
+        let (cpu, mut open) = self.interrupted.remove(at);
+        if cpu == event.cpu && matches!(event.kind, Kind::Drain { .. }) {
+            notes.found.interrupted_drains += u64::from(self.began && !open.went_on);
+            open.went_on = true;
+            if let Some(other) = self.cpus[cpu.0 as usize].drain.replace(open) {
+                self.interrupted.push((cpu, other));
+            }
+        } else {
+            self.end_drain(open);
+        }
+    }
+
     fn close_drain(&mut self, cpu: CpuId) {
-        if let Some(open) = self.cpus[cpu.0 as usize].drain.take()
-            && self.began
-        {
+        if let Some(open) = self.cpus[cpu.0 as usize].drain.take() {
+            self.end_drain(open);
+        }
+    }
+
+    fn end_drain(&mut self, open: OpenDrain) {
+        if self.began {
             if let Some(emptying) = open.asked_by.and_then(|pid| self.emptying.get_mut(&pid)) {
                 emptying.pages = open.moved.pages;
             }
@@ -646,6 +711,7 @@ impl<'s> ListPass<'s> {
     }
 
     fn close_all(&mut self, notes: &mut Notes) {
+        std::mem::take(&mut self.interrupted).into_iter().for_each(|(_, open)| self.end_drain(open));
         for cpu in (0..self.cpus.len()).map(|cpu| CpuId(cpu as u32)) {
             self.close_drain(cpu);
             for level in 0..4 {
@@ -685,6 +751,8 @@ impl<'s> ListPass<'s> {
             place += 1;
             !unfinished.contains(&(place - 1))
         });
+        // An interrupted drain ends after later ones.
+        self.found.kernel.drains.sort_by_key(|drain| drain.place);
         self.found.small_drains.sort_unstable();
         self.found.drain_requests.sort_by_key(|request| request.event);
         let Found { taken, .. } = &mut self.found;

@@ -11,8 +11,12 @@ use pageset_trace::replay::{Borrowed, Found, Level, Outcome, Replay};
 
 /// Replays a piece at both levels. `check` gets the survey and both outcomes.
 fn replayed(name: &str, check: impl Fn(&Replay<'_>, [&Outcome; 2])) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/real/{name}.pstrace"));
-    let trace = Trace::open(&file).unwrap();
+    replayed_file(&format!("tests/data/real/{name}.pstrace"), check);
+}
+
+/// Like [`replayed`], of a file of the repository.
+fn replayed_file(name: &str, check: impl Fn(&Replay<'_>, [&Outcome; 2])) {
+    let trace = Trace::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
     let replay = Replay::prepare(&trace, &mut |_| {}).unwrap();
     let [input, reconstructed] = [Level::Input, Level::Reconstructed]
         .map(|level| replay.run(&replay.kernel_rules(), level, &mut |_| {}).unwrap());
@@ -106,5 +110,17 @@ fn bulk_calls_show_the_list_at_the_start() {
             moves.refills.iter().filter(of).copied().collect::<Vec<_>>()
         };
         assert_eq!(refills(&input.moves), refills(replay.kernel()));
+    });
+}
+
+/// 7.3: a drain of 2,016 pages gives up the pageset's lock after each batch, and another process runs in between.
+#[test]
+fn an_interrupted_drain_is_one_drain() {
+    replayed_file("../../traces/lab/7.3-amd64.2node.unixN.pstrace", |replay, outcomes| {
+        assert_eq!(found(replay).interrupted_drains, 1);
+        assert_eq!(replay.kernel().totals(|_| true).drains, 5);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.totals(|_| true).drains, 5);
+        }
     });
 }
