@@ -4,8 +4,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use pageset::policy::expiry::{self, Expiry};
 use pageset::policy::lists::order_of;
-use pageset::policy::{FallbackRule, Tuning};
+use pageset::policy::{BulkFree, FallbackRule, Tuning};
 use pageset::{CpuId, MigrateType, Order, Pfn};
 use rustc_hash::FxHashMap;
 
@@ -19,7 +20,7 @@ use super::kernel_lists::{KernelLists, ListId, Unseen};
 use super::moves::{Move, Moves};
 use super::setting::{Setting, State};
 use super::start_state::{Histories, Step};
-use super::types::{list_type, ordinary};
+use super::types::{ORDINARY, list_type, ordinary};
 use crate::event::{Context, Event, Kind};
 
 /// Consecutive blocks taken from a free list: a refill or a single allocation.
@@ -55,6 +56,8 @@ struct OpenDrain {
     asked_by: Option<u32>,
     /// Whether it has gone on after an interruption.
     went_on: bool,
+    /// A list that it has reached, if that is known. The lists from there to the next block's are empty.
+    reached: Option<usize>,
 }
 
 impl OpenDrain {
@@ -128,6 +131,8 @@ pub(super) struct Found {
     pub(super) drain_requests: Vec<DrainRequest>,
     /// The events of drains of at most three batches. Under reclaim a pageset keeps four batches and drains three.
     pub(super) small_drains: Vec<u64>,
+    /// The countdowns of pagesets of other nodes at the start, as the first drain of each shows them.
+    pub(super) expiring: FxHashMap<(usize, CpuId), Expiry>,
     /// The events of allocations and frees that used the pageset of another CPU.
     pub(super) moved_tasks: FxHashMap<u64, CpuId>,
 }
@@ -159,6 +164,8 @@ pub(super) struct ListPass<'s> {
     unfinished: FxHashMap<u32, Unfinished>,
     /// Requested drains by the process that has done nothing else since.
     emptying: FxHashMap<u32, Emptying>,
+    /// Runs of the timer work on each CPU since the replay began.
+    ticks: Vec<u8>,
     /// The CPU of each process's last refill.
     refilling: FxHashMap<u32, CpuId>,
     /// Whether the refill that ends now is that of a recorded bulk allocation.
@@ -185,6 +192,7 @@ impl<'s> ListPass<'s> {
             hotplug: Hotplug::new(setting),
             unfinished: FxHashMap::default(),
             emptying: FxHashMap::default(),
+            ticks: vec![0; setting.cpus.len()],
             refilling: FxHashMap::default(),
             in_bulk: false,
             began: false,
@@ -198,6 +206,7 @@ impl<'s> ListPass<'s> {
                 histories: Histories::new(setting.zones.len(), setting.cpus.len()),
                 drain_requests: Vec::new(),
                 small_drains: Vec::new(),
+                expiring: FxHashMap::default(),
                 moved_tasks: FxHashMap::default(),
             },
         }
@@ -389,6 +398,8 @@ impl<'s> ListPass<'s> {
                 self.drained(notes, index, event, (pfn, order, migratetype));
             }
             Kind::VmstatWork if self.began => {
+                let ticks = &mut self.ticks[event.cpu.0 as usize];
+                *ticks = ticks.saturating_add(1);
                 for zone in 0..self.setting.zones.len() {
                     self.found.histories.step(zone, event.cpu, Step::Tick { drained: 0 });
                 }
@@ -590,7 +601,10 @@ impl<'s> ListPass<'s> {
         let emptied = self.hotplug.emptied_by(event.pid).or(open.map(|open| open.owner));
         let id = self.found.lists.id(zone, emptied.unwrap_or(cpu), list);
         let from: ListId = self.found.lists.drain(id, pfn);
-        let (_, owner, _) = self.found.lists.parts(from);
+        let (_, owner, list) = self.found.lists.parts(from);
+        // From 6.10 on, the event shows the pageblock's type, which may differ from the list's. The order is right.
+        let is_exact = !self.tuning.type_at_drain;
+        let first_of_order = if is_exact { list } else { list / ORDINARY.len() * ORDINARY.len() };
         let pages = order.pages() as u32;
         self.balance.add(zone, owner, -i64::from(pages));
         let runs = &mut self.cpus[cpu.0 as usize];
@@ -612,14 +626,21 @@ impl<'s> ListPass<'s> {
             true if self.began => self.found.histories.close(zone, owner),
             true => {}
         }
+        let passed;
         let runs = &mut self.cpus[cpu.0 as usize];
         match &mut runs.drain {
-            Some(open) if (open.zone, open.owner) == (zone, owner) => open.moved.pages += pages,
+            Some(open) if (open.zone, open.owner) == (zone, owner) => {
+                open.moved.pages += pages;
+                passed = open.reached;
+                open.reached = if is_exact { Some(list) } else { passed };
+            }
             _ => {
                 let place = runs.cause;
                 let ticks =
                     runs.freed[level].iter().flatten().find(|freed| causes(freed)).is_some_and(|c| c.zone.is_none());
                 self.close_drain(cpu);
+                // The timer work begins with the first list.
+                passed = ticks.then_some(0);
                 let moved = Move { place, zone: zone as u32, cpu: owner, pages };
                 let asked_by = requested.then_some(event.pid);
                 self.cpus[cpu.0 as usize].drain = Some(OpenDrain {
@@ -632,6 +653,7 @@ impl<'s> ListPass<'s> {
                     event: index,
                     asked_by,
                     went_on: false,
+                    reached: if is_exact { Some(list) } else { passed },
                 });
                 if self.began {
                     if requested {
@@ -639,9 +661,18 @@ impl<'s> ListPass<'s> {
                     }
                     notes.found.remote_drains += u64::from(owner != cpu);
                     let is_remote = self.setting.zones[zone].node != self.setting.cpus[cpu.0 as usize];
-                    notes.found.expiries += u64::from(ticks && !requested && is_remote);
+                    if ticks && !requested && is_remote {
+                        notes.found.expiries += 1;
+                        // A later one follows from what happened since.
+                        let left = Some(self.ticks[cpu.0 as usize]).filter(|left| *left <= expiry::TICKS).unwrap_or(0);
+                        self.found.expiring.entry((zone, owner)).or_insert(Expiry { left });
+                    }
                 }
             }
+        }
+        // From 5.18 on, a drain empties one list after the other. Specification 3.3.
+        if let (Some(passed), BulkFree::SinglePass | BulkFree::Chunked) = (passed, self.tuning.bulk_free) {
+            self.found.lists.passed(zone, owner, passed..first_of_order);
         }
     }
 
@@ -678,6 +709,8 @@ impl<'s> ListPass<'s> {
         if cpu == event.cpu && matches!(event.kind, Kind::Drain { .. }) {
             notes.found.interrupted_drains += u64::from(self.began && !open.went_on);
             open.went_on = true;
+            // Pages may have come to lists that the drain has emptied.
+            open.reached = None;
             if let Some(other) = self.cpus[cpu.0 as usize].drain.replace(open) {
                 self.interrupted.push((cpu, other));
             }

@@ -124,3 +124,41 @@ fn an_interrupted_drain_is_one_drain() {
         }
     });
 }
+
+/// 6.1 on two nodes: a pageset of the other node holds huge pages at the start. The timer work asks for a batch, and empties the lists of
+/// single pages before it takes a huge page.
+#[test]
+fn a_drain_shows_which_lists_were_empty() {
+    replayed("huge_start", |replay, outcomes| {
+        assert_eq!(replay.kernel().drains.iter().map(|drain| drain.pages).collect::<Vec<_>>(), [525, 556]);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+        }
+    });
+}
+
+/// 6.1 on three nodes: the countdowns to the first drains of other nodes' pages began before the recording, and each drain begins the next.
+#[test]
+fn countdowns_begin_before_the_recording() {
+    replayed("countdown", |replay, outcomes| {
+        let whole_batches = |moves: &pageset_trace::replay::Moves| {
+            moves.drains.iter().filter(|drain| drain.pages == 31).copied().collect::<Vec<_>>()
+        };
+        assert_eq!(whole_batches(replay.kernel()).len(), 3);
+        for outcome in outcomes {
+            assert_eq!(whole_batches(&outcome.moves), whole_batches(replay.kernel()));
+        }
+    });
+}
+
+/// 6.1 on three nodes: a page moves to its process's node. It leaves the lists of reclaim on CPU 0, and CPU 1 frees it after the process
+/// has moved too.
+#[test]
+fn a_page_that_moves_is_freed_later() {
+    replayed("moved_page", |replay, outcomes| {
+        assert_eq!(replay.kernel().drains.len(), 6);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+        }
+    });
+}
