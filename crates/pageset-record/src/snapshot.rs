@@ -1,10 +1,12 @@
 //! Snapshots of `/proc`, read between two markers of the recording into preallocated memory.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
+
+use rustix::io::Errno;
 
 use crate::error::RecordError;
 use crate::proctext::{ProcText, room};
@@ -19,6 +21,9 @@ const BUFFER_SNAPSHOTS: usize = 600;
 /// The largest buffer for snapshots, half of a recording's limit. On a machine for which a minute does not fit, the
 /// interval grows towards the end. Unit: bytes.
 const MAX_BUFFER_BYTES: usize = 128 << 20;
+
+/// How often a marker is tried. A guess: NUMA balancing unmaps a page at most once a second.
+const MARKER_TRIES: u32 = 10;
 
 /// The text of one snapshot.
 #[derive(Clone, Debug)]
@@ -90,11 +95,15 @@ impl Snapshots {
     /// Writes a marker into the recording.
     fn mark(&mut self, word: &str, tag: std::fmt::Arguments<'_>) -> Result<(), RecordError> {
         use std::fmt::Write as _;
-        self.line.clear();
-        let _ = write!(self.line, "{word} {tag}");
-        match self.marker.write(self.line.as_bytes()) {
+        let (line, marker) = (&mut self.line, &mut self.marker);
+        let written = despite_faults(|| {
+            line.clear();
+            let _ = write!(line, "{word} {tag}");
+            marker.write(line.as_bytes())
+        });
+        match written {
             // A full buffer refuses the marker; the recording ends before it.
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => Ok(()),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BADF) => Ok(()),
             result => result.map(drop).map_err(|source| RecordError::io("write a marker into the recording", source)),
         }
     }
@@ -180,11 +189,45 @@ impl Texts {
     }
 }
 
+/// Writes a text to `trace_marker`, whose page the writer has just touched. The kernel copies the text without page faults: NUMA balancing
+/// or reclaim may have unmapped the page since. The next try maps it again. The event of a failed try has another text.
+fn despite_faults(mut write: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    for _ in 1..MARKER_TRIES {
+        let result = write();
+        if !result.as_ref().is_err_and(|error| Errno::from_io_error(error) == Some(Errno::FAULT)) {
+            return result;
+        }
+    }
+    write()
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_marker_is_written_despite_faults() {
+        let tries = |faults: u32, then: Errno| {
+            let mut tries = 0;
+            let result = despite_faults(|| {
+                tries += 1;
+                if tries <= faults {
+                    Err(Errno::FAULT.into())
+                } else if then == Errno::FAULT {
+                    Ok(7)
+                } else {
+                    Err(then.into())
+                }
+            });
+            (tries, result.map_err(|error| Errno::from_io_error(&error)))
+        };
+        assert_eq!(tries(0, Errno::FAULT), (1, Ok(7)));
+        assert_eq!(tries(3, Errno::FAULT), (4, Ok(7)));
+        assert_eq!(tries(0, Errno::BADF), (1, Err(Some(Errno::BADF))));
+        assert_eq!(tries(99, Errno::FAULT), (MARKER_TRIES, Err(Some(Errno::FAULT))));
+    }
 
     /// Snapshots with a small buffer, and a file in place of `trace_marker`.
     fn small(name: &str) -> (Snapshots, std::path::PathBuf) {

@@ -60,6 +60,7 @@ names! {
     DirectFrees = "direct-frees",
     RemoteDrains = "remote-drains",
     Expiries = "expiries",
+    InterruptedDrains = "interrupted-drains",
     MovedTasks = "moved-tasks",
     RejoinedBlocks = "rejoined-blocks",
     Fallbacks = "fallbacks",

@@ -257,6 +257,12 @@ fn unseen(notes: &Notes, facts: &Facts, level: Level) -> impl Iterator<Item = Wa
             "they follow counters of the zone, of which events show a part",
         ),
         (
+            Name::InterruptedDrains,
+            "drains that other processes or interrupts interrupted",
+            notes.found.interrupted_drains,
+            "the replay drains all pages at once",
+        ),
+        (
             Name::MovedTasks,
             "allocations and frees in the pageset of another CPU than their event's",
             notes.found.moved_tasks,

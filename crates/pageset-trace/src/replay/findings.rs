@@ -88,6 +88,9 @@ pub struct Found {
     /// Drains of pagesets of other nodes by the timer work.
     #[serde(default)]
     pub expiries: u64,
+    /// Drains that other processes or interrupts interrupted, and that went on afterwards.
+    #[serde(default)]
+    pub interrupted_drains: u64,
     /// Allocations and frees that used the pageset of another CPU than the CPU of their event: the task moved in between.
     #[serde(default)]
     pub moved_tasks: u64,

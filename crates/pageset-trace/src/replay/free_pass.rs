@@ -9,7 +9,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::blocks::{BlockMap, Freed, PageMap};
 use super::findings::{Earlier, Notes};
-use super::gfp::migratetype_of;
+use super::gfp::{is_for_migration, migratetype_of};
 use super::setting::{Setting, State};
 use super::split_blocks::SplitBlocks;
 use super::types::ordinary;
@@ -28,6 +28,8 @@ impl FreeNote {
     const LOCKED_OUT: u8 = 32;
     /// The page is a part of a block that a later free puts back whole.
     const PART: u8 = 64;
+    /// The page has moved to another page before, so it is on no list of reclaim any more.
+    const MOVED: u8 = 128;
     /// Pages of type 3 and above are on the movable list.
     const SPECIAL: u8 = 3;
 
@@ -47,6 +49,8 @@ pub(super) struct FreeNotes {
     notes: Vec<FreeNote>,
     /// The orders of blocks that were freed page by page and went back whole, by the free of the last page.
     whole: FxHashMap<usize, Order>,
+    /// Blocks that move to another node, by the index of the event of the allocation that they move to.
+    moved: FxHashMap<u64, (Pfn, Order)>,
     before_window: usize,
     places_before_window: u64,
 }
@@ -80,8 +84,15 @@ impl FreeNotes {
 
     /// Whether the freed pages probably were pages of a process or a file. Larger blocks of unknown type are mostly the kernel's own.
     pub(super) fn is_on_lru(&self, free: usize, order: Order) -> bool {
-        let known = self.notes.get(free).is_some_and(|note| note.0 & FreeNote::KNOWN != 0);
-        self.list_type(free) == MigrateType::Movable && (known || order == Order::ZERO)
+        let has = |flag: u8| self.notes.get(free).is_some_and(|note| note.0 & flag != 0);
+        let is_probable = has(FreeNote::KNOWN) || order == Order::ZERO;
+        self.list_type(free) == MigrateType::Movable && is_probable && !has(FreeNote::MOVED)
+    }
+
+    /// The block that moves to the block of this allocation. It leaves the lists of reclaim about now, and its free comes later, perhaps on
+    /// another CPU.
+    pub(super) fn moved(&self, event: u64) -> Option<(Pfn, Order)> {
+        self.moved.get(&event).copied()
     }
 
     /// The number of frees before the replayed window.
@@ -131,6 +142,9 @@ pub(super) struct FreePass {
     /// The batched frees in progress, by CPU.
     batches: HashMap<u32, Batch, FxBuildHasher>,
     split: SplitBlocks,
+    /// The last allocation of each process for a page that moves: its event, page and order.
+    targets: FxHashMap<u32, (u64, Pfn, Order)>,
+    moved: FxHashMap<u64, (Pfn, Order)>,
     /// CPUs with a refill whose allocation event has not come yet, and the refill's context.
     refilling: HashMap<u32, Context, FxBuildHasher>,
     /// The last known migratetype of each pageblock, and the last one that an allocation from the pageblock requested.
@@ -161,6 +175,8 @@ impl FreePass {
             last: PageMap::new(),
             interrupt: HashMap::default(),
             interrupts: Vec::new(),
+            targets: FxHashMap::default(),
+            moved: FxHashMap::default(),
             refilling: HashMap::default(),
             pageblocks: PageMap::new(),
             requested: PageMap::new(),
@@ -198,11 +214,12 @@ impl FreePass {
         self.follow_batch(setting, event);
         self.split.event(|pfn| setting.zone_of(pfn), event);
         match event.kind {
-            Kind::Free { pfn, .. } => {
+            Kind::Free { pfn, order } => {
                 // A page freed twice was allocated without an event in between. No later event shows the list of the
                 // first free.
                 self.settle_by_pageblock(pfn, self.last.get(pfn));
-                self.notes.push(FreeNote::default());
+                let moved = if self.has_moved(event, pfn, order) { FreeNote::MOVED } else { 0 };
+                self.notes.push(FreeNote(moved));
                 // Beyond 2^32 frees, the types stay unknown.
                 let free = u32::try_from(self.notes.len()).unwrap_or(0);
                 self.split.freed(event, free, state == State::Inside);
@@ -240,12 +257,31 @@ impl FreePass {
                 self.pageblocks.set(pageblock(pfn), Some(now));
                 self.settle_direct(pfn, fallback_migratetype);
             }
-            Kind::Alloc { pfn: Some(pfn), migratetype, .. } => {
+            Kind::Alloc { pfn: Some(pfn), migratetype, order, gfp } => {
                 self.requested.set(pageblock(pfn), Some(migratetype));
                 self.settle(pfn, migratetype);
+                if is_for_migration(gfp) && !in_interrupt {
+                    self.targets.insert(event.pid, (notes.events - 1, pfn, order));
+                }
             }
             _ => {}
         }
+    }
+
+    /// Whether the freed block has moved to the one that its process allocated for this. A block that could not move stays where it is,
+    /// and its new place is freed.
+    fn has_moved(&mut self, event: &Event, pfn: Pfn, order: Order) -> bool {
+        let Some(&(to, target, _)) = self.targets.get(&event.pid).filter(|target| target.2 == order) else {
+            return false;
+        };
+        if event.context != Context::Process {
+            return false;
+        }
+        self.targets.remove(&event.pid);
+        if pfn != target {
+            self.moved.insert(to, (pfn, order));
+        }
+        true
     }
 
     /// Sets the list of a page's last free from the page's next event.
@@ -387,8 +423,8 @@ impl FreePass {
         for page in &mut self.earlier {
             page.migratetype = self.requested.get(pageblock(page.pfn)).map_or(MigrateType::Movable, ordinary);
         }
-        let Self { notes, before_window, places_before_window, .. } = self;
-        (FreeNotes { notes, whole, before_window, places_before_window }, self.earlier)
+        let Self { notes, moved, before_window, places_before_window, .. } = self;
+        (FreeNotes { notes, whole, moved, before_window, places_before_window }, self.earlier)
     }
 
     /// Joins the frees of blocks that the kernel put back whole. Returns the orders of these blocks by their last frees.

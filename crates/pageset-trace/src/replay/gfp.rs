@@ -52,6 +52,15 @@ pub(super) fn is_for_lru(gfp: u32) -> bool {
     gfp & (GFP_HIGHMEM | GFP_MOVABLE) == GFP_HIGHMEM | GFP_MOVABLE
 }
 
+/// Whether a request with these GFP flags is for the new place of a page that moves to the node of its process (NUMA balancing): on that
+/// node only, without reclaim and reserve. A fault of a huge page may wait.
+pub(super) fn is_for_migration(gfp: u32) -> bool {
+    const KSWAPD_RECLAIM: u32 = 0x800;
+    const NOMEMALLOC: u32 = 0x8_0000;
+    const THISNODE: u32 = 0x20_0000;
+    is_for_lru(gfp) && gfp & (NOMEMALLOC | THISNODE | GFP_DIRECT_RECLAIM | KSWAPD_RECLAIM) == NOMEMALLOC | THISNODE
+}
+
 /// How urgent a request with these GFP flags is.
 pub(super) fn urgency_of(gfp: u32) -> Urgency {
     if gfp & GFP_HIGH != 0 { Urgency::High } else { Urgency::Ordinary }
@@ -65,6 +74,12 @@ pub(super) fn wait_of(gfp: u32) -> Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_for_migration() {
+        // A page and a huge page that move; faults of a page and of a huge page of the own node.
+        assert_eq!([0x3d_20ca, 0x3c_20ca, 0x14_0dca, 0x3d_24ca].map(is_for_migration), [true, true, false, false]);
+    }
 
     #[test]
     fn requests_of_sockets() {

@@ -4,6 +4,7 @@
 //! Specification: `trace-replay.md` 3, a and h.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use pageset::policy::lists::{KERNEL_LISTS, order_of};
 use pageset::{CpuId, Pfn};
@@ -46,7 +47,7 @@ struct List {
     known: VecDeque<Entry>,
     /// Known blocks on the list when the replay begins.
     begun_with: u64,
-    /// Whether a refill has shown that no block from before the start is left.
+    /// Whether a refill or a drain has shown that no block from before the start is left.
     closed: bool,
 }
 
@@ -211,6 +212,14 @@ impl KernelLists {
                 ListId(place - 1)
             }
         }
+    }
+
+    /// Notes that a drain has passed lists of a pageset: no block from before the start is left on them.
+    pub(super) fn passed(&mut self, zone: usize, cpu: CpuId, lists: Range<usize>) {
+        lists.for_each(|list| {
+            let id = self.id(zone, cpu, list);
+            self.list(id).closed = true;
+        });
     }
 
     /// Handles the free of a block. If the lists still contain the block, it was allocated without an event while on

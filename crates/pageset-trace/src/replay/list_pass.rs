@@ -4,8 +4,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use pageset::policy::expiry::{self, Expiry};
 use pageset::policy::lists::order_of;
-use pageset::policy::{FallbackRule, Tuning};
+use pageset::policy::{BulkFree, FallbackRule, Tuning};
 use pageset::{CpuId, MigrateType, Order, Pfn};
 use rustc_hash::FxHashMap;
 
@@ -19,7 +20,7 @@ use super::kernel_lists::{KernelLists, ListId, Unseen};
 use super::moves::{Move, Moves};
 use super::setting::{Setting, State};
 use super::start_state::{Histories, Step};
-use super::types::{list_type, ordinary};
+use super::types::{ORDINARY, list_type, ordinary};
 use crate::event::{Context, Event, Kind};
 
 /// Consecutive blocks taken from a free list: a refill or a single allocation.
@@ -38,9 +39,13 @@ struct Run {
     place: u64,
 }
 
-/// Consecutive blocks given to the buddy.
+/// Blocks given to the buddy at one free or timer work, or on one request.
 #[derive(Debug)]
 struct OpenDrain {
+    pid: u32,
+    context: Context,
+    /// The operation that caused it, in the pageset's history.
+    step: Option<usize>,
     zone: usize,
     /// The pageset's CPU.
     owner: CpuId,
@@ -49,6 +54,16 @@ struct OpenDrain {
     event: u64,
     /// The process that drains on request.
     asked_by: Option<u32>,
+    /// Whether it has gone on after an interruption.
+    went_on: bool,
+    /// A list that it has reached, if that is known. The lists from there to the next block's are empty.
+    reached: Option<usize>,
+}
+
+impl OpenDrain {
+    fn is_of(&self, event: &Event) -> bool {
+        (self.pid, self.context) == (event.pid, event.context)
+    }
 }
 
 /// A requested drain of a process that has done nothing else since.
@@ -116,6 +131,8 @@ pub(super) struct Found {
     pub(super) drain_requests: Vec<DrainRequest>,
     /// The events of drains of at most three batches. Under reclaim a pageset keeps four batches and drains three.
     pub(super) small_drains: Vec<u64>,
+    /// The countdowns of pagesets of other nodes at the start, as the first drain of each shows them.
+    pub(super) expiring: FxHashMap<(usize, CpuId), Expiry>,
     /// The events of allocations and frees that used the pageset of another CPU.
     pub(super) moved_tasks: FxHashMap<u64, CpuId>,
 }
@@ -133,6 +150,10 @@ pub(super) struct ListPass<'s> {
     /// Frees that a later batch event commits: order and list type, by page.
     pending: FxHashMap<Pfn, (Order, MigrateType)>,
     cpus: Vec<CpuRuns>,
+    /// Drains that other processes or interrupts interrupted, and their CPUs. A drain by the timer work gives up the pageset's lock after
+    /// each batch from 6.12.67 on, and a drain at a free from 6.19 on (`kernels-2026.md` 2.2). Recordings show it of the timer work of
+    /// 6.18, and of frees of 7.3.
+    interrupted: Vec<(CpuId, OpenDrain)>,
     live: BlockMap<u32>,
     /// Pages freed since the replay began.
     freed: PageMap<bool>,
@@ -143,6 +164,8 @@ pub(super) struct ListPass<'s> {
     unfinished: FxHashMap<u32, Unfinished>,
     /// Requested drains by the process that has done nothing else since.
     emptying: FxHashMap<u32, Emptying>,
+    /// Runs of the timer work on each CPU since the replay began.
+    ticks: Vec<u8>,
     /// The CPU of each process's last refill.
     refilling: FxHashMap<u32, CpuId>,
     /// Whether the refill that ends now is that of a recorded bulk allocation.
@@ -162,12 +185,14 @@ impl<'s> ListPass<'s> {
             place: 0,
             pending: FxHashMap::default(),
             cpus: (0..setting.cpus.len()).map(|_| CpuRuns::default()).collect(),
+            interrupted: Vec::new(),
             live: BlockMap::new(),
             freed: PageMap::new(),
             balance: Balance::new(setting.zones.len(), setting.cpus.len()),
             hotplug: Hotplug::new(setting),
             unfinished: FxHashMap::default(),
             emptying: FxHashMap::default(),
+            ticks: vec![0; setting.cpus.len()],
             refilling: FxHashMap::default(),
             in_bulk: false,
             began: false,
@@ -181,6 +206,7 @@ impl<'s> ListPass<'s> {
                 histories: Histories::new(setting.zones.len(), setting.cpus.len()),
                 drain_requests: Vec::new(),
                 small_drains: Vec::new(),
+                expiring: FxHashMap::default(),
                 moved_tasks: FxHashMap::default(),
             },
         }
@@ -202,8 +228,9 @@ impl<'s> ListPass<'s> {
             return;
         }
         let may_drain = matches!(event.kind, Kind::Free { .. } | Kind::FreeBatched { .. } | Kind::VmstatWork);
+        self.resume_drain(notes, event);
         if !matches!(event.kind, Kind::Drain { .. }) {
-            self.close_drain(cpu);
+            self.interrupt_drain(event, state);
             let runs = &mut self.cpus[cpu.0 as usize];
             runs.cause = self.place;
             runs.may_drain = may_drain && state == State::Inside;
@@ -371,6 +398,8 @@ impl<'s> ListPass<'s> {
                 self.drained(notes, index, event, (pfn, order, migratetype));
             }
             Kind::VmstatWork if self.began => {
+                let ticks = &mut self.ticks[event.cpu.0 as usize];
+                *ticks = ticks.saturating_add(1);
                 for zone in 0..self.setting.zones.len() {
                     self.found.histories.step(zone, event.cpu, Step::Tick { drained: 0 });
                 }
@@ -572,42 +601,78 @@ impl<'s> ListPass<'s> {
         let emptied = self.hotplug.emptied_by(event.pid).or(open.map(|open| open.owner));
         let id = self.found.lists.id(zone, emptied.unwrap_or(cpu), list);
         let from: ListId = self.found.lists.drain(id, pfn);
-        let (_, owner, _) = self.found.lists.parts(from);
+        let (_, owner, list) = self.found.lists.parts(from);
+        // From 6.10 on, the event shows the pageblock's type, which may differ from the list's. The order is right.
+        let is_exact = !self.tuning.type_at_drain;
+        let first_of_order = if is_exact { list } else { list / ORDINARY.len() * ORDINARY.len() };
         let pages = order.pages() as u32;
         self.balance.add(zone, owner, -i64::from(pages));
         let runs = &mut self.cpus[cpu.0 as usize];
         let level = level(event.context);
         let causes = |freed: &Cause| freed.pid == event.pid && freed.zone.is_none_or(|freed_in| freed_in == zone);
         let caused = runs.freed[level].iter().flatten().any(causes);
-        let requested = owner != cpu || !caused || runs.requested[level] == Some(event.pid);
+        let goes_on = runs
+            .drain
+            .as_ref()
+            .filter(|open| open.is_of(event) && (open.zone, open.owner) == (zone, owner) && open.asked_by.is_none());
+        let mut step = goes_on.and_then(|open| open.step);
+        let goes_on = goes_on.is_some();
+        let requested = !goes_on && (owner != cpu || !caused || runs.requested[level] == Some(event.pid));
         if requested {
             runs.requested[level] = Some(event.pid);
         }
         match requested {
-            false => self.found.histories.drained(zone, owner, pages),
+            false => step = self.found.histories.drained(zone, owner, step, pages),
             true if self.began => self.found.histories.close(zone, owner),
             true => {}
         }
+        let passed;
         let runs = &mut self.cpus[cpu.0 as usize];
         match &mut runs.drain {
-            Some(open) if (open.zone, open.owner) == (zone, owner) => open.moved.pages += pages,
+            Some(open) if (open.zone, open.owner) == (zone, owner) => {
+                open.moved.pages += pages;
+                passed = open.reached;
+                open.reached = if is_exact { Some(list) } else { passed };
+            }
             _ => {
                 let place = runs.cause;
                 let ticks =
                     runs.freed[level].iter().flatten().find(|freed| causes(freed)).is_some_and(|c| c.zone.is_none());
                 self.close_drain(cpu);
+                // The timer work begins with the first list.
+                passed = ticks.then_some(0);
                 let moved = Move { place, zone: zone as u32, cpu: owner, pages };
                 let asked_by = requested.then_some(event.pid);
-                self.cpus[cpu.0 as usize].drain = Some(OpenDrain { zone, owner, moved, event: index, asked_by });
+                self.cpus[cpu.0 as usize].drain = Some(OpenDrain {
+                    pid: event.pid,
+                    context: event.context,
+                    step,
+                    zone,
+                    owner,
+                    moved,
+                    event: index,
+                    asked_by,
+                    went_on: false,
+                    reached: if is_exact { Some(list) } else { passed },
+                });
                 if self.began {
                     if requested {
                         self.request_drain(event.pid, DrainRequest { event: index, zone, cpu: owner, pages: None });
                     }
                     notes.found.remote_drains += u64::from(owner != cpu);
                     let is_remote = self.setting.zones[zone].node != self.setting.cpus[cpu.0 as usize];
-                    notes.found.expiries += u64::from(ticks && !requested && is_remote);
+                    if ticks && !requested && is_remote {
+                        notes.found.expiries += 1;
+                        // A later one follows from what happened since.
+                        let left = Some(self.ticks[cpu.0 as usize]).filter(|left| *left <= expiry::TICKS).unwrap_or(0);
+                        self.found.expiring.entry((zone, owner)).or_insert(Expiry { left });
+                    }
                 }
             }
+        }
+        // From 5.18 on, a drain empties one list after the other. Specification 3.3.
+        if let (Some(passed), BulkFree::SinglePass | BulkFree::Chunked) = (passed, self.tuning.bulk_free) {
+            self.found.lists.passed(zone, owner, passed..first_of_order);
         }
     }
 
@@ -625,10 +690,43 @@ impl<'s> ListPass<'s> {
         requests.push(request);
     }
 
+    /// Handles an event other than a drain. It ends the CPU's drain, unless another process or an interrupt wrote it.
+    fn interrupt_drain(&mut self, event: &Event, state: State) {
+        let drain = &mut self.cpus[event.cpu.0 as usize].drain;
+        let goes_on = |open: &mut OpenDrain| !open.is_of(event) && open.asked_by.is_none() && state == State::Inside;
+        match drain.take_if(goes_on) {
+            Some(open) => self.interrupted.push((event.cpu, open)),
+            None => self.close_drain(event.cpu),
+        }
+    }
+
+    /// Goes on with an interrupted drain, or ends it if its process has done something else.
+    fn resume_drain(&mut self, notes: &mut Notes, event: &Event) {
+        let is_pinned = event.context != Context::Process || event.pid == 0;
+        let is_of = |(cpu, open): &(CpuId, OpenDrain)| open.is_of(event) && (*cpu == event.cpu || !is_pinned);
+        let Some(at) = self.interrupted.iter().position(is_of) else { return };
+        let (cpu, mut open) = self.interrupted.remove(at);
+        if cpu == event.cpu && matches!(event.kind, Kind::Drain { .. }) {
+            notes.found.interrupted_drains += u64::from(self.began && !open.went_on);
+            open.went_on = true;
+            // Pages may have come to lists that the drain has emptied.
+            open.reached = None;
+            if let Some(other) = self.cpus[cpu.0 as usize].drain.replace(open) {
+                self.interrupted.push((cpu, other));
+            }
+        } else {
+            self.end_drain(open);
+        }
+    }
+
     fn close_drain(&mut self, cpu: CpuId) {
-        if let Some(open) = self.cpus[cpu.0 as usize].drain.take()
-            && self.began
-        {
+        if let Some(open) = self.cpus[cpu.0 as usize].drain.take() {
+            self.end_drain(open);
+        }
+    }
+
+    fn end_drain(&mut self, open: OpenDrain) {
+        if self.began {
             if let Some(emptying) = open.asked_by.and_then(|pid| self.emptying.get_mut(&pid)) {
                 emptying.pages = open.moved.pages;
             }
@@ -646,6 +744,7 @@ impl<'s> ListPass<'s> {
     }
 
     fn close_all(&mut self, notes: &mut Notes) {
+        std::mem::take(&mut self.interrupted).into_iter().for_each(|(_, open)| self.end_drain(open));
         for cpu in (0..self.cpus.len()).map(|cpu| CpuId(cpu as u32)) {
             self.close_drain(cpu);
             for level in 0..4 {
@@ -685,6 +784,8 @@ impl<'s> ListPass<'s> {
             place += 1;
             !unfinished.contains(&(place - 1))
         });
+        // An interrupted drain ends after later ones.
+        self.found.kernel.drains.sort_by_key(|drain| drain.place);
         self.found.small_drains.sort_unstable();
         self.found.drain_requests.sort_by_key(|request| request.event);
         let Found { taken, .. } = &mut self.found;

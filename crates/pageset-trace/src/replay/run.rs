@@ -6,6 +6,7 @@ use std::slice;
 
 use pageset::admin::stats::PagesetStats;
 use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::expiry::Expiry;
 use pageset::policy::{Bounds, OwnerRule, PcpState};
 use pageset::{
     AllocError, Allocator, CpuId, Free, FreeTo, Machine as _, MigrateType, Order, PageRange, PagesetView, Pfn, Request,
@@ -16,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::blocks::{BlockMap, Freed};
 use super::corrections::{Corrections, FreeScanner};
 use super::findings::{DrainRequest, Taken};
-use super::gfp::{highest_zone, is_for_lru, migratetype_of, urgency_of, wait_of};
+use super::gfp::{highest_zone, is_for_lru, is_for_migration, migratetype_of, urgency_of, wait_of};
 use super::high_orders::{self, HighOrders};
 use super::holds;
 use super::hotplug::Hotplug;
@@ -131,6 +132,8 @@ struct Run<'r, 'a> {
     origins: Option<FxHashMap<Pfn, CpuId>>,
     corrections: Corrections,
     counters: ZoneCounters,
+    /// Countdowns to the first drain of pages of another node, of those that began before the replay.
+    expiring: FxHashMap<(usize, CpuId), Expiry>,
     /// Pages in all pagesets.
     held: u64,
     /// Pages in all depots.
@@ -176,6 +179,7 @@ impl<'r, 'a> Run<'r, 'a> {
             origins: (plan.what_if == WhatIf::LocalFrees).then(FxHashMap::default),
             corrections: Corrections::new(spare),
             counters: ZoneCounters::new(plan.setting),
+            expiring: plan.survey.expiring.clone(),
             held: 0,
             in_depots: 0,
             own_locks: 0,
@@ -286,6 +290,13 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         while let Some(taken) = self.taken.next_if(|taken| taken.event <= index) {
             self.take_early(taken);
+        }
+        if let Kind::Alloc { gfp, .. } = event.kind
+            && is_for_migration(gfp)
+            && let Some((pfn, order)) = self.plan.survey.first.frees.moved(index)
+            && let Some(zone) = self.plan.setting.zone_of(pfn)
+        {
+            self.counters.change_lru(zone, event.cpu, order);
         }
         let moved_to = self.plan.survey.moved_tasks.get(&index).copied();
         let cpu = moved_to.unwrap_or(event.cpu);
@@ -483,15 +494,34 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn tick(&mut self, cpu: CpuId) {
         for zone in 0..self.world.zones().len() {
-            let changed = self.counters.tick(zone, cpu);
+            let changed = self.counters.tick(zone, cpu).filter(|_| !self.world.tuning().expire_all);
+            let due = self.first_expiry(zone, cpu, changed);
             self.operate(zone, cpu, |run| {
-                match changed.filter(|_| !run.world.tuning().expire_all) {
+                let drains = |run: &Self| run.pageset(zone, cpu).stats().drains;
+                let before = drains(run);
+                match changed {
                     Some(changed) => run.zone(zone).tick_counted(changed),
                     None => run.zone(zone).tick(),
                 };
+                // The kernel's drain may have been one of the decay.
+                if due > 0 && drains(run) == before {
+                    run.zone(zone).drain_pages(due);
+                }
             });
         }
         self.look_at_depots();
+    }
+
+    /// The pages of another node that are due at this tick by a countdown that began before the replay. A use ends it: the allocator
+    /// counts anew.
+    fn first_expiry(&mut self, zone: usize, cpu: CpuId, changed: Option<bool>) -> u32 {
+        let Some(expiry) = self.expiring.get_mut(&(zone, cpu)) else { return 0 };
+        if changed != Some(false) {
+            self.expiring.remove(&(zone, cpu));
+            return 0;
+        }
+        let PcpState { count, batch, .. } = self.pageset(zone, cpu).state();
+        expiry.tick(false, true, count, batch, false).drain
     }
 
     /// Runs an operation on one pageset and records its moves.

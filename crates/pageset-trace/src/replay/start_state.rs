@@ -79,13 +79,12 @@ impl Histories {
         history.steps.push(step);
     }
 
-    /// Adds pages of a drain that the last free or tick caused.
-    pub(super) fn drained(&mut self, zone: usize, cpu: CpuId, pages: u32) {
+    /// Adds pages of a drain that a free or tick caused: `step`, or the last one. Returns its number, unless it does not count.
+    pub(super) fn drained(&mut self, zone: usize, cpu: CpuId, step: Option<usize>, pages: u32) -> Option<usize> {
         let history = self.of(zone, cpu);
-        if history.closed {
-            return;
-        }
-        let Some(step) = history.steps.last_mut() else { return };
+        let last = history.steps.len().checked_sub(1).filter(|_| !history.closed);
+        let at = step.or(last)?;
+        let step = &mut history.steps[at];
         if let Step::Free { last, .. } = step {
             *last = pages;
         }
@@ -93,6 +92,7 @@ impl Histories {
             history.moves += u32::from(*drained == 0);
             *drained += pages;
         }
+        Some(at)
     }
 
     /// Closes the history: an event outside the state machine changes the pageset.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use pageset::policy::expiry::Expiry;
 use pageset::policy::lists::KERNEL_LISTS;
 use pageset::{CpuId, Tuning};
 use rustc_hash::FxHashMap;
@@ -95,6 +96,8 @@ pub(super) struct Survey {
     pub(super) initial: Vec<Vec<[u64; KERNEL_LISTS]>>,
     /// The first refill of single pages on each pageset: its event and the factor that its size shows.
     pub(super) factors: FxHashMap<(usize, CpuId), (u64, u8)>,
+    /// The countdowns of pagesets of other nodes at the start, as the first drain of each shows them.
+    pub(super) expiring: FxHashMap<(usize, CpuId), Expiry>,
     /// The events of allocations and frees that used the pageset of another CPU.
     pub(super) moved_tasks: FxHashMap<u64, CpuId>,
     /// Sorted by event.
@@ -136,6 +139,7 @@ impl Survey {
             earlier: found.earlier,
             taken: found.taken,
             factors: found.factors,
+            expiring: found.expiring,
             moved_tasks: found.moved_tasks,
             first,
         })

@@ -11,8 +11,12 @@ use pageset_trace::replay::{Borrowed, Found, Level, Outcome, Replay};
 
 /// Replays a piece at both levels. `check` gets the survey and both outcomes.
 fn replayed(name: &str, check: impl Fn(&Replay<'_>, [&Outcome; 2])) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/real/{name}.pstrace"));
-    let trace = Trace::open(&file).unwrap();
+    replayed_file(&format!("tests/data/real/{name}.pstrace"), check);
+}
+
+/// Like [`replayed`], of a file of the repository.
+fn replayed_file(name: &str, check: impl Fn(&Replay<'_>, [&Outcome; 2])) {
+    let trace = Trace::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
     let replay = Replay::prepare(&trace, &mut |_| {}).unwrap();
     let [input, reconstructed] = [Level::Input, Level::Reconstructed]
         .map(|level| replay.run(&replay.kernel_rules(), level, &mut |_| {}).unwrap());
@@ -106,5 +110,55 @@ fn bulk_calls_show_the_list_at_the_start() {
             moves.refills.iter().filter(of).copied().collect::<Vec<_>>()
         };
         assert_eq!(refills(&input.moves), refills(replay.kernel()));
+    });
+}
+
+/// 7.3: a drain of 2,016 pages gives up the pageset's lock after each batch, and another process runs in between.
+#[test]
+fn an_interrupted_drain_is_one_drain() {
+    replayed_file("../../traces/lab/7.3-amd64.2node.unixN.pstrace", |replay, outcomes| {
+        assert_eq!(found(replay).interrupted_drains, 1);
+        assert_eq!(replay.kernel().totals(|_| true).drains, 5);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.totals(|_| true).drains, 5);
+        }
+    });
+}
+
+/// 6.1 on two nodes: a pageset of the other node holds huge pages at the start. The timer work asks for a batch, and empties the lists of
+/// single pages before it takes a huge page.
+#[test]
+fn a_drain_shows_which_lists_were_empty() {
+    replayed("huge_start", |replay, outcomes| {
+        assert_eq!(replay.kernel().drains.iter().map(|drain| drain.pages).collect::<Vec<_>>(), [525, 556]);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+        }
+    });
+}
+
+/// 6.1 on three nodes: the countdowns to the first drains of other nodes' pages began before the recording, and each drain begins the next.
+#[test]
+fn countdowns_begin_before_the_recording() {
+    replayed("countdown", |replay, outcomes| {
+        let whole_batches = |moves: &pageset_trace::replay::Moves| {
+            moves.drains.iter().filter(|drain| drain.pages == 31).copied().collect::<Vec<_>>()
+        };
+        assert_eq!(whole_batches(replay.kernel()).len(), 3);
+        for outcome in outcomes {
+            assert_eq!(whole_batches(&outcome.moves), whole_batches(replay.kernel()));
+        }
+    });
+}
+
+/// 6.1 on three nodes: a page moves to its process's node. It leaves the lists of reclaim on CPU 0, and CPU 1 frees it after the process
+/// has moved too.
+#[test]
+fn a_page_that_moves_is_freed_later() {
+    replayed("moved_page", |replay, outcomes| {
+        assert_eq!(replay.kernel().drains.len(), 6);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+        }
     });
 }
