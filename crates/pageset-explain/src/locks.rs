@@ -153,6 +153,32 @@ fn takers() -> impl Iterator<Item = (&'static str, Lock)> {
 
 static TAKERS: LazyLock<HashMap<&'static str, Lock>> = LazyLock::new(|| takers().collect());
 
+/// Work for memory that is not a wait for a lock: a name for a sentence, and the functions.
+const WORK: [(&str, &str); 3] = [
+    (
+        "compaction",
+        "compact_zone isolate_migratepages_block isolate_migratepages isolate_freepages isolate_freepages_block \
+         fast_find_migrateblock fast_isolate_freepages migrate_pages migrate_pages_batch migrate_folio_unmap split_map_pages \
+         compaction_alloc map_pte page_vma_mapped_walk remove_migration_pte try_to_migrate_one rmap_walk_anon rmap_walk \
+         pageblock_pfn_to_page copy_highpage folio_copy __pageblock_pfn_to_page",
+    ),
+    (
+        "the zeroing of pages",
+        "clear_page_erms clear_page_rep clear_page_orig clear_page clear_huge_page clear_subpage clear_highpage",
+    ),
+    (
+        "reclaim",
+        "shrink_node shrink_node_memcg shrink_lruvec shrink_slab do_shrink_slab shrink_page_list shrink_folio_list \
+         folio_referenced_one page_referenced_one try_to_unmap_one super_cache_count super_cache_scan prune_super \
+         mem_cgroup_iter balance_pgdat",
+    ),
+];
+
+/// The work for memory that a function does.
+pub(crate) fn work_of(function: &str) -> Option<&'static str> {
+    WORK.iter().find(|(_, functions)| functions.split(' ').any(|name| name == function)).map(|(work, _)| *work)
+}
+
 /// Functions that wait for a lock themselves.
 const SPINS: &str = "native_queued_spin_lock_slowpath __pv_queued_spin_lock_slowpath pv_queued_spin_lock_slowpath \
      queued_spin_lock_slowpath queued_read_lock_slowpath queued_write_lock_slowpath __ticket_spin_lock \
@@ -172,6 +198,15 @@ pub(crate) fn spins(function: &str) -> bool {
 pub(crate) fn sleeps(function: &str) -> bool {
     const BEGINS: &str = "rwsem_down_ __rwsem_down_ call_rwsem_down_ __mutex_lock mutex_lock schedule_preempt_disabled";
     matches!(function, "__schedule" | "schedule") || BEGINS.split(' ').any(|begin| function.starts_with(begin))
+}
+
+/// The function in which a task sleeps that waits for no lock: the first one below those of the scheduler. Frames are the innermost first.
+pub(crate) fn sleeps_in(frames: &[String]) -> Option<&str> {
+    const BEGINS: &str = "__schedule schedule io_schedule __switch_to wait_for_ do_wait_for_ __wait_for_ __wait_on_ out_of_line_wait_on_ \
+         wait_on_ bit_wait folio_wait_ __folio_lock __lock_page flush_work __flush_work";
+    let is_wait = |frame: &&String| BEGINS.split(' ').any(|begin| frame.starts_with(begin));
+    frames.first().filter(is_wait)?;
+    frames.iter().find(|frame| !is_wait(frame)).map(String::as_str)
 }
 
 /// `_raw_spin_lock` and its kind: on kernels with inlined waiting the samples are here.

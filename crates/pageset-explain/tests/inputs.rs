@@ -36,8 +36,20 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     ("hard-lockup-zone.txt", "The waits are for the zone lock: 100 % of them, in free_pcppages_bulk."),
     (
+        "hugepages-spdk.txt",
+        "Huge pages are missing: the kernel found fewer free blocks of that size than it was asked to reserve.",
+    ),
+    (
+        "hung-task-numbered.txt",
+        "Task python3 waited for 120 s or more without running; it sleeps in shrink_page_list, while it reclaims memory, which is not a wait for a lock.",
+    ),
+    (
         "kmsg-6.8-boost.txt",
         "An order-0 GFP_ATOMIC request of kswapd0 failed, but node 0 DMA32 was above the mark when the kernel printed this: 122,112 kB free, above the 1,460 kB that an urgent request must leave (min is 3,888 kB) plus lowmem_reserve of 120,396 kB; 11,264 kB of node 0 Normal wait in per-CPU lists, 248 kB of it in the list of the CPU that failed.",
+    ),
+    (
+        "lmkd-reclaim.txt",
+        "The text shows no failed request: Android's low memory killer ended a process to keep memory available, by its own thresholds.",
     ),
     (
         "lmkd.txt",
@@ -46,6 +58,10 @@ const SENTENCES: &[(&str, &str)] = &[
     (
         "log-2.4-order-first.txt",
         "An order-0 GFP_KERNEL request failed; the text has no zones (Mem-Info), so it does not show which zone was short.",
+    ),
+    (
+        "log-2.6.32-first-zone.txt",
+        "The text lacks the zones that serve ordinary requests, and the request that failed: it has node 0 DMA with 15,728 kB free.",
     ),
     (
         "log-2.6.32-trace-only.txt",
@@ -79,6 +95,7 @@ const SENTENCES: &[(&str, &str)] = &[
         "log-4.12-highuser-mail.txt",
         "An order-0 GFP_HIGHUSER request of RenderThread failed; the text has no zones (Mem-Info), so it does not show which zone was short.",
     ),
+    ("log-4.14-no-zones.txt", "The text has no zone with its marks: 1,883 pages are free in the whole machine."),
     (
         "log-4.14-vmalloc-no-room.txt",
         "A vmalloc request of modload for 425,984 bytes failed because its address space has no hole of that size, not because memory is short: zones, marks and per-CPU lists do not decide this.",
@@ -108,6 +125,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "An order-10 GFP_ATOMIC request of app failed because order 10 (4,096 kB) is missing, not memory: zone Normal has 248,344 kB free, above the 920 kB that an urgent request must leave (min is 2,444 kB), but its free blocks of order 10 and above are CMA, which this request may not use.",
     ),
     (
+        "log-5.15-no-request.txt",
+        "No zone is short for an ordinary order-0 request: node 0 Normal has 300,328 kB free, and 53,036 kB must stay; the text lacks the request that failed.",
+    ),
+    (
         "log-5.4-highatomic.txt",
         "An order-0 GFP_KERNEL request of mmcqd started the OOM killer because memory is short: zone Normal has 56,424 kB free, but 56,424 kB of that is reserved for atomic requests (HighAtomic), and the other 0 kB are below its min mark of 8,192 kB.",
     ),
@@ -135,7 +156,19 @@ const SENTENCES: &[(&str, &str)] = &[
         "log-cma-alloc.txt",
         "A CMA request for 2,025 contiguous pages failed: pages in that CMA area are in use and could not be moved, or the area is too small; marks and per-CPU lists do not decide this.",
     ),
+    (
+        "log-cma-busy.txt",
+        "A contiguous range could not be emptied: pages in it are in use and could not be moved; marks and per-CPU lists do not decide this.",
+    ),
+    (
+        "log-cma-named-area.txt",
+        "A CMA request for 16 contiguous pages failed: pages in that CMA area are in use and could not be moved, or the area is too small; marks and per-CPU lists do not decide this.",
+    ),
     ("log-end-only.txt", "The text is the end of a report: the request and the zones are in the lines before it."),
+    (
+        "log-end-then-request.txt",
+        "An order-0 GFP_ATOMIC request of mmcqd/0 failed; the text has no zones (Mem-Info), so it does not show which zone was short.",
+    ),
     (
         "log-highmem-pi4.txt",
         "An order-0 GFP_ATOMIC request of kworker/0:1 failed because memory is short: zone DMA has 5,668 kB free, below its min mark of 16,384 kB and the 6,144 kB that even an urgent request must leave.",
@@ -144,7 +177,12 @@ const SENTENCES: &[(&str, &str)] = &[
         "log-hugetlb.txt",
         "Huge pages are missing: the kernel found fewer free blocks of that size than it was asked to reserve.",
     ),
+    (
+        "log-hung-task-drain.txt",
+        "Task swapper/0 waited for 10 s or more without running; it sleeps in drain_all_pages, until other CPUs have emptied their per-CPU lists.",
+    ),
     ("log-hung-task.txt", "The waits are for mmap_lock: 100 % of them, in __x64_sys_brk."),
+    ("log-list-corruption.txt", "Memory is not short: something overwrote a list of the kernel."),
     (
         "log-memcg-constraint-line.txt",
         "A memory cgroup, not a zone, is short: kubepods-burstable-podeded8c65.slice is at its limit, and the kernel killed worker in it.",
@@ -170,12 +208,24 @@ const SENTENCES: &[(&str, &str)] = &[
         "The message is of the NVIDIA driver: it says nothing about a zone of the kernel unless a `page allocation failure` follows.",
     ),
     (
+        "log-oom-last-line.txt",
+        "The OOM killer ended java, and the text has only its last line, so it does not show which zone was short.",
+    ),
+    (
         "log-order-too-large.txt",
         "Memory is not short: the kernel warns of the request itself (mm/page_alloc.c), most often because its order is above the largest one, and refuses it.",
     ),
     (
         "log-order5-missing-mail.txt",
         "An order-5 GFP_ATOMIC request of khubd failed because order 5 (128 kB) is missing, not memory: zone Normal has 12,200 kB free, above the 1,080 kB that an urgent request must leave (min is 2,868 kB), but its largest free block is of order 3 (32 kB).",
+    ),
+    (
+        "log-percpu-size.txt",
+        "Memory is not short: the caller asked the allocator of per-CPU variables for more than it gives in one piece (32 kB).",
+    ),
+    (
+        "log-riscv-dma32.txt",
+        "An order-0 GFP_KERNEL|GFP_DMA32 request of swapper/0 failed; the text has no zones (Mem-Info), so it does not show which zone was short.",
     ),
     (
         "log-slub-only.txt",
@@ -211,20 +261,36 @@ const SENTENCES: &[(&str, &str)] = &[
         "Memory is not short: 21,034,988 kB of 32,780,412 kB are available; the text is /proc/meminfo, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
+        "nmi-backtrace-kswapd.txt",
+        "CPU 1 was asked for its stack; it executed shrink_node_memcg, which is not a wait for a spin lock.",
+    ),
+    (
         "pagetypeinfo-cma.txt",
         "Order 4 (64 kB) and above are missing, not memory, for all requests that may not use CMA or HighAtomic: node 0 Normal has 135,056 free pages, but its other free blocks end at order 3.",
     ),
     (
         "perf-folded-slab-reclaim.txt",
-        "The waits are for a shrinker's list (list_lru): 100 % of them, in list_lru_count_one.",
+        "The waits are for a shrinker's list (list_lru): 100 % of them, in list_lru_count_one (3.6 % of the samples wait for locks).",
+    ),
+    (
+        "perf-graph-in-mail.txt",
+        "The waits are for the zone lock: 100 % of them, in free_one_page (10.8 % of the samples wait for locks).",
     ),
     (
         "perf-lock-contention.txt",
         "The waits are for the zone lock: 95 % of them, in rmqueue_bulk; others: LRU lock 5 %.",
     ),
     (
+        "perf-report-children.txt",
+        "The waits are for the zone lock: 100 % of them, in get_page_from_freelist (65.1 % of the samples wait for locks).",
+    ),
+    (
+        "perf-report-compaction.txt",
+        "No samples are in functions that wait for locks; no function that takes the zone lock is in the text, and 8.5 % of the samples are the zeroing of pages.",
+    ),
+    (
         "perf-report-futex-flat.txt",
-        "No samples are in functions that wait for locks; functions that take futex buckets have 38.7 % (futex_wake, futex_wait, do_futex), so futex buckets are likely.",
+        "No samples are in functions that wait for locks; functions that take futex buckets have 38.7 % themselves (futex_wake, futex_wait, do_futex), which is work and not waiting.",
     ),
     (
         "perf-report-kworker.txt",
@@ -248,6 +314,10 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     ("perf-test-robot.txt", "The waits are for the zone lock: 74 % of them, in rmqueue_bulk; others: LRU lock 26 %."),
     (
+        "perf-top-addresses.txt",
+        "The profile has addresses in place of the kernel's functions, so it does not show what waits for a lock.",
+    ),
+    (
         "perf-top-flat.txt",
         "4.8 % of the samples wait for spin locks, but the text has no call chains, so it does not show which lock; no function that takes the zone lock is in the text.",
     ),
@@ -256,8 +326,16 @@ const SENTENCES: &[(&str, &str)] = &[
         "The waits are for the LRU lock: 78 % of them, in shrink_inactive_list (29.4 % of the samples wait for locks); others: zone lock 22 %.",
     ),
     (
+        "perf-top-ticket.txt",
+        "18.4 % of the samples wait for spin locks, but the text has no call chains, so it does not show which lock; no function that takes the zone lock is in the text.",
+    ),
+    (
         "perf-top-two-screens.txt",
         "4.3 % of the samples wait for spin locks, but the text has no call chains, so it does not show which lock; no function that takes the zone lock is in the text.",
+    ),
+    (
+        "perf-top-work.txt",
+        "No samples are in functions that wait for locks; functions that take the zone lock have 4.3 % themselves (rmqueue, __free_pages_ok), which is work and not waiting.",
     ),
     ("proc-stack.txt", "The waits are for the LRU lock: 100 % of them, in shrink_inactive_list."),
     (
@@ -266,7 +344,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "slabtop.txt",
-        "The text is the output of slabtop: it shows slab caches, but no zone, mark, free block or per-CPU list.",
+        "The largest slab cache of the text is dentry: 78,520 kB of 402,211 kB in all; the text is the output of slabtop, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "soft-lockup-4.3-queued.txt",
@@ -281,6 +359,70 @@ const SENTENCES: &[(&str, &str)] = &[
     (
         "sysctl-a.txt",
         "These settings: vm.min_free_kbytes is 67,584, vm.watermark_scale_factor is 10, vm.watermark_boost_factor is 15,000, the kernel sizes the per-CPU lists (vm.percpu_pagelist_high_fraction is 0); the text has no zones, so it does not show whether one is short.",
+    ),
+    (
+        "table-compactsnoop.txt",
+        "The text is the output of compactsnoop: it shows how long each compaction took, but no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-free-enomem.txt",
+        "A program got ENOMEM: a limit of processes, of overcommitted memory or of a cgroup, more often than a zone.",
+    ),
+    (
+        "table-meminfo-huge.txt",
+        "Memory is short: 301,244 kB of 8,041,204 kB are available, and reserved huge pages hold 2,621,440 kB (33 %); the text is /proc/meminfo, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-memory-events.txt",
+        "A memory cgroup, not a zone, is short: it reached its limit (memory.max) 812 times, and the kernel killed 3 of its processes; the text is memory.events, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-numactl.txt",
+        "Node 1 has the least free memory: 19,214 MB of 64,307 MB (29.9 %); the text is the output of numactl --hardware, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-numastat-m.txt",
+        "Node 0 has the least free memory: 3,062 MB of 32,143 MB (9.5 %); the text is the output of numastat -m, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-numastat-node.txt",
+        "No node was short: all pages came from the node that was preferred (numa_miss is 0); the text is the output of numastat, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-pressure-none.txt",
+        "Memory is not short: no task has waited for it since boot; the text is /proc/pressure/memory, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-pressure.txt",
+        "Memory is short: in the last 10 s some task waited for memory 70.2 % of the time, and all tasks at once 57.6 %; the text is /proc/pressure/memory, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-sar-b.txt",
+        "Requests reclaim memory themselves: they scan up to 141 pages/s (pgscand/s), and kswapd up to 0 (pgscank/s); the text is the output of sar -B, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-slabinfo-row.txt",
+        "The largest slab cache of the text is dentry: 451,300 kB; the text is /proc/slabinfo, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-slabtop-leak.txt",
+        "The largest slab cache of the text is ebitmap_node: 45,906,648 kB of 47,376,581 kB in all; the text is the output of slabtop, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-top-threads.txt",
+        "The kernel works for memory: khugepaged makes huge pages with 100 % of a CPU, kswapd0 reclaims with 100 % of a CPU; the text is the output of top, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-vmstat-5.txt",
+        "The machine does not swap (si and so are 0), and 9,446,460 kB are free at least; the text is the output of vmstat, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-vmstat-s.txt",
+        "2,448,760 kB of 4,020,152 kB are free; the text is the output of vmstat -s, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-vmstat-swaps.txt",
+        "The machine swaps on average since boot: up to 651 kB/s in (si) and 531 kB/s out (so), with 9,170,080 kB free at least; the text is the output of vmstat, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "unusable-index.txt",

@@ -4,6 +4,7 @@ mod blocks;
 mod failure;
 mod held;
 mod notices;
+mod tables;
 mod waits;
 mod zones;
 
@@ -51,7 +52,12 @@ pub(crate) fn explain(texts: &Texts) -> Option<Explanation> {
     let has = |report: &&Report| !report.zones.is_empty();
     let fails = |report: &&Report| has(report) && !report.requests.is_empty();
     let reports = &texts.reports;
-    let report = reports.iter().find(fails).or_else(|| reports.iter().find(has)).or(reports.first());
+    // The end of a report may have free blocks only.
+    let marks = |report: &&Report| report.zones.iter().any(|zone| zone.kib("min").is_some());
+    let asks = |report: &&Report| !report.requests.is_empty();
+    let report =
+        reports.iter().find(fails).or_else(|| reports.iter().find(marks)).or_else(|| reports.iter().find(asks));
+    let report = report.or(reports.first());
     let release = report.and_then(|report| report.release.as_deref());
     let release = release.or_else(|| reports.iter().find_map(|report| report.release.as_deref()));
     let (mut log_zones, page_kib, page_shown) = report.map_or((Vec::new(), 4, false), Zone::all_of);
@@ -92,12 +98,14 @@ pub(crate) fn explain(texts: &Texts) -> Option<Explanation> {
     all.add(blocks::part(texts, &zones, request, page_kib));
     let waits = waits::part(&texts.profile);
     let has_waits = !texts.profile.flat.is_empty() || !waits::waits(&texts.profile).0.is_empty();
-    // Stacks that wait for no lock say less than the message of the watchdog.
-    if has_waits || texts.notices.lockup.is_none() {
-        all.add(waits);
-    }
+    let (waits, others) = if has_waits { (waits, Part::default()) } else { (Part::default(), waits) };
+    all.add(waits);
     all.add(counters(texts));
     all.add(notices::part(texts, !all.clauses.is_empty()));
+    // Stacks that wait for no lock say less than anything else.
+    if all.clauses.is_empty() {
+        all.add(others);
+    }
     if all.clauses.is_empty() {
         return None;
     }

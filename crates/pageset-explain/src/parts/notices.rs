@@ -2,7 +2,7 @@
 
 use pageset_trace::number::grouped;
 
-use super::Part;
+use super::{Part, tables};
 use crate::locks;
 use crate::read::Texts;
 use crate::read::mem_info::Report;
@@ -84,7 +84,7 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
                         format!("{clause}; it waits for a spin lock, but the text ends before the call trace, so it does not show which")
                     }
                     Some(function) => format!("{clause}; it executed {function}, which is not a wait for a spin lock"),
-                    None => format!("{clause}; the text has no stack that waits for a lock, so it does not show what it waits for"),
+                    None => format!("{clause}; {}", asleep(texts)),
                 });
                 part.step(
                     "post the lines after it: RIP and Call Trace",
@@ -94,31 +94,40 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
         }
     }
     for notice in &notices.messages {
+        let killed = notices.killed.as_ref().filter(|_| notice.clause.contains(" ended a process, and"));
+        let clause = killed.map_or_else(
+            || notice.clause.clone(),
+            |killed| notice.clause.replace(" ended a process, and", &format!(" ended {killed}, and")),
+        );
         match is_answered || !part.clauses.is_empty() {
-            true => part.finding("other-message", &notice.clause),
-            false => part.clauses.push(notice.clause.clone()),
+            true => part.finding("other-message", clause),
+            false => part.clauses.push(clause),
         }
         part.step(&notice.step, &notice.command);
     }
     if is_answered || !part.clauses.is_empty() {
+        if let Some(state) = tables::state(&notices.tables) {
+            part.finding("whole-machine", state);
+        }
         return part;
     }
     if notices.has_failure_trace {
         part.clauses
             .push("a request failed, but the text has only its call trace: neither the order nor the zones".to_owned());
         part.step("post the lines before and after", "sudo dmesg | grep -B5 -A60 -E 'allocation failure|warn_alloc'");
-    } else if let Some(table) = notices.table {
-        let output = if table.name.starts_with('/') { "" } else { "the output of " };
-        part.clauses.push(memory(texts).map_or_else(
+    } else if let Some(table) = notices.tables.first {
+        let is_file = table.name.starts_with('/') || table.name.ends_with(".events");
+        let output = if is_file { "" } else { "the output of " };
+        part.clauses.push(tables::state(&notices.tables).map_or_else(
             || {
                 format!(
                     "the text is {output}{}: it shows {}, but no zone, mark, free block or per-CPU list",
                     table.name, table.shows
                 )
             },
-            |memory| {
+            |state| {
                 format!(
-                    "{memory}; the text is {output}{}, which shows no zone, mark, free block or per-CPU list",
+                    "{state}; the text is {output}{}, which shows no zone, mark, free block or per-CPU list",
                     table.name
                 )
             },
@@ -135,25 +144,35 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
     part
 }
 
+/// Where a task sleeps that waits for no lock.
+fn asleep(texts: &Texts) -> String {
+    let stacks = texts.profile.stacks.iter();
+    let Some((stack, function)) = stacks.filter_map(|stack| Some((stack, locks::sleeps_in(&stack.frames)?))).next()
+    else {
+        return "the text has no stack that waits for a lock, so it does not show what it waits for".to_owned();
+    };
+    let has = |begins: &[&str]| stack.frames.iter().any(|frame| begins.iter().any(|begin| frame.starts_with(begin)));
+    let why = match () {
+        () if has(&["drain_all_pages", "__drain_all_pages"]) => "until other CPUs have emptied their per-CPU lists",
+        () if has(&["try_to_free_", "shrink_", "__alloc_pages_direct", "balance_pgdat"]) => {
+            "while it reclaims memory, which is not a wait for a lock"
+        }
+        () => "which is not a wait for a lock",
+    };
+    format!("it sleeps in {function}, {why}")
+}
+
 /// `CPU 3 did not schedule for 23 s (process ipcm)`.
 fn stuck(lockup: &Lockup) -> String {
     let cpu = lockup.cpu.map_or("a CPU".to_owned(), |cpu| format!("CPU {cpu}"));
     let seconds = lockup.seconds.map_or(String::new(), |seconds| format!(" for {seconds} s"));
     let process = lockup.process.as_ref();
     if lockup.what.contains("task") {
-        return format!("{} waited{} or more without running", process.map_or("a task", String::as_str), seconds);
+        let process = process.map_or("a task".to_owned(), |process| format!("task {process}"));
+        return format!("{process} waited{seconds} or more without running");
     }
     let process = process.map_or(String::new(), |process| format!(" (process {process})"));
     format!("{cpu} {}{seconds}{process}", lockup.what)
-}
-
-/// What `/proc/meminfo` says about memory.
-fn memory(texts: &Texts) -> Option<String> {
-    let row = |name: &str| texts.notices.meminfo.iter().find(|(known, _)| *known == name).map(|(_, kib)| *kib);
-    let (total, available) = (row("MemTotal")?, row("MemAvailable")?);
-    // A twentieth is where a machine begins to reclaim all the time. A guess.
-    let state = if available < total / 20 { "memory is short" } else { "memory is not short" };
-    Some(format!("{state}: {} kB of {} kB are available", grouped(available), grouped(total)))
 }
 
 /// Sysctls alone.

@@ -57,6 +57,8 @@ pub(super) fn waits(profile: &Profile) -> (Vec<Wait>, Option<f64>) {
     waits.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
     let flat = share(profile, locks::spins);
     let of_all = match (profile.flat.is_empty(), all > 0.0 && profile.waits.is_empty()) {
+        // Graphs without the row of the function that waits.
+        _ if flat <= 0.0 && profile.is_per_cent => Some(waiting.min(100.0)).filter(|waiting| *waiting > 0.0),
         (false, _) => Some(flat).filter(|flat| *flat > 0.0),
         (true, true) => Some(100.0 * waiting / all),
         (true, false) => None,
@@ -72,7 +74,7 @@ fn share(profile: &Profile, wanted: impl Fn(&str) -> bool) -> f64 {
 
 pub(super) fn part(profile: &Profile) -> Part {
     let mut part = Part::default();
-    if profile.stacks.is_empty() && profile.flat.is_empty() && profile.waits.is_empty() {
+    if profile.stacks.is_empty() && profile.flat.is_empty() && profile.waits.is_empty() && !profile.is_unresolved {
         return part;
     }
     let (waits, of_all) = waits(profile);
@@ -130,9 +132,19 @@ pub(super) fn part(profile: &Profile) -> Part {
     part
 }
 
+/// The work for memory with the largest share, if it is more than a little.
+fn work(profile: &Profile) -> Option<String> {
+    let sum = |work: &str| share(profile, |name| locks::work_of(name) == Some(work));
+    let mut works: Vec<&str> = profile.flat.iter().filter_map(|(name, _)| locks::work_of(name)).collect();
+    works.sort_unstable();
+    works.dedup();
+    let most = works.into_iter().max_by(|a, b| sum(a).total_cmp(&sum(b))).filter(|work| sum(work) >= 5.0)?;
+    Some(format!("{:.1} % of the samples are {most}", sum(most)))
+}
+
 /// A profile without call chains, or with chains that end before the function that takes the lock.
 fn flat(part: &mut Part, profile: &Profile, spinning: f64) {
-    if profile.flat.is_empty() {
+    if profile.flat.is_empty() && !profile.is_unresolved {
         part.clauses.push("no stack of the text waits for a lock".to_owned());
         part.step("record where CPUs wait", "sudo perf record -a -g -- sleep 5");
         return;
@@ -148,13 +160,27 @@ fn flat(part: &mut Part, profile: &Profile, spinning: f64) {
     }
     let evidence = match (of(likely), likely) {
         (under, lock) if under > 0.0 => format!(
-            "functions that take {0} have {under:.1} % ({1}), so {0} {2} likely",
+            "functions that take {} have {under:.1} % themselves ({}){}",
             lock.text(),
             names.join(", "),
-            if lock.text().ends_with('s') { "are" } else { "is" }
+            match spinning > 0.0 {
+                true =>
+                    format!(", so {} {} likely", lock.text(), if lock.text().ends_with('s') { "are" } else { "is" }),
+                false => ", which is work and not waiting".to_owned(),
+            }
         ),
         _ => "no function that takes the zone lock is in the text".to_owned(),
     };
+    let evidence = work(profile).map_or(evidence.clone(), |work| format!("{evidence}, and {work}"));
+    if profile.is_unresolved && of(likely) <= 0.0 {
+        part.clauses.push(
+            "the profile has addresses in place of the kernel's functions, so it does not show what waits for a lock"
+                .to_owned(),
+        );
+        part.step("let perf read the names of the kernel's functions", "sudo sysctl kernel.kptr_restrict=0");
+        part.step("record again as root", "sudo perf record -a -g -- sleep 5");
+        return;
+    }
     if spinning <= 0.0 {
         part.clauses.push(format!("no samples are in functions that wait for locks; {evidence}"));
     } else {

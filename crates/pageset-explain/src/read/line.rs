@@ -105,7 +105,7 @@ fn unquoted(raw: &str) -> &str {
 
 /// The line without quotation marks of a mail and without the prefix of a log.
 fn stripped(raw: &str) -> &str {
-    let mut text = enveloped(unquoted(raw));
+    let mut text = enveloped(numbered(unquoted(raw)));
     // `Feb  9 08:09:39 host kernel: `, `kernel: `, `kern.info: `; several, if a log was logged.
     let marks = ["kernel:", "kern.info:", "kern.warn:", "kern.warning:", "kern.err:", "kern.debug:"];
     for mark in marks.iter().filter(|_| raw.contains("kern")) {
@@ -135,6 +135,14 @@ fn stripped(raw: &str) -> &str {
             return text;
         }
     }
+}
+
+/// The line without the number that an editor or `grep -n` puts before it.
+fn numbered(line: &str) -> &str {
+    let text = line.trim_start();
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let rest = if rest.len() < text.len() { rest.strip_prefix([':', ' ', '\t']) } else { None };
+    rest.filter(|rest| rest.trim_start().starts_with("[ ") && rest.contains("] ")).unwrap_or(line)
 }
 
 /// The message within what tools of logs put around it: a record of `/dev/kmsg` and of netconsole (`4,1234,567890,-;`), the facility of
@@ -249,6 +257,8 @@ mod tests {
             ("Feb 09 08:09:39 host kernel:     kernel: swapper: page", "swapper: page"),
             ("4,1234,567890123,-;swapper/0: page", "swapper/0: page"),
             ("[  +0.002367] swapper/0: page", "swapper/0: page"),
+            ("162 [  843.072392] swapper/0: page", "swapper/0: page"),
+            ("12:[  843.072392] swapper/0: page", "swapper/0: page"),
             ("6,12,5,-,caller=T1;a; b", "a; b"),
             ("kern  :warn  : [    1.234567] swapper/0: page", "swapper/0: page"),
             ("kern: warning: [2026-01-12T20:27:31.913975631Z]: swapper/0: page", "swapper/0: page"),

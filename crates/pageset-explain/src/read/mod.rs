@@ -6,9 +6,10 @@
 //! | `line` | lines without the prefixes of logs, mails and terminals |
 //! | `request` | the message about a request |
 //! | `mem_info` | Mem-Info in logs |
-//! | `notices` | messages and tables that are not about zones |
+//! | `tables` | tables of the whole machine |
 //! | `rows` | buddyinfo, pagetypeinfo, extfrag_index, vmstat, sysctls |
 //! | `profile` | profiles and stacks |
+//! | `notices` | messages that are not about zones |
 //!
 //! The reader of zoneinfo is that of recordings.
 
@@ -19,6 +20,7 @@ pub(crate) mod notices;
 pub(crate) mod profile;
 pub(crate) mod request;
 pub(crate) mod rows;
+pub(crate) mod tables;
 
 use pageset_trace::procfs::{PartialReader, PartialZone};
 
@@ -56,7 +58,7 @@ pub(crate) fn read(inputs: &[(&str, &str)]) -> Texts {
             }
             texts.lines += 1;
             // What a CPU executes is the beginning of a stack; the rest of a log does not need it.
-            let is_stack = trimmed.contains("RIP:") || trimmed.starts_with("pc :") || trimmed.starts_with("PerfTop:");
+            let is_stack = profile::is_executed(trimmed) || trimmed.starts_with("PerfTop:");
             let taken = is_stack && profile.line(line.text)
                 || texts.rows.line(line.text)
                 || zoneinfo.line(line.at, line.text).unwrap_or(false)

@@ -1,5 +1,5 @@
 //! Messages and tables that people post with a shortage, but that are not about a zone: the limit of a memory cgroup, a lock-up, memory
-//! that others manage, `/proc/meminfo`.
+//! that others manage.
 
 use std::sync::LazyLock;
 
@@ -7,6 +7,8 @@ use serde::Deserialize;
 
 use super::heads::Heads;
 use super::line::digits;
+use super::profile::is_executed;
+use super::tables::{TABLES, Tables};
 
 /// What the texts have of these.
 #[derive(Debug, Default)]
@@ -15,9 +17,7 @@ pub(crate) struct Notices {
     pub(crate) lockup: Option<Lockup>,
     /// Each kind once, in the order of the texts.
     pub(crate) messages: Vec<&'static Notice>,
-    pub(crate) table: Option<Table>,
-    /// Rows of `/proc/meminfo`. Unit: KiB.
-    pub(crate) meminfo: Vec<(&'static str, u64)>,
+    pub(crate) tables: Tables,
     /// What the OOM killer killed, for whatever reason.
     pub(crate) killed: Option<String>,
     /// `warn_alloc` is in a call trace, so that a request failed.
@@ -45,21 +45,12 @@ pub(crate) struct Lockup {
     pub(crate) executed: Option<String>,
 }
 
-/// A table without zones.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Table {
-    /// `/proc/meminfo`.
-    pub(crate) name: &'static str,
-    /// What it shows instead of zones.
-    pub(crate) shows: &'static str,
-}
-
 /// A message whose cause is not a zone.
 #[derive(PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Notice {
-    /// The line has all of these.
-    words: Vec<String>,
+    /// The line has all words of one of these.
+    words: Vec<Vec<String>>,
     /// A sentence without its full stop.
     pub(crate) clause: String,
     /// What to do.
@@ -67,26 +58,6 @@ pub(crate) struct Notice {
     #[serde(default)]
     pub(crate) command: String,
 }
-
-/// The tables by words of their heading.
-const TABLES: [(&[&str], Table); 9] = [
-    (&["Active / Total Objects"], Table { name: "slabtop", shows: "slab caches" }),
-    (&["slabinfo - version"], Table { name: "/proc/slabinfo", shows: "slab caches" }),
-    (&["total", "used", "free", "shared"], Table { name: "free", shows: "memory of the whole machine" }),
-    (&["procs", "memory", "swap", "cpu"], Table { name: "vmstat", shows: "rates of the whole machine" }),
-    (&["top - ", "load average"], Table { name: "top", shows: "processes" }),
-    (&["avg10=", "avg60=", "total="], Table { name: "/proc/pressure/memory", shows: "how long tasks waited" }),
-    (&["available:", "nodes ("], Table { name: "numactl --hardware", shows: "memory of each node" }),
-    (&["kbmemfree", "kbmemused"], Table { name: "sar -r", shows: "memory of the whole machine" }),
-    (&["pgpgin/s", "pgpgout/s"], Table { name: "sar -B", shows: "rates of the whole machine" }),
-];
-
-const MEMINFO: Table = Table { name: "/proc/meminfo", shows: "memory of the whole machine" };
-const NUMASTAT: Table = Table { name: "numastat", shows: "on which node allocations ended" };
-
-/// The rows of `/proc/meminfo` that the answer needs.
-const ROWS: [&str; 9] =
-    ["MemTotal", "MemFree", "MemAvailable", "Cached", "Slab", "SUnreclaim", "CmaFree", "Shmem", "Unevictable"];
 
 /// The messages: those of `notices.toml`.
 static MESSAGES: LazyLock<Vec<Notice>> = LazyLock::new(|| {
@@ -100,9 +71,9 @@ static MESSAGES: LazyLock<Vec<Notice>> = LazyLock::new(|| {
 /// What each line that is one of these has, apart from rows of tables.
 static HEADS: LazyLock<Heads> = LazyLock::new(|| {
     let words = "mem_cgroup|emory cgroup|CONSTRAINT_MEMCG|killed as a result|oom_memcg=|,task=|: usage |Killed process|\
-                 Kill process|lockup|LOCKUP|detected stall|self-detected|blocked for more|warn_alloc|total pagecache|\
+                 Kill process|lockup|LOCKUP|detected stall|self-detected|blocked for more|NMI backtrace|warn_alloc|total pagecache|\
                  pages reserved";
-    let messages = MESSAGES.iter().map(|message| message.words[0].as_str());
+    let messages = MESSAGES.iter().flat_map(|message| &message.words).map(|words| words[0].as_str());
     Heads::of(words.split('|').chain(messages).chain(TABLES.iter().map(|(words, _)| words[0])))
 });
 
@@ -110,43 +81,25 @@ impl Notices {
     /// Takes a line, and returns whether it is one of these.
     pub(crate) fn line(&mut self, text: &str) -> bool {
         if let Some(lockup) = self.lockup.as_mut().filter(|lockup| lockup.executed.is_none())
-            && (text.contains("RIP:") || text.starts_with("pc :"))
+            && is_executed(text)
         {
-            let symbol = text.split_ascii_whitespace().filter_map(|word| word.split_once("+0x")).next_back();
-            let symbol = symbol.map(|(symbol, _)| symbol.rsplit(':').next().unwrap_or(symbol));
+            let symbol = text.split_ascii_whitespace().find_map(|word| word.split_once("+0x"));
+            let symbol = symbol.map(|(symbol, _)| symbol.rsplit([':', '(']).next().unwrap_or(symbol));
             lockup.executed = symbol.filter(|symbol| symbol.len() <= 64).map(str::to_owned);
         }
-        let is_row = text.ends_with("kB") || text.starts_with("numa_hit");
-        if !is_row && !HEADS.may_be_in(text) {
+        let may_be_of_a_table = self.tables.may_take(text);
+        if !may_be_of_a_table && !HEADS.may_be_in(text) {
             return false;
         }
         let mut taken = self.group_line(text) | self.lockup_line(text);
-        if let Some(notice) = MESSAGES.iter().find(|notice| notice.words.iter().all(|words| text.contains(words))) {
+        let has = |words: &Vec<String>| words.iter().all(|word| text.contains(word));
+        if let Some(notice) = MESSAGES.iter().find(|notice| notice.words.iter().any(has)) {
             if !self.messages.contains(&notice) && self.messages.len() < MESSAGES.len() {
                 self.messages.push(notice);
             }
             taken = true;
         }
-        if let Some((_, table)) = TABLES.iter().find(|(words, _)| words.iter().all(|word| text.contains(word))) {
-            self.table.get_or_insert(*table);
-            taken = true;
-        }
-        if let Some((name, rest)) = text.split_once(':')
-            && let Some(kib) = rest.strip_suffix("kB").and_then(|rest| digits(rest.trim()))
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_()".contains(&b))
-            && rest.starts_with(' ')
-        {
-            self.table.get_or_insert(MEMINFO);
-            if let Some(row) = ROWS.iter().find(|row| **row == name).filter(|_| self.meminfo.len() < ROWS.len()) {
-                self.meminfo.push((*row, kib));
-            }
-            taken = true;
-        }
-        let mut words = text.split_ascii_whitespace();
-        if words.next() == Some("numa_hit") && words.clone().count() >= 2 && words.all(|word| digits(word).is_some()) {
-            self.table.get_or_insert(NUMASTAT);
-            taken = true;
-        }
+        taken |= self.tables.line(text);
         self.has_failure_trace |= text.contains("warn_alloc+0x") || text.contains("warn_alloc_failed+0x");
         self.has_failure_trace |= text.contains("(warn_alloc") || text.contains("warn_alloc from ");
         self.has_end_of_report |= text.contains("total pagecache pages") || text.contains("pages reserved");
@@ -183,13 +136,14 @@ impl Notices {
 
     /// The lines of the watchdogs.
     fn lockup_line(&mut self, text: &str) -> bool {
-        const KINDS: [(&str, &str); 6] = [
+        const KINDS: [(&str, &str); 7] = [
             ("soft lockup - CPU#", "did not schedule"),
             ("hard LOCKUP on cpu ", "took no interrupt"),
             ("detected stall on CPU", "kept RCU waiting"),
             ("detected stalls on CPUs", "kept RCU waiting"),
             ("self-detected stall", "kept RCU waiting"),
             ("blocked for more than ", "is not it: a task waited"),
+            ("NMI backtrace for cpu ", "was asked for its stack"),
         ];
         let Some((mark, what)) = KINDS.iter().find(|(mark, _)| text.contains(mark)) else { return false };
         let rest = &text[text.find(mark).unwrap_or(0) + mark.len()..];
@@ -262,16 +216,5 @@ mod tests {
         assert_eq!((task.cpu, task.seconds, task.process.as_deref()), (None, Some(120), Some("tar")));
         let hard = of(&["NMI watchdog: Watchdog detected hard LOCKUP on cpu 12"]).lockup.unwrap();
         assert_eq!((hard.cpu, hard.what), (Some(12), "took no interrupt"));
-    }
-
-    #[test]
-    fn tables() {
-        let found = of(&["MemTotal:       32780412 kB", "MemAvailable:   21034988 kB", "Mapped: 12 kB"]);
-        assert_eq!(found.meminfo, [("MemTotal", 32_780_412), ("MemAvailable", 21_034_988)]);
-        assert_eq!(found.table, Some(MEMINFO));
-        assert_eq!(of(&["numa_hit      1231232132      1032132132"]).table, Some(NUMASTAT));
-        for line in ["numa_hit 7", "DMA free:12kB min:1kB", "x", "Node 0 active_anon: 12kB x"] {
-            assert!(!Notices::default().line(line), "{line}");
-        }
     }
 }

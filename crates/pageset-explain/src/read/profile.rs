@@ -19,6 +19,10 @@ pub(crate) struct Profile {
     pub(crate) flat: Vec<(String, f64)>,
     /// Screens of `perf top`, or events of `perf report`: the shares of each are of all its samples.
     pub(crate) screens: u32,
+    /// Weights of stacks are per cent of all samples.
+    pub(crate) is_per_cent: bool,
+    /// The profile has addresses in place of the kernel's functions.
+    pub(crate) is_unresolved: bool,
     /// Waits by lock, from `/proc/lock_stat` and `perf lock`: the caller or the lock's name, and the weight.
     pub(crate) waits: Vec<(String, f64)>,
 }
@@ -54,8 +58,11 @@ pub(crate) struct Reader {
     profile: Profile,
     open: Open,
     frames: Vec<String>,
-    /// The row of `perf report` above the graph.
+    /// The row of `perf report` above the graph: its function, which is empty if the text lacks it, and its share with that of the
+    /// functions that it calls.
     row: (String, f64),
+    /// Stacks of waits in the graphs below the row of the function that waits. Other rows have the same stacks again.
+    own: Vec<Stack>,
     nodes: Vec<Node>,
     /// Per cent of children are relative to their parent's.
     is_relative: bool,
@@ -78,14 +85,19 @@ impl Reader {
             }
             return false;
         }
-        if let Some(row) = row(trimmed) {
+        if let Some((symbol, own, all)) = row(trimmed) {
             self.close(1.0);
             if std::mem::take(&mut self.is_new_screen) || self.profile.screens == 0 {
                 self.profile.screens += 1;
             }
-            self.profile.flat.push(row.clone());
-            (self.open, self.row, self.is_relative) = (Open::Graph, row, false);
+            self.profile.is_unresolved |= trimmed.contains("[k]") && is_address(&symbol);
+            self.profile.flat.push((symbol.clone(), own));
+            self.open_graph(symbol, all);
             return true;
+        }
+        if self.open != Open::Graph && self.open != Open::Map && is_graph(trimmed) {
+            self.close(1.0);
+            self.open_graph(String::new(), 100.0);
         }
         if let Some((symbol, weight)) = contention(trimmed).or_else(|| lock_stat(trimmed)) {
             self.profile.waits.push((symbol, weight));
@@ -124,12 +136,17 @@ impl Reader {
         }
     }
 
+    fn open_graph(&mut self, symbol: String, all: f64) {
+        (self.open, self.row, self.is_relative) = (Open::Graph, (symbol, all), false);
+        self.profile.is_per_cent = true;
+    }
+
     fn plain_line(&mut self, text: &str) -> bool {
-        if text.contains("RIP:") || text.starts_with("pc :") || text.starts_with("NIP ") {
+        if is_executed(text) {
             self.close(1.0);
             let spins = text
                 .split_ascii_whitespace()
-                .filter_map(|word| frame(word.rsplit(':').next()?))
+                .filter_map(|word| frame(word.rsplit([':', '(']).next()?))
                 .find(|f| locks::spins(f));
             if let Some(spins) = spins {
                 self.open = Open::Log;
@@ -161,6 +178,8 @@ impl Reader {
         if let (Some(address), Some(symbol)) = (words.next(), words.next())
             && address.len() >= 6
             && address.bytes().all(|b| b.is_ascii_hexdigit())
+            // `4020152 K total memory`.
+            && symbol.len() > 1
             && let Some(frame) = frame(symbol)
         {
             self.open = Open::Plain;
@@ -232,7 +251,12 @@ impl Reader {
             }
             _ => (None, rest),
         };
-        let Some(name) = frame(symbol.split_ascii_whitespace().next().unwrap_or("")) else {
+        let word = symbol.split_ascii_whitespace().next().unwrap_or("");
+        self.profile.is_unresolved |= word.starts_with("0xffff");
+        if is_address(word) {
+            return true;
+        }
+        let Some(name) = frame(word) else {
             self.close(1.0);
             return self.plain_line(text.trim());
         };
@@ -272,10 +296,13 @@ impl Reader {
             if ends_inside || locks::is_outermost(&frames[0]) {
                 frames.reverse();
             }
-            if frames.first() != Some(&self.row.0) {
+            if !self.row.0.is_empty() && !frames.contains(&self.row.0) {
                 frames.insert(0, self.row.0.clone());
             }
-            self.push(frames, weight);
+            match frames.first() == Some(&self.row.0) && locks::spins(&frames[0]) {
+                true if self.own.len() < MAX_STACKS => self.own.push(Stack { frames, weight }),
+                _ => self.push(frames, weight),
+            }
         }
         self.nodes.truncate(depth);
     }
@@ -283,8 +310,40 @@ impl Reader {
     /// What was read.
     pub(crate) fn finish(mut self) -> Profile {
         self.close(1.0);
+        if !self.own.is_empty() {
+            let waits = |stack: &Stack| stack.frames.first().is_some_and(|frame| locks::spins(frame));
+            // perf shows the stacks of a wait again below each caller's row, if it counts callers (`Children`).
+            self.profile.stacks.retain(|stack| !self.profile.is_per_cent || !waits(stack));
+            self.profile.stacks.append(&mut self.own);
+        }
         self.profile
     }
+}
+
+/// Whether a line of a log has the function that a CPU executes.
+pub(crate) fn is_executed(text: &str) -> bool {
+    ["pc :", "epc :", "NIP "].iter().any(|name| text.starts_with(name))
+        || text.contains("RIP:")
+        || text.contains("Krnl PSW")
+}
+
+/// A line of a call graph without the row above it: lines, a share and one function, with nothing after it.
+fn is_graph(text: &str) -> bool {
+    let is_line = |c: char| matches!(c, ' ' | '|' | '-' | '+');
+    let Some((share, symbol)) = text.split_once('%').filter(|_| text.starts_with(['|', '-', '+'])) else {
+        return false;
+    };
+    let share = share.trim_start_matches(is_line);
+    let symbol = symbol.trim_start_matches(is_line);
+    number(share).is_some()
+        && share.contains(['.', ','])
+        && frame(symbol).is_some_and(|name| name.len() == symbol.len())
+}
+
+/// An address in place of a function.
+fn is_address(word: &str) -> bool {
+    let digits = word.strip_prefix("0x").unwrap_or(word);
+    digits.len() >= 8 && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// A number with a decimal point, or with the comma of other languages.
@@ -294,15 +353,15 @@ fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|_| is_number)
 }
 
-/// `29.36%  29.36%  [kernel]  [k] native_queued_spin_lock_slowpath`: the function and its own share. With two shares the first one
-/// includes the functions that it calls.
-fn row(text: &str) -> Option<(String, f64)> {
+/// `29.36%  29.36%  [kernel]  [k] native_queued_spin_lock_slowpath`: the function, its own share, and its share with that of the functions
+/// that it calls. Names of programs have any characters.
+fn row(text: &str) -> Option<(String, f64, f64)> {
     let (head, symbol) = text.split_once("[k] ").or_else(|| text.split_once("[.] "))?;
     let head = head.trim_start_matches(['-', '+', ' ', '|']);
     let mut shares = head.split_ascii_whitespace().map_while(|word| number(word.strip_suffix('%')?));
     let first = shares.next()?;
     let symbol = symbol.split_ascii_whitespace().next()?;
-    Some((frame(symbol)?.to_owned(), shares.next().unwrap_or(first)))
+    Some((frame(symbol).unwrap_or(symbol).to_owned(), shares.next().unwrap_or(first), first))
 }
 
 /// A function: without address, offset, size, module and the compiler's suffix.

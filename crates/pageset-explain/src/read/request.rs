@@ -111,15 +111,20 @@ impl Gfp {
         Gfp { text: format!("{mask:#x}"), class, high: has(high), waits, movable: has(movable) }
     }
 
-    /// For a sentence: the name that people know, if there is one.
-    pub(crate) fn short(&self) -> &str {
+    /// For a sentence: the name that people know, if there is one, and the zone if it is a low one.
+    pub(crate) fn short(&self) -> String {
         let first = self.text.split('|').next().unwrap_or("");
-        match () {
+        let name = match () {
             () if first.starts_with("GFP_") => first,
             () if self.high && !self.waits => "GFP_ATOMIC",
             () if !self.waits => "GFP_NOWAIT",
             () if self.movable => "movable",
             () => "GFP_KERNEL",
+        };
+        match self.class {
+            Class::Dma if !name.contains("DMA") => format!("{name}|GFP_DMA"),
+            Class::Dma32 if !name.contains("DMA") => format!("{name}|GFP_DMA32"),
+            _ => name.to_owned(),
         }
     }
 }
@@ -212,7 +217,7 @@ impl Request {
             lack: None,
         };
         let rest = &text[place + words.len()..];
-        request.fill(rest);
+        request.fill(&text[place..]);
         if matches!(message, Message::Vmalloc | Message::Deadlock(_)) {
             request.size(words, rest);
         }
@@ -333,7 +338,7 @@ mod tests {
         let old = request("swapper: page allocation failure. order:1, mode:0x20");
         assert_eq!((old.process.as_deref(), old.order), (Some("swapper"), Some(1)));
         let gfp = old.gfp.unwrap();
-        assert_eq!((gfp.class, gfp.high, gfp.waits, gfp.short()), (Class::Normal, true, false, "GFP_ATOMIC"));
+        assert_eq!((gfp.class, gfp.high, gfp.waits, gfp.short().as_str()), (Class::Normal, true, false, "GFP_ATOMIC"));
         for (mode, class, high, waits, movable) in [
             // Up to 4.3, without names.
             ("0xd0", Class::Normal, false, true, false),

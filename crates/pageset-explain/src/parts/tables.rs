@@ -1,0 +1,205 @@
+//! What tables of the whole machine say about memory.
+
+use pageset_trace::number::grouped;
+
+use crate::read::tables::Tables;
+
+/// A whole number for a sentence.
+fn whole(value: f64) -> String {
+    grouped(value.max(0.0) as u64)
+}
+
+/// The largest number of a column.
+fn largest(column: &[f64]) -> f64 {
+    column.iter().copied().fold(0.0, f64::max)
+}
+
+/// What the first table says about memory: a sentence without its full stop. `None` if its numbers say nothing.
+pub(super) fn state(tables: &Tables) -> Option<String> {
+    match tables.first?.name {
+        "/proc/meminfo" => meminfo(tables),
+        "free" => free(tables),
+        "vmstat" => vmstat(tables),
+        "vmstat -s" => {
+            let out = tables.one("swapped out").filter(|pages| *pages > 0.0);
+            let out =
+                out.map_or(String::new(), |pages| format!(", and {} pages were swapped out since boot", whole(pages)));
+            total(tables.one("free memory"), tables.one("total memory"), "free").map(|free| free + &out)
+        }
+        "sar -B" => sar(tables),
+        "sar -r" => {
+            let free = tables.column("kbmemfree")?;
+            let least = free.iter().copied().reduce(f64::min)?;
+            Some(format!("{} kB are free at least, and {} kB at most", whole(least), whole(largest(&free))))
+        }
+        "/proc/pressure/memory" => pressure(tables),
+        "numastat" => numastat(tables),
+        "numastat -m" => {
+            let nodes = tables.of("MemFree").zip(tables.of("MemTotal"));
+            nodes.and_then(|(free, all)| {
+                // The last column is the sum.
+                let count = free.len().saturating_sub(1).max(1);
+                fullest(free.iter().copied().zip(all.iter().copied()).take(count))
+            })
+        }
+        "numactl --hardware" => fullest(tables.nodes.iter().map(|[free, all]| (*free, *all))),
+        "slabtop" | "/proc/slabinfo" => caches(tables),
+        "memory.events" => events(tables),
+        "top" => threads(tables),
+        _ => None,
+    }
+}
+
+fn events(tables: &Tables) -> Option<String> {
+    let (reached, killed) = (tables.one("max").unwrap_or(0.0), tables.one("oom_kill")?);
+    if reached + killed <= 0.0 {
+        return Some("the memory cgroup is not short: it never reached its limit (memory.max)".to_owned());
+    }
+    Some(format!(
+        "a memory cgroup, not a zone, is short: it reached its limit (memory.max) {} times, and the kernel killed {} of its processes",
+        whole(reached),
+        whole(killed)
+    ))
+}
+
+/// A twentieth is where a machine begins to reclaim all the time. A guess.
+fn verdict(available: f64, all: f64) -> &'static str {
+    if available < all / 20.0 { "memory is short" } else { "memory is not short" }
+}
+
+fn total(free: Option<f64>, all: Option<f64>, what: &str) -> Option<String> {
+    let (free, all) = free.zip(all).filter(|(_, all)| *all > 0.0)?;
+    Some(format!("{} kB of {} kB are {what}", whole(free), whole(all)))
+}
+
+fn meminfo(tables: &Tables) -> Option<String> {
+    let all = tables.one("MemTotal").filter(|all| *all > 0.0)?;
+    let mut text = match tables.one("MemAvailable") {
+        Some(available) => format!("{}: {}", verdict(available, all), total(Some(available), Some(all), "available")?),
+        // Up to 3.13.
+        None => total(tables.one("MemFree"), Some(all), "free")?,
+    };
+    let huge = tables.one("HugePages_Total").unwrap_or(0.0) * tables.one("Hugepagesize").unwrap_or(0.0);
+    for (held, by) in
+        [(huge, "reserved huge pages"), (tables.one("SUnreclaim").unwrap_or(0.0), "slab caches (SUnreclaim)")]
+    {
+        // A machine without a leak has a tenth at most. A guess.
+        if held >= all / 5.0 {
+            text += &format!(", and {by} hold {} kB ({:.0} %)", whole(held), 100.0 * held / all);
+        }
+    }
+    Some(text)
+}
+
+fn free(tables: &Tables) -> Option<String> {
+    let all = tables.cell("Mem", "total").filter(|all| *all > 0.0)?;
+    let cell = |column| tables.cell("Mem", column);
+    let (available, what) = match cell("available") {
+        Some(available) => (available, "available"),
+        None => {
+            let caches = ["buffers", "cached", "buff/cache"].into_iter().filter_map(cell).sum::<f64>();
+            (cell("free")? + caches, "free or in caches")
+        }
+    };
+    let swap = tables.of("Swap").filter(|swap| swap.len() >= 2 && swap[0] > 0.0 && swap[1] >= swap[0] * 0.95);
+    let swap = if swap.is_some() { ", and swap is full" } else { "" };
+    Some(format!("{}: {:.1} % of it is {what}{swap}", verdict(available, all), 100.0 * available / all))
+}
+
+fn vmstat(tables: &Tables) -> Option<String> {
+    let rows = tables.column("si")?.len();
+    // The first row is the average since boot.
+    let of = |name| Some(tables.column(name)?[usize::from(rows > 1)..].to_vec());
+    let (into, out) = (largest(&of("si")?), largest(&of("so")?));
+    let least = of("free")?.into_iter().reduce(f64::min)?;
+    let when = if rows > 1 { "" } else { " on average since boot" };
+    Some(match into + out > 0.0 {
+        true => format!(
+            "the machine swaps{when}: up to {} kB/s in (si) and {} kB/s out (so), with {} kB free at least",
+            whole(into),
+            whole(out),
+            whole(least)
+        ),
+        false => {
+            format!("the machine does not swap{when} (si and so are 0), and {} kB are free at least", whole(least))
+        }
+    })
+}
+
+fn sar(tables: &Tables) -> Option<String> {
+    let most = |name| tables.column(name).map(|column| largest(&column));
+    let (kswapd, direct) = (most("pgscank/s")?, most("pgscand/s")?);
+    Some(match (kswapd > 0.0, direct > 0.0) {
+        (_, true) => format!(
+            "requests reclaim memory themselves: they scan up to {} pages/s (pgscand/s), and kswapd up to {} (pgscank/s)",
+            whole(direct),
+            whole(kswapd)
+        ),
+        (true, false) => format!("only kswapd reclaims memory: it scans up to {} pages/s (pgscank/s)", whole(kswapd)),
+        (false, false) => "nothing reclaims memory: no pages are scanned".to_owned(),
+    })
+}
+
+fn pressure(tables: &Tables) -> Option<String> {
+    let (some, full) = (tables.of("some")?, tables.one("full").unwrap_or(0.0));
+    let first = some[0];
+    if some.iter().all(|value| *value <= 0.0) {
+        return Some("memory is not short: no task has waited for it since boot".to_owned());
+    }
+    // All tasks waiting for a tenth of the time is what programs that kill by this file take for a shortage. A guess.
+    let state = if full >= 10.0 { "memory is short: " } else { "" };
+    Some(format!(
+        "{state}in the last 10 s some task waited for memory {first:.1} % of the time, and all tasks at once {full:.1} %"
+    ))
+}
+
+fn numastat(tables: &Tables) -> Option<String> {
+    let sum = |name| tables.of(name).map(|numbers| numbers.iter().sum::<f64>());
+    let (hit, missed) = (sum("numa_hit")?, sum("numa_miss")?);
+    let all = (hit + missed).max(1.0);
+    if missed <= 0.0 {
+        return Some("no node was short: all pages came from the node that was preferred (numa_miss is 0)".to_owned());
+    }
+    let foreign = tables.of("numa_foreign").unwrap_or(&[]);
+    let node = foreign.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).filter(|_| foreign.len() > 1);
+    let short =
+        node.map_or(String::new(), |(node, _)| format!(", most often because node {node} was short (numa_foreign)"));
+    Some(format!("{:.1} % of the pages came from another node than preferred (numa_miss){short}", 100.0 * missed / all))
+}
+
+/// The node with the least free memory, in MiB.
+fn fullest(nodes: impl Iterator<Item = (f64, f64)>) -> Option<String> {
+    let nodes = nodes.enumerate().filter(|(_, (_, all))| *all > 0.0);
+    let (node, (free, all)) = nodes.min_by(|a, b| (a.1.0 / a.1.1).total_cmp(&(b.1.0 / b.1.1)))?;
+    Some(format!(
+        "node {node} has the least free memory: {} MB of {} MB ({:.1} %)",
+        whole(free),
+        whole(all),
+        100.0 * free / all
+    ))
+}
+
+fn caches(tables: &Tables) -> Option<String> {
+    let (name, kib) = tables.caches.iter().max_by_key(|(_, kib)| *kib)?;
+    let all = tables.all_caches.map_or(String::new(), |all| format!(" of {} kB in all", grouped(all)));
+    Some(format!("the largest slab cache of the text is {name}: {} kB{all}", grouped(*kib)))
+}
+
+fn threads(tables: &Tables) -> Option<String> {
+    // Less than a fifth of a CPU is no load. A guess.
+    let busy: Vec<String> = tables
+        .threads
+        .iter()
+        .filter(|(_, share)| *share >= 20.0)
+        .map(|(name, share)| {
+            let does = match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
+                "kswapd" => "reclaims",
+                "ksmd" => "merges equal pages",
+                "khugepaged" => "makes huge pages",
+                _ => "compacts",
+            };
+            format!("{name} {does} with {share:.0} % of a CPU")
+        })
+        .collect();
+    (!busy.is_empty()).then(|| format!("the kernel works for memory: {}", busy.join(", ")))
+}
