@@ -515,12 +515,15 @@ impl<'r, 'a> Run<'r, 'a> {
     /// The pages of another node that are due at this tick by a countdown that began before the replay. A use ends it: the allocator
     /// counts anew.
     fn first_expiry(&mut self, zone: usize, cpu: CpuId, changed: Option<bool>) -> u32 {
+        if self.expiring.is_empty() {
+            return 0;
+        }
+        let PcpState { count, batch, .. } = self.pageset(zone, cpu).state();
         let Some(expiry) = self.expiring.get_mut(&(zone, cpu)) else { return 0 };
         if changed != Some(false) {
             self.expiring.remove(&(zone, cpu));
             return 0;
         }
-        let PcpState { count, batch, .. } = self.pageset(zone, cpu).state();
         expiry.tick(false, true, count, batch, false).drain
     }
 
