@@ -37,11 +37,11 @@ impl<M: Machine> Allocator<'_, M> {
         align_pages: u64,
         from: AllocFrom,
     ) -> Result<Pfn, AllocError> {
-        if pages == 0 || !align_pages.is_power_of_two() {
+        if !align_pages.is_power_of_two() {
             return Err(AllocError::Run { pages, align_pages });
         }
-        let order = Order::holding(pages.max(align_pages)).ok_or(AllocError::Pages(pages))?;
-        self.alloc_first(request, order, pages, from)
+        let order = Order::holding(pages).and(Order::holding(pages.max(align_pages)));
+        self.alloc_first(request, order.ok_or(AllocError::Pages(pages))?, pages, from)
     }
 
     /// Allocates the first pages of a block, at most all of them, as blocks in use, the largest first. The rest of the block is freed at
