@@ -18,7 +18,7 @@ case ${1-} in [0-9]*) count=$1 && shift ;; esac
 case ${1-} in [0-9]*) seed=$1 && shift ;; esac
 
 files=()
-for file in 'policy/[!p]*' 'buddy/*' 'pcp/*' 'research/[cr-s]*' alloc/fast alloc/general; do
+for file in 'policy/[!p]*' 'buddy/*' 'buddy/research/*' 'pcp/*' 'research/[cr-s]*' alloc/fast alloc/general; do
     files+=(-f "crates/pageset/src/$file.rs")
 done
 

@@ -14,9 +14,9 @@ use core::ptr;
 use core::slice;
 
 use pageset::admin::audit::AuditError;
-use pageset::{Free, FreeTo, 
-    Allocator, Config, CpuId, Immovable, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, Wait, ZoneKind,
-    ZoneSpec,
+use pageset::{
+    Allocator, Config, CpuId, Free, FreeTo, Immovable, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    Wait, ZoneKind, ZoneSpec,
 };
 
 use crate::lock::KernelLock;
@@ -276,7 +276,7 @@ pub struct Books {
 pub unsafe extern "C" fn core_audit(zone: u32, books: *mut Books) -> i32 {
     // SAFETY: the caller vouches for the value.
     let books = unsafe { &mut *books };
-    (books.what, books.length) = (ptr::null(), 0);
+    (books.what, books.length, books.expected, books.found) = (ptr::null(), 0, 0, 0);
     let Some(zone) = allocator().zone(zone as usize) else { return -1 };
     let what = match zone.audit() {
         Ok(found) => {

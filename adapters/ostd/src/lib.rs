@@ -29,9 +29,9 @@ use ostd::mm::frame::GlobalFrameAllocator;
 use ostd::mm::{PAGE_SIZE, Paddr};
 use ostd::sync::SpinLock as OstdLock;
 use pageset::alloc::config::MapError;
-use pageset::{Alloc, 
-    Allocator, CpuId, FreeError, Immovable, Machine, MigrateType, Order, PageRange, PageState, Pfn, Request, SpinLock,
-    WrongFree,
+use pageset::{
+    Alloc, Allocator, CpuId, FreeError, Immovable, Machine, MigrateType, Order, PageRange, PageState, Pfn, Request,
+    SpinLock, WrongFree,
 };
 use spin::Once;
 
@@ -95,7 +95,7 @@ impl PagesetFrames {
     pub fn free_bytes(&self) -> u64 {
         let _guard = irq::disable_local();
         let pages = self.with(|allocator| {
-            allocator.zones().map(|zone| zone.stats()).map(|zone| zone.nr_free_pages + zone.cached_pages()).sum()
+            allocator.zones().map(|zone| zone.stats()).map(|zone| zone.nr_free_pages + zone.cached_pages()).sum::<u64>()
         });
         let pages = pages.unwrap_or_else(|| self.pieces.lock().iter().map(|piece| piece.pages).sum());
         pages * PAGE_SIZE as u64

@@ -101,7 +101,7 @@ impl SharedView {
         self.memory.bytes() as u64
     }
 
-    /// The memory of `bytes` at `offset`, which is [`PagePool::offset_of`](crate::PagePool::offset_of) in the process of
+    /// The memory of `bytes` at `offset`, which is [`PoolMemory::offset_of`](crate::PoolMemory::offset_of) in the process of
     /// the pool. It is valid for reads, and for writes if the view is writable, as long as the view. `bytes` can be 0.
     ///
     /// # Errors

@@ -173,7 +173,7 @@ impl<P: PoolRef> PagesFuture<P> {
 
     /// Enters the queue. From then on, frees see that somebody waits.
     fn enter(&mut self) -> WaiterId {
-        let (place, is_certain) = self.pool.waiters.add(self.request.order, || {
+        let (place, is_certain) = self.pool.waiters.add(self.request.order, self.request.this_node_only, || {
             self.pool.fork_detector.set_awaited(true);
             barrier_in_all_threads()
         });

@@ -78,7 +78,7 @@ impl Pool {
         };
         let alarm = StdArc::<Alarm>::default();
         let waker = Waker::from(StdArc::clone(&alarm));
-        let (place, _) = self.waiters.add(Order::ZERO, announce);
+        let (place, _) = self.waiters.add(Order::ZERO, false, announce);
         loop {
             let mut frees = self.waiters.frees();
             if self.try_alloc() {

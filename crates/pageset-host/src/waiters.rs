@@ -1,8 +1,9 @@
 //! The queue of callers that wait for memory.
 //!
 //! A free wakes the caller that has waited longest. That caller tries to allocate. If it fails, it passes the turn on to the
-//! first caller that wants a smaller run; no larger run can be free. If it succeeds, or gives up, it passes the turn on to any
-//! caller, for there may be more. So one free causes at most eleven failed tries, one for each order.
+//! next caller that wants a smaller run; no larger run can be free. A caller that takes memory of one node only passes it to the
+//! next caller: other nodes may have any run. If a caller succeeds, or gives up, it passes the turn on to the first, for there may
+//! be more. So one free causes at most eleven failed tries of callers that take any node, one for each order.
 //!
 //! No turn gets lost: a caller that fails goes to sleep only if no free came since its try began.
 //!
@@ -52,6 +53,8 @@ struct Queue {
 struct Waiter {
     id: WaiterId,
     order: Order,
+    /// Whether the caller takes memory of one node only.
+    one_node: bool,
     /// What wakes the caller. `None`: the caller is awake.
     waker: Option<Waker>,
     /// Whether it is the caller's turn to try, after a free.
@@ -59,9 +62,10 @@ struct Waiter {
 }
 
 impl Queue {
-    /// Gives the turn to the first sleeping caller that `may` try. Returns its waker.
-    fn pass_turn(&mut self, may: impl Fn(Order) -> bool) -> Option<Waker> {
-        let next = self.waiters.iter_mut().find(|waiter| waiter.waker.is_some() && may(waiter.order))?;
+    /// Gives the turn to the first sleeping caller from this place on that `may` try. Returns its waker.
+    fn pass_turn(&mut self, from: usize, may: impl Fn(Order) -> bool) -> Option<Waker> {
+        let mut later = self.waiters.iter_mut().skip(from);
+        let next = later.find(|waiter| waiter.waker.is_some() && may(waiter.order))?;
         next.has_turn = true;
         next.waker.take()
     }
@@ -75,7 +79,7 @@ impl Waiters {
 
     /// Adds a caller, awake. `announce` runs before the call returns if the queue was empty: from then on, frees call
     /// [`Self::freed`]. It returns whether that is certain; so does this call.
-    pub(crate) fn add(&self, order: Order, announce: impl FnOnce() -> bool) -> (WaiterId, bool) {
+    pub(crate) fn add(&self, order: Order, one_node: bool, announce: impl FnOnce() -> bool) -> (WaiterId, bool) {
         let mut queue = self.lock();
         let id = WaiterId(queue.next_id);
         queue.next_id += 1;
@@ -83,7 +87,7 @@ impl Waiters {
             // With the lock held: another caller must not find a queue that frees do not notice yet.
             queue.is_certain = announce();
         }
-        queue.waiters.push(Waiter { id, order, waker: None, has_turn: false });
+        queue.waiters.push(Waiter { id, order, one_node, waker: None, has_turn: false });
         (id, queue.is_certain)
     }
 
@@ -116,10 +120,12 @@ impl Waiters {
             if queue.frees != frees.0 {
                 return false;
             }
-            let Some(waiter) = queue.waiters.iter_mut().find(|waiter| waiter.id == id) else { return false };
+            let Some(place) = queue.waiters.iter().position(|waiter| waiter.id == id) else { return false };
+            let waiter = &mut queue.waiters[place];
             let former = waiter.waker.replace(new);
-            let (had_turn, order) = (std::mem::take(&mut waiter.has_turn), waiter.order);
-            let next = if had_turn { queue.pass_turn(|other| other < order) } else { None };
+            let (had_turn, order, one_node) = (std::mem::take(&mut waiter.has_turn), waiter.order, waiter.one_node);
+            // Only to later callers, so that a turn ends.
+            let next = if had_turn { queue.pass_turn(place + 1, |other| one_node || other < order) } else { None };
             (former, next)
         };
         // The drop of a waker may panic, so the turn is passed on before.
@@ -138,7 +144,7 @@ impl Waiters {
                 end();
             }
             let passes = got || former.as_ref().is_some_and(|waiter| waiter.has_turn);
-            let next = if passes { queue.pass_turn(|_| true) } else { None };
+            let next = if passes { queue.pass_turn(0, |_| true) } else { None };
             (former, next)
         };
         // The drop of a waker may panic, so the turn is passed on before.
@@ -151,7 +157,7 @@ impl Waiters {
         let next = {
             let mut queue = self.lock();
             queue.frees += 1;
-            queue.pass_turn(|_| true)
+            queue.pass_turn(0, |_| true)
         };
         next.into_iter().for_each(Waker::wake);
     }

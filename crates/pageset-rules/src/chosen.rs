@@ -146,6 +146,6 @@ fn unknown(name: &str, recorded: bool) -> RulesError {
 fn unknown_set(name: &str, others: &[&'static str]) -> RulesError {
     let presets = || PRESETS.iter().map(|preset| preset.name);
     let words = || others.iter().copied().chain(presets());
-    let absent = if HAS_RESEARCH { "" } else { "; this build has no rules of kernels before 6.15" };
+    let absent = if HAS_RESEARCH { "" } else { "; this build has no rules of kernels before 6.15 and of the RFCs" };
     RulesError::Unknown { name: name.to_owned(), meant: suggestion(name, words()) + absent }
 }

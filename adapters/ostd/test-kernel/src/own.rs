@@ -13,7 +13,11 @@ use super::FRAMES;
 
 /// Pages in use, after an audit of all metadata.
 fn in_use() -> u64 {
-    FRAMES.with(|allocator| allocator.zone(0).expect("a zone").audit()).expect("it is built").expect("consistent metadata").in_use
+    FRAMES
+        .with(|allocator| allocator.zone(0).expect("a zone").audit())
+        .expect("it is built")
+        .expect("consistent metadata")
+        .in_use
 }
 
 /// Returns all pages of pagesets to the free lists.
@@ -47,7 +51,8 @@ fn runs_of_any_size_and_alignment_come_back_in_pieces() {
 #[ktest]
 fn free_memory_is_counted() {
     let before = FRAMES.free_bytes();
-    let managed = FRAMES.with(|allocator| allocator.zones().map(|zone| zone.stats().managed).sum::<u64>()).expect("it is built");
+    let managed =
+        FRAMES.with(|allocator| allocator.zones().map(|zone| zone.stats().managed).sum::<u64>()).expect("it is built");
     assert_eq!(before, (managed - in_use()) * PAGE_SIZE as u64);
     let start = alloc(3, 1);
     assert_eq!(FRAMES.free_bytes(), before - 3 * PAGE_SIZE as u64);

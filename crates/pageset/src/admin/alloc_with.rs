@@ -75,8 +75,9 @@ impl<'r, O> Alloc<'r, O> {
         self
     }
 
-    /// The owner of the pages in use, which may free or move some for a request with [`Wait::Memory`](crate::Wait::Memory).
-    /// [`Immovable`] does neither.
+    /// The owner of the pages in use, for a request with [`Wait::Memory`](crate::Wait::Memory): for a block it may free or move some, for
+    /// a number of [`Self::pages`] it may move some. [`Immovable`] does neither. A block for which the owner freed pages comes through
+    /// the pageset, also from [`AllocFrom::Buddy`].
     #[inline(always)]
     #[must_use]
     pub const fn owner<P: Owner>(self, owner: &'r P) -> Alloc<'r, P> {
@@ -119,12 +120,14 @@ impl<M: Machine> Allocator<'_, M> {
     /// # Errors
     /// An invalid request; no pages, or an alignment that is no power of two; no such run; no memory, with the state of the zones and
     /// the reason.
-    #[inline]
+    // Inlined: only the part that the specification asks for remains of it.
+    #[inline(always)]
     pub fn alloc_with(&self, alloc: Alloc<'_, impl Owner>) -> Result<Pfn, AllocError> {
         let Alloc { request, run, from, owner } = alloc;
         match (from, run, owner) {
             (AllocFrom::Search, run, owner) => {
-                let (pages, align) = run.unwrap_or((request.order.pages(), 1));
+                let block = request.order.pages();
+                let (pages, align) = run.unwrap_or((block, block));
                 match owner {
                     Some(owner) => self.search_run(request, pages, align, owner),
                     None => self.search_run(request, pages, align, &Immovable),

@@ -57,7 +57,7 @@ impl<M: Machine<Lock: 'static> + 'static> Allocator<'static, M> {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::from_bytes`], with the zone whose memory is too small.
+    /// As [`Self::from_bytes`], with the zone whose memory is too small; the memory of the zones before it is then written and lost.
     pub fn from_zone_bytes(
         machine: M,
         config: &Config<'_>,

@@ -394,8 +394,12 @@ impl Config<'_> {
     /// # Errors
     /// As [`Self::zone_metadata_size`].
     pub fn zone_metadata_bytes<M: Machine<Lock: 'static> + 'static>(&self, zone: usize) -> Result<usize, MapError> {
+        // First, since it checks the map.
+        let common = self.common_bytes::<M>()?;
         let own = self.parts_bytes::<M>(zone)?;
-        Ok(own + if zone == 0 { self.common_bytes::<M>()? } else { Self::gaps::<M>() })
+        let span = self.zones[zone].span;
+        let too_large = MapError::TooLarge { start: span.start, pages: span.pages };
+        own.checked_add(if zone == 0 { common } else { Self::gaps::<M>() }).ok_or(too_large)
     }
 
     /// The parts lie one after the other. Zones, pagesets, regions and words may each begin after a gap.

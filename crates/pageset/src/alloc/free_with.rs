@@ -123,7 +123,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ///
     /// # Errors
     /// The first wrong free. No step has run, and no block has been freed.
-    #[inline]
+    // Inlined: where the blocks go is known at each call, and only that part of the code remains.
+    #[inline(always)]
     pub fn free_with<H: PageHandle>(&self, free: Free<'_, H, impl FnMut(PageRange)>) -> Result<(), FreeError> {
         let Free { what, to, mut clean } = free;
         match what {
@@ -153,7 +154,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Frees a claimed block.
-    #[inline]
+    #[inline(always)]
     fn commit_to(&self, zone: &CachedZone<'a, M>, page: u32, order: Order, to: FreeTo) {
         match to {
             FreeTo::Pageset => self.commit_free(zone, page, order, true),

@@ -41,7 +41,12 @@ impl<M: Machine> Allocator<'_, M> {
             return Err(AllocError::Run { pages, align_pages });
         }
         let order = Order::holding(pages).and(Order::holding(pages.max(align_pages)));
-        self.alloc_first(request, order.ok_or(AllocError::Pages(pages))?, pages, from)
+        self.alloc_first(
+            request,
+            order.ok_or(AllocError::Pages(pages.max(if pages == 0 { 0 } else { align_pages })))?,
+            pages,
+            from,
+        )
     }
 
     /// Allocates the first pages of a block, at most all of them, as blocks in use, the largest first. The rest of the block is freed at

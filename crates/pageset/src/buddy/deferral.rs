@@ -20,6 +20,7 @@ pub(crate) struct Deferral {
 }
 
 impl Deferral {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Deferral { considered: AtomicU32::new(0), shift: AtomicU8::new(0), failed: AtomicU8::new(0) }
     }

@@ -45,6 +45,7 @@ impl Depot {
     /// The words of a depot.
     pub(crate) const WORDS: usize = Self::SLOTS * Self::SLOT_WORDS;
 
+    #[inline]
     pub(crate) const fn new() -> Self {
         Depot {
             newest: [const { AtomicU32::new(0) }; LISTS],

@@ -35,6 +35,7 @@ impl Default for List {
 }
 
 impl List {
+    #[inline]
     pub(crate) const fn new() -> Self {
         List { head: AtomicU32::new(NONE), tail: AtomicU32::new(NONE), len: AtomicU32::new(0) }
     }

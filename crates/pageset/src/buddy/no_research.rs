@@ -24,6 +24,7 @@ impl ResearchWords {
 }
 
 impl<'a> Research<'a> {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Research(PhantomData)
     }

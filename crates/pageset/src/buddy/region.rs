@@ -120,6 +120,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Totals { free: Counter::new(), cma: Counter::new(), highatomic: Counter::new() }
     }

@@ -174,7 +174,7 @@ pub enum Line {
 
 /// A guess of the CPU that the caller runs on, and a way to take the lock of that CPU's pageset. It stands for
 /// [`Machine::cpu_hint`] and [`Machine::try_lock_pageset`] in a program that has a shorter way to both. See
-/// [`crate::Allocator::alloc_hot`].
+/// [`crate::Allocator::fast_path`].
 pub trait CpuHint<L: RawLock>: Copy {
     /// The CPU, as [`Machine::cpu_hint`].
     fn cpu(self) -> u32;

@@ -5,6 +5,7 @@
 pub(crate) struct PcpResearch;
 
 impl PcpResearch {
+    #[inline]
     pub(crate) const fn new() -> Self {
         PcpResearch
     }

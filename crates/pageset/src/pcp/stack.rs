@@ -49,6 +49,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Pool { fresh: AtomicU32::new(0), end: AtomicU32::new(0), free: AtomicU32::new(NONE) }
     }
@@ -116,6 +117,7 @@ impl Default for Stack {
 }
 
 impl Stack {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Stack { top: AtomicU32::new(NONE), bottom: AtomicU32::new(0) }
     }

@@ -318,7 +318,7 @@ pub struct Tuning {
     pub block_scale_max: u8,
     /// The share of a zone that the pagesets of all online CPUs and the depots together may keep from CPUs that need it: one page of so
     /// many. 2 to 255; 0 for no limit, as in the kernels, where many CPUs may keep all of a small zone. Bounds set by hand
-    /// ([`crate::Allocator::set_bounds`]) are not limited. Not a kernel rule; 2.2.
+    /// ([`crate::ZoneView::set_bounds`]) are not limited. Not a kernel rule; 2.2.
     pub kept_fraction: u8,
 }
 
@@ -400,8 +400,10 @@ impl Tuning {
             "batch_blocks", self.batch_blocks > 0 => double_blocks;
             "high_share", self.high_share > 0 => alloc_factor;
         }
-        if self.history_rule().is_some() && !matches!(self.regions, RegionRule::One) {
-            return Err(TuningError::Needs { rule: "a rule of history", needs: "regions = one" });
+        if let Some(rule) = self.history_rule()
+            && !matches!(self.regions, RegionRule::One)
+        {
+            return Err(TuningError::Needs { rule, needs: "regions = one" });
         }
         if self.depot && !matches!(self.bulk_free, BulkFree::ShortHolds) {
             return Err(TuningError::Needs { rule: "depot", needs: "bulk_free = short-holds" });

@@ -1,4 +1,4 @@
-//! The sets of rules that were in use or proposed, each as a difference from an earlier one.
+//! The sets of rules that were in use or proposed, each as a difference from another one.
 //!
 //! Specification: eras in section 0, the auto-tuning series in section 4.
 

@@ -192,7 +192,7 @@ pub struct WatermarkRule {
     pub scale_factor: u64,
     /// The largest temporary boost of all marks after a request takes part of another type's pageblock, in
     /// ten-thousandths of the high mark; 0 for no boost. The kernel's value is [`Self::KERNEL_BOOST_FACTOR`] since 5.0.
-    /// Here the default is 0: a boost lasts until [`crate::Allocator::decay_boost`] is called, so without an owner that
+    /// Here the default is 0: a boost lasts until [`crate::ZoneView::decay_boost`] is called, so without an owner that
     /// reclaims in the background memory is lost. Specification 1.6.
     pub boost_factor: u64,
 }

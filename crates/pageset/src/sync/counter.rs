@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub(crate) struct Counter(AtomicUsize);
 
 impl Counter {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Counter(AtomicUsize::new(0))
     }

@@ -10,6 +10,7 @@ use crate::sync::atomic::Ordering::Relaxed;
 pub(crate) struct Boost(AtomicU32);
 
 impl Boost {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Boost(AtomicU32::new(0))
     }

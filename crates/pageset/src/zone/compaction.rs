@@ -33,6 +33,7 @@ pub(crate) struct CompactionState {
 const NOWHERE: u32 = u32::MAX;
 
 impl CompactionState {
+    #[inline]
     pub(crate) const fn new() -> Self {
         CompactionState {
             migrate: [const { AtomicU32::new(NOWHERE) }; 2],

@@ -118,7 +118,7 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Pages whose free is deferred, at a recent moment.
     pub(crate) fn deferred_pages(&self) -> u64 {
-        // Acquire: pairs with the release in free_deferred. A reader that sees a free complete also sees the counters that it added to.
+        // Acquire: pairs with the release in `defer`. A reader that sees a free complete also sees the counters that it added to.
         self.deferred_pages.load(Acquire).into()
     }
 

@@ -82,6 +82,7 @@ mod nmi;
 mod parts;
 #[cfg(not(few_tests))]
 mod place;
+mod placed;
 #[cfg(not(few_tests))]
 mod probes;
 #[cfg(not(few_tests))]

@@ -367,7 +367,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             _ => (Pfn(u64::MAX), Order::ZERO),
         };
         let error = match (wrong, block) {
-            (Wrong::NoPart, Some(block)) => self.world.free_range(PageRange::new(block.pfn, block.order.pages() + 1)),
+            (Wrong::NoPart, Some(block)) => self.world.free_range(PageRange::new(block.pfn, 0)),
             _ => self.world.free(pfn, order),
         };
         let error = error.expect_err("a wrong free");
