@@ -15,7 +15,7 @@ use crate::printable::printable_lines;
 /// The option `--json`, the same in every command.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct JsonOption {
-    /// Write JSON instead of text; with =FILE, in addition to it
+    /// Write JSON instead of text; with =FILE, to FILE in addition
     ///
     /// The JSON is in base units: ns, bytes, pages. `pageset explain --schema NAME` prints the schema of a result.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
@@ -32,7 +32,7 @@ impl JsonOption {
 /// The option `--csv`, the same in every command.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct CsvOption {
-    /// Write CSV instead of text; with =FILE, in addition to it
+    /// Write CSV instead of text; with =FILE, to FILE in addition
     ///
     /// A line for each row of the table. The columns are the members of the JSON that are numbers or words, in the same units.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]

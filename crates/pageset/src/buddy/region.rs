@@ -62,6 +62,8 @@ struct Added {
 }
 
 impl<L: Default> Default for Region<L> {
+    // Built in place: a kernel has a small stack.
+    #[inline(always)]
     fn default() -> Self {
         Region::new(L::default())
     }
@@ -69,6 +71,7 @@ impl<L: Default> Default for Region<L> {
 
 impl<L> Region<L> {
     /// A region without pages, behind an open lock.
+    #[inline(always)]
     #[must_use]
     pub const fn new(lock: L) -> Self {
         Region {
@@ -88,7 +91,7 @@ impl<L> Region<L> {
                 refills_seen: AtomicU32::new(0),
                 from: [const { AtomicU32::new(0) }; Order::PAGEBLOCK.index()],
             },
-            areas: [const { [const { List::new() }; MigrateType::COUNT] }; Order::COUNT],
+            areas: const { [const { [const { List::new() }; MigrateType::COUNT] }; Order::COUNT] },
         }
     }
 
