@@ -154,13 +154,17 @@ fn takers() -> impl Iterator<Item = (&'static str, Lock)> {
 static TAKERS: LazyLock<HashMap<&'static str, Lock>> = LazyLock::new(|| takers().collect());
 
 /// Work for memory that is not a wait for a lock: a name for a sentence, and the functions.
-const WORK: [(&str, &str); 3] = [
+const WORK: [(&str, &str); 4] = [
     (
         "compaction",
         "compact_zone isolate_migratepages_block isolate_migratepages isolate_freepages isolate_freepages_block \
-         fast_find_migrateblock fast_isolate_freepages migrate_pages migrate_pages_batch migrate_folio_unmap split_map_pages \
-         compaction_alloc map_pte page_vma_mapped_walk remove_migration_pte try_to_migrate_one rmap_walk_anon rmap_walk \
-         pageblock_pfn_to_page copy_highpage folio_copy __pageblock_pfn_to_page",
+         fast_find_migrateblock fast_isolate_freepages split_map_pages compaction_alloc",
+    ),
+    (
+        // Compaction does it, and so do the balancing of nodes, reclaim and demotion.
+        "the migration or unmapping of pages",
+        "migrate_pages migrate_pages_batch migrate_folio_unmap map_pte page_vma_mapped_walk remove_migration_pte \
+         try_to_migrate_one rmap_walk_anon rmap_walk copy_highpage folio_copy",
     ),
     (
         "the zeroing of pages",

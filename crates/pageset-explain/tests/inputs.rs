@@ -374,7 +374,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "table-memory-events.txt",
-        "A memory cgroup, not a zone, is short: it reached its limit (memory.max) 812 times, and the kernel killed 3 of its processes; the text is memory.events, which shows no zone, mark, free block or per-CPU list.",
+        "A memory cgroup was short: it reached its limit (memory.max) 812 times, and the kernel killed 3 of its processes; the text is memory.events, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "table-numactl.txt",
@@ -386,15 +386,15 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "table-numastat-node.txt",
-        "No node was short: all pages came from the node that was preferred (numa_miss is 0); the text is the output of numastat, which shows no zone, mark, free block or per-CPU list.",
+        "All pages for which node 0 was preferred came from it (numa_foreign is 0); other nodes are not in the text; the text is the output of numastat, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "table-pressure-none.txt",
-        "Memory is not short: no task has waited for it since boot; the text is /proc/pressure/memory, which shows no zone, mark, free block or per-CPU list.",
+        "No task has waited (for memory, if this is pressure/memory); the text is a file of pressure (PSI), which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "table-pressure.txt",
-        "Memory is short: in the last 10 s some task waited for memory 70.2 % of the time, and all tasks at once 57.6 %; the text is /proc/pressure/memory, which shows no zone, mark, free block or per-CPU list.",
+        "In the last 10 s some task waited 70.2 % of the time, and all tasks at once 57.6 % (for memory, if this is pressure/memory); the text is a file of pressure (PSI), which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "table-sar-b.txt",
@@ -402,7 +402,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "table-slabinfo-row.txt",
-        "The largest slab cache of the text is dentry: 451,300 kB; the text is /proc/slabinfo, which shows no zone, mark, free block or per-CPU list.",
+        "The largest slab cache of the text is dentry: 451,300 kB with pages of 4 KiB; the text is /proc/slabinfo, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "table-slabtop-leak.txt",
@@ -558,6 +558,65 @@ fn a_bad_line_is_counted() {
     assert_eq!((first.file.as_str(), first.line), ("b.txt", 1));
     assert!(explain(&[("-", "nothing\nof a known kind\n")]).is_none());
     assert!(explain(&[("-", "")]).is_none());
+}
+
+/// The beginning of the sentence for texts of a few lines.
+#[test]
+fn short_texts() {
+    let vmstat = "procs memory swap cpu\ntotal used free shared\nswpd free si so\n1 2 3 4\n1 2 3 4\n";
+    let comma = "12:00:01 pgpgin/s pgpgout/s pgscank/s pgscand/s\n12:00:02 0,00 1,00 12,00 141,50\n";
+    let pressures = "==> /proc/pressure/cpu <==\nsome avg10=9.00 avg60=9.00 avg300=9.00 total=9\n\n==> /proc/pressure/memory <==\n\
+                     some avg10=1.50 avg60=0.00 avg300=0.00 total=9\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=9\n";
+    let group = "$ cat /sys/fs/cgroup/a/memory.pressure\nsome avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+    let io = "$ cat /proc/pressure/io\nsome avg10=2.00 avg60=0.00 avg300=0.00 total=7\n";
+    let folded = "node0 node1\nnuma_hit 60 20\nnuma_miss 0 10\nnuma_foreign 0 0\nlocal_node 1 1\n\
+                  node2 node3\nnuma_hit 10 0\nnuma_miss 0 0\nnuma_foreign 0 10\nlocal_node 1 1\n";
+    let one = "numa_hit 90\nnuma_miss 0\nnuma_foreign 10\nlocal_node 90\n";
+    let wide = "Per-node system memory usage (in MBs):\nNode 4 Node 5 Total\nMemTotal 100.0 100.0 200.0\nMemFree 50.0 20.0 70.0\n";
+    let parents = "65.10%  0.10%  a  [k] do_syscall_64\n  |\n  ---do_syscall_64\n     rmqueue_bulk\n     _raw_spin_lock\n     native_queued_spin_lock_slowpath\n\n\
+                   65.10%  0.10%  a  [k] rmqueue_bulk\n  |\n  ---rmqueue_bulk\n     _raw_spin_lock\n     native_queued_spin_lock_slowpath\n";
+    for (text, begin) in [
+        (vmstat, "The machine swaps: up to 3 kB/s in (si) and 4 kB/s out (so), with 2 kB free at least"),
+        (comma, "Requests reclaim memory themselves: they scan up to 141 pages/s"),
+        ("12:00:01 pgpgin/s pgpgout/s pgscank/s pgscand/s\n", "The text is the output of sar -B: it shows"),
+        (
+            pressures,
+            "In the last 10 s some task waited for memory 1.5 % of the time, and all tasks at once 0.5 %; the text is /proc/pressure/memory",
+        ),
+        (
+            group,
+            "The memory cgroup is not short: no task of the cgroup has waited for memory; the text is memory.pressure",
+        ),
+        (io, "In the last 10 s some task waited for I/O 2.0 % of the time"),
+        (
+            folded,
+            "10.0 % of the pages came from another node than preferred (numa_miss), most often because node 3 was short",
+        ),
+        (one, "10.0 % of the pages for which this node was preferred came from another node (numa_foreign)"),
+        (wide, "Node 5 has the least free memory: 20 MB of 100 MB"),
+        (
+            "low 0\nhigh 7\nmax 0\noom 0\noom_kill 0\n",
+            "A memory cgroup was short: the kernel slowed it down 7 times because it was above",
+        ),
+        (
+            "EAL: No free 1048576 kB hugepages reported on node 1\n",
+            "DPDK found no free huge page of that size on that node.",
+        ),
+        (
+            "Out of memory: Killed process 7 (worker) total-vm:1kB\n",
+            "The OOM killer ended worker, and the text has only its last line",
+        ),
+        (
+            parents,
+            "The waits are for the zone lock: 100 % of them, in rmqueue_bulk (65.1 % of the samples wait for locks).",
+        ),
+    ] {
+        let found = explain(&[("-", text)]).map(|found| found.answer).unwrap_or_default();
+        assert!(found.starts_with(begin), "{text}{found}");
+    }
+    assert!(explain(&[("-", "[ 1.0] foo 0000:01:00.0: Cannot allocate memory for rings\n")]).is_none());
+    let named = explain(&[("memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")]).unwrap();
+    assert!(named.answer.starts_with("The memory cgroup is not short"), "{}", named.answer);
 }
 
 /// kB of a log and its pages: the amounts in JSON are pages of the size that the log shows.

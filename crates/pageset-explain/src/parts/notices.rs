@@ -94,11 +94,7 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
         }
     }
     for notice in &notices.messages {
-        let killed = notices.killed.as_ref().filter(|_| notice.clause.contains(" ended a process, and"));
-        let clause = killed.map_or_else(
-            || notice.clause.clone(),
-            |killed| notice.clause.replace(" ended a process, and", &format!(" ended {killed}, and")),
-        );
+        let clause = notice.clause.replace("{victim}", notices.killed.as_deref().unwrap_or("a process"));
         match is_answered || !part.clauses.is_empty() {
             true => part.finding("other-message", clause),
             false => part.clauses.push(clause),
@@ -116,20 +112,18 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
             .push("a request failed, but the text has only its call trace: neither the order nor the zones".to_owned());
         part.step("post the lines before and after", "sudo dmesg | grep -B5 -A60 -E 'allocation failure|warn_alloc'");
     } else if let Some(table) = notices.tables.first {
-        let is_file = table.name.starts_with('/') || table.name.ends_with(".events");
+        let name = notices.tables.pressure().map_or(table.name, |pressure| pressure.file());
+        let is_file = name.starts_with('/') || [".events", ".pressure", "(PSI)"].iter().any(|end| name.ends_with(end));
         let output = if is_file { "" } else { "the output of " };
         part.clauses.push(tables::state(&notices.tables).map_or_else(
             || {
                 format!(
-                    "the text is {output}{}: it shows {}, but no zone, mark, free block or per-CPU list",
-                    table.name, table.shows
+                    "the text is {output}{name}: it shows {}, but no zone, mark, free block or per-CPU list",
+                    table.shows
                 )
             },
             |state| {
-                format!(
-                    "{state}; the text is {output}{}, which shows no zone, mark, free block or per-CPU list",
-                    table.name
-                )
+                format!("{state}; the text is {output}{name}, which shows no zone, mark, free block or per-CPU list")
             },
         ));
         part.step(ZONES.0, ZONES.1);

@@ -2,7 +2,7 @@
 
 use pageset_trace::number::grouped;
 
-use crate::read::tables::Tables;
+use crate::read::tables::{PRESSURE, Tables};
 
 /// A whole number for a sentence.
 fn whole(value: f64) -> String {
@@ -28,21 +28,25 @@ pub(super) fn state(tables: &Tables) -> Option<String> {
         }
         "sar -B" => sar(tables),
         "sar -r" => {
-            let free = tables.column("kbmemfree")?;
+            let [free] = tables.columns(["kbmemfree"])?;
             let least = free.iter().copied().reduce(f64::min)?;
             Some(format!("{} kB are free at least, and {} kB at most", whole(least), whole(largest(&free))))
         }
-        "/proc/pressure/memory" => pressure(tables),
+        PRESSURE => pressure(tables),
         "numastat" => numastat(tables),
         "numastat -m" => {
-            let nodes = tables.of("MemFree").zip(tables.of("MemTotal"));
-            nodes.and_then(|(free, all)| {
-                // The last column is the sum.
-                let count = free.len().saturating_sub(1).max(1);
-                fullest(free.iter().copied().zip(all.iter().copied()).take(count))
-            })
+            let (free, all) = (tables.by_node("MemFree"), tables.by_node("MemTotal"));
+            // Without a heading the last column is the sum.
+            let count = match free.iter().all(|(node, _)| node.is_some()) {
+                true => free.len(),
+                false => free.len().saturating_sub(1).max(1),
+            };
+            fullest(free.into_iter().zip(all).take(count).map(|((node, free), (_, all))| (node, free, all)))
         }
-        "numactl --hardware" => fullest(tables.nodes.iter().map(|[free, all]| (*free, *all))),
+        "numactl --hardware" => {
+            let nodes = tables.nodes.iter().enumerate();
+            fullest(nodes.map(|(node, [free, all])| (Some(node as u64), *free, *all)))
+        }
         "slabtop" | "/proc/slabinfo" => caches(tables),
         "memory.events" => events(tables),
         "top" => threads(tables),
@@ -52,14 +56,21 @@ pub(super) fn state(tables: &Tables) -> Option<String> {
 
 fn events(tables: &Tables) -> Option<String> {
     let (reached, killed) = (tables.one("max").unwrap_or(0.0), tables.one("oom_kill")?);
-    if reached + killed <= 0.0 {
-        return Some("the memory cgroup is not short: it never reached its limit (memory.max)".to_owned());
-    }
-    Some(format!(
-        "a memory cgroup, not a zone, is short: it reached its limit (memory.max) {} times, and the kernel killed {} of its processes",
-        whole(reached),
-        whole(killed)
-    ))
+    let above = tables.one("high").unwrap_or(0.0);
+    let above = match above > 0.0 {
+        true => format!("the kernel slowed it down {} times because it was above memory.high", whole(above)),
+        false => String::new(),
+    };
+    Some(match (reached + killed > 0.0, above.is_empty()) {
+        (false, true) => "the memory cgroup was not short: it never reached its limit (memory.max)".to_owned(),
+        (false, false) => format!("a memory cgroup was short: {above}; it never reached its limit (memory.max)"),
+        (true, is_alone) => format!(
+            "a memory cgroup was short: it reached its limit (memory.max) {} times, and the kernel killed {} of its processes{}{above}",
+            whole(reached),
+            whole(killed),
+            if is_alone { "" } else { "; " }
+        ),
+    })
 }
 
 /// A twentieth is where a machine begins to reclaim all the time. A guess.
@@ -107,11 +118,13 @@ fn free(tables: &Tables) -> Option<String> {
 }
 
 fn vmstat(tables: &Tables) -> Option<String> {
-    let rows = tables.column("si")?.len();
+    let [into, out, free] = tables.columns(["si", "so", "free"])?;
+    let rows = free.len();
     // The first row is the average since boot.
-    let of = |name| Some(tables.column(name)?[usize::from(rows > 1)..].to_vec());
-    let (into, out) = (largest(&of("si")?), largest(&of("so")?));
-    let least = of("free")?.into_iter().reduce(f64::min)?;
+    let skip = usize::from(rows > 1);
+    let most = |column: &[f64]| column.get(skip..).map_or(0.0, largest);
+    let (into, out) = (most(&into), most(&out));
+    let least = free.into_iter().skip(skip).reduce(f64::min)?;
     let when = if rows > 1 { "" } else { " on average since boot" };
     Some(match into + out > 0.0 {
         true => format!(
@@ -127,8 +140,8 @@ fn vmstat(tables: &Tables) -> Option<String> {
 }
 
 fn sar(tables: &Tables) -> Option<String> {
-    let most = |name| tables.column(name).map(|column| largest(&column));
-    let (kswapd, direct) = (most("pgscank/s")?, most("pgscand/s")?);
+    let [kswapd, direct] = tables.columns(["pgscank/s", "pgscand/s"])?;
+    let (kswapd, direct) = (largest(&kswapd), largest(&direct));
     Some(match (kswapd > 0.0, direct > 0.0) {
         (_, true) => format!(
             "requests reclaim memory themselves: they scan up to {} pages/s (pgscand/s), and kswapd up to {} (pgscank/s)",
@@ -141,38 +154,76 @@ fn sar(tables: &Tables) -> Option<String> {
 }
 
 fn pressure(tables: &Tables) -> Option<String> {
-    let (some, full) = (tables.of("some")?, tables.one("full").unwrap_or(0.0));
-    let first = some[0];
-    if some.iter().all(|value| *value <= 0.0) {
-        return Some("memory is not short: no task has waited for it since boot".to_owned());
+    let pressure = tables.pressure()?;
+    let (first, full) = (*pressure.some.first()?, pressure.full.first().copied().unwrap_or(0.0));
+    let is_memory = pressure.resource() == Some("memory");
+    let is_group = pressure.file().ends_with(".pressure");
+    let task = if is_group { "task of the cgroup" } else { "task" };
+    let (waited, doubt) = match pressure.resource() {
+        Some(resource) => (format!("waited for {resource}"), ""),
+        None => ("waited".to_owned(), " (for memory, if this is pressure/memory)"),
+    };
+    if pressure.some.iter().all(|value| *value <= 0.0) {
+        let not_short = match (is_memory, is_group) {
+            (true, false) => "memory is not short: ",
+            (true, true) => "the memory cgroup is not short: ",
+            (false, _) => "",
+        };
+        // A cgroup is younger than the machine, and an unknown file may be a cgroup's.
+        let since = if pressure.resource().is_some() && !is_group { " since boot" } else { "" };
+        return Some(format!("{not_short}no {task} has {waited}{since}{doubt}"));
     }
     // All tasks waiting for a tenth of the time is what programs that kill by this file take for a shortage. A guess.
-    let state = if full >= 10.0 { "memory is short: " } else { "" };
+    let state = match (is_memory && full >= 10.0, is_group) {
+        (true, false) => "memory is short: ",
+        (true, true) => "the memory cgroup is short: ",
+        (false, _) => "",
+    };
     Some(format!(
-        "{state}in the last 10 s some task waited for memory {first:.1} % of the time, and all tasks at once {full:.1} %"
+        "{state}in the last 10 s some {task} {waited} {first:.1} % of the time, and all tasks at once {full:.1} %{doubt}"
     ))
 }
 
 fn numastat(tables: &Tables) -> Option<String> {
-    let sum = |name| tables.of(name).map(|numbers| numbers.iter().sum::<f64>());
-    let (hit, missed) = (sum("numa_hit")?, sum("numa_miss")?);
-    let all = (hit + missed).max(1.0);
+    let sum = |name| tables.by_node(name).iter().map(|(_, number)| number).sum::<f64>();
+    let (hits, foreign) = (tables.by_node("numa_hit"), tables.by_node("numa_foreign"));
+    let hit = sum("numa_hit");
+    if let [(node, _)] = hits[..] {
+        // One node's numa_miss is the shortage of others; numa_foreign is its own.
+        let [(_, foreign)] = foreign[..] else { return None };
+        let on = node.map_or("this node".to_owned(), |node| format!("node {node}"));
+        return Some(match foreign > 0.0 {
+            true => format!(
+                "{:.1} % of the pages for which {on} was preferred came from another node (numa_foreign)",
+                100.0 * foreign / (hit + foreign)
+            ),
+            false => format!(
+                "all pages for which {on} was preferred came from it (numa_foreign is 0); other nodes are not in the text"
+            ),
+        });
+    }
+    if hits.is_empty() || tables.by_node("numa_miss").len() != hits.len() {
+        return None;
+    }
+    let missed = sum("numa_miss");
     if missed <= 0.0 {
         return Some("no node was short: all pages came from the node that was preferred (numa_miss is 0)".to_owned());
     }
-    let foreign = tables.of("numa_foreign").unwrap_or(&[]);
-    let node = foreign.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).filter(|_| foreign.len() > 1);
-    let short =
-        node.map_or(String::new(), |(node, _)| format!(", most often because node {node} was short (numa_foreign)"));
-    Some(format!("{:.1} % of the pages came from another node than preferred (numa_miss){short}", 100.0 * missed / all))
+    let most = foreign.iter().max_by(|a, b| a.1.total_cmp(&b.1)).and_then(|(node, _)| *node);
+    let short = most.map_or(String::new(), |node| format!(", most often because node {node} was short (numa_foreign)"));
+    Some(format!(
+        "{:.1} % of the pages came from another node than preferred (numa_miss){short}",
+        100.0 * missed / (hit + missed).max(1.0)
+    ))
 }
 
 /// The node with the least free memory, in MiB.
-fn fullest(nodes: impl Iterator<Item = (f64, f64)>) -> Option<String> {
-    let nodes = nodes.enumerate().filter(|(_, (_, all))| *all > 0.0);
-    let (node, (free, all)) = nodes.min_by(|a, b| (a.1.0 / a.1.1).total_cmp(&(b.1.0 / b.1.1)))?;
+fn fullest(nodes: impl Iterator<Item = (Option<u64>, f64, f64)>) -> Option<String> {
+    let nodes = nodes.filter(|(_, _, all)| *all > 0.0);
+    let (node, free, all) = nodes.min_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)))?;
+    let node = node.map_or("one node".to_owned(), |node| format!("node {node}"));
     Some(format!(
-        "node {node} has the least free memory: {} MB of {} MB ({:.1} %)",
+        "{node} has the least free memory: {} MB of {} MB ({:.1} %)",
         whole(free),
         whole(all),
         100.0 * free / all
@@ -182,7 +233,9 @@ fn fullest(nodes: impl Iterator<Item = (f64, f64)>) -> Option<String> {
 fn caches(tables: &Tables) -> Option<String> {
     let (name, kib) = tables.caches.iter().max_by_key(|(_, kib)| *kib)?;
     let all = tables.all_caches.map_or(String::new(), |all| format!(" of {} kB in all", grouped(all)));
-    Some(format!("the largest slab cache of the text is {name}: {} kB{all}", grouped(*kib)))
+    // slabtop prints bytes, slabinfo pages.
+    let pages = if tables.first?.name == "/proc/slabinfo" { " with pages of 4 KiB" } else { "" };
+    Some(format!("the largest slab cache of the text is {name}: {} kB{all}{pages}", grouped(*kib)))
 }
 
 fn threads(tables: &Tables) -> Option<String> {

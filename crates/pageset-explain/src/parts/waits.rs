@@ -31,11 +31,15 @@ pub(super) fn waits(profile: &Profile) -> (Vec<Wait>, Option<f64>) {
         }
     };
     let mut waiting = 0.0;
+    // The waits in the graphs below the rows of each function.
+    let mut by_row: BTreeMap<Option<&str>, f64> = BTreeMap::new();
     let all: f64 = profile.stacks.iter().map(|stack| stack.weight).sum();
     for stack in &profile.stacks {
         if let Some((lock, taker)) = locks::waited_for(&stack.frames) {
             add(lock, taker, stack.weight);
             waiting += stack.weight;
+            let row = stack.row.and_then(|row| profile.flat.get(row)).map(|(name, _)| name.as_str());
+            *by_row.entry(row).or_default() += stack.weight;
         }
     }
     if waiting <= 0.0 {
@@ -57,8 +61,11 @@ pub(super) fn waits(profile: &Profile) -> (Vec<Wait>, Option<f64>) {
     waits.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
     let flat = share(profile, locks::spins);
     let of_all = match (profile.flat.is_empty(), all > 0.0 && profile.waits.is_empty()) {
-        // Graphs without the row of the function that waits.
-        _ if flat <= 0.0 && profile.is_per_cent => Some(waiting.min(100.0)).filter(|waiting| *waiting > 0.0),
+        // Graphs without the row of the function that waits: rows of callers have the same stacks again, so their sum is too much.
+        _ if flat <= 0.0 && profile.is_per_cent => {
+            let most = by_row.values().copied().fold(0.0, f64::max) / f64::from(profile.screens.max(1));
+            Some(most.min(100.0)).filter(|most| *most > 0.0)
+        }
         (false, _) => Some(flat).filter(|flat| *flat > 0.0),
         (true, true) => Some(100.0 * waiting / all),
         (true, false) => None,

@@ -44,6 +44,7 @@ pub(crate) fn read(inputs: &[(&str, &str)]) -> Texts {
     let mut texts = Texts::default();
     let mut profile = profile::Reader::default();
     for (name, text) in inputs {
+        texts.notices.tables.input(name);
         let mut zoneinfo = PartialReader::default();
         let mut mem_info = mem_info::Reader::default();
         line::each(text, |line| {

@@ -51,7 +51,7 @@ pub(crate) struct Lockup {
 pub(crate) struct Notice {
     /// The line has all words of one of these.
     words: Vec<Vec<String>>,
-    /// A sentence without its full stop.
+    /// A sentence without its full stop. `{victim}` stands for what the OOM killer killed.
     pub(crate) clause: String,
     /// What to do.
     pub(crate) step: String,
@@ -72,7 +72,7 @@ static MESSAGES: LazyLock<Vec<Notice>> = LazyLock::new(|| {
 static HEADS: LazyLock<Heads> = LazyLock::new(|| {
     let words = "mem_cgroup|emory cgroup|CONSTRAINT_MEMCG|killed as a result|oom_memcg=|,task=|: usage |Killed process|\
                  Kill process|lockup|LOCKUP|detected stall|self-detected|blocked for more|NMI backtrace|warn_alloc|total pagecache|\
-                 pages reserved";
+                 pages reserved|pressure|/numastat";
     let messages = MESSAGES.iter().flat_map(|message| &message.words).map(|words| words[0].as_str());
     Heads::of(words.split('|').chain(messages).chain(TABLES.iter().map(|(words, _)| words[0])))
 });

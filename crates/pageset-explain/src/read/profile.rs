@@ -9,6 +9,8 @@ pub(crate) struct Stack {
     pub(crate) frames: Vec<String>,
     /// Samples, waits, or per cent; within one text the unit is the same.
     pub(crate) weight: f64,
+    /// The row of `Profile::flat` above the graph with this stack. Below rows of callers `perf report` repeats it.
+    pub(crate) row: Option<usize>,
 }
 
 /// What the texts say about where time goes.
@@ -220,9 +222,13 @@ impl Reader {
     }
 
     fn push(&mut self, frames: Vec<String>, weight: f64) {
+        self.push_of(None, frames, weight);
+    }
+
+    fn push_of(&mut self, row: Option<usize>, frames: Vec<String>, weight: f64) {
         let weight = if weight.is_finite() && weight > 0.0 { weight } else { 0.0 };
         if !frames.is_empty() && self.profile.stacks.len() < MAX_STACKS {
-            self.profile.stacks.push(Stack { frames, weight });
+            self.profile.stacks.push(Stack { frames, weight, row });
         }
     }
 
@@ -299,9 +305,10 @@ impl Reader {
             if !self.row.0.is_empty() && !frames.contains(&self.row.0) {
                 frames.insert(0, self.row.0.clone());
             }
+            let row = self.profile.flat.len().checked_sub(1).filter(|_| !self.row.0.is_empty());
             match frames.first() == Some(&self.row.0) && locks::spins(&frames[0]) {
-                true if self.own.len() < MAX_STACKS => self.own.push(Stack { frames, weight }),
-                _ => self.push(frames, weight),
+                true if self.own.len() < MAX_STACKS => self.own.push(Stack { frames, weight, row }),
+                _ => self.push_of(row, frames, weight),
             }
         }
         self.nodes.truncate(depth);
@@ -482,11 +489,11 @@ mod tests {
         let expected = ["native_queued_spin_lock_slowpath", "rmqueue_bulk"];
         assert_eq!(read(script).stacks[0].frames, expected);
         let map = "@[\n    native_queued_spin_lock_slowpath+355\n    rmqueue_bulk+1\n]: 42\n";
-        assert_eq!(read(map).stacks, [Stack { frames: expected.map(str::to_owned).to_vec(), weight: 42.0 }]);
+        assert_eq!(read(map).stacks, [Stack { frames: expected.map(str::to_owned).to_vec(), weight: 42.0, row: None }]);
         let folded = "main;rmqueue_bulk;native_queued_spin_lock_slowpath 7";
         assert_eq!(read(folded).stacks[0].frames[..2], expected);
         let bcc = "  native_queued_spin_lock_slowpath\n  rmqueue_bulk\n    3\n";
-        assert_eq!(read(bcc).stacks, [Stack { frames: expected.map(str::to_owned).to_vec(), weight: 3.0 }]);
+        assert_eq!(read(bcc).stacks, [Stack { frames: expected.map(str::to_owned).to_vec(), weight: 3.0, row: None }]);
         let log = "RIP: 0010:native_queued_spin_lock_slowpath+0x62/0x200\nRSP: 0018:ff\nCall Trace:\n ? old+0x1/0x2\n rmqueue_bulk+0x1/0x2\n";
         assert_eq!(read(log).stacks[0].frames, expected);
         let contention = "      2,345    1.20 s     3.10 ms    512.00 us     spinlock   rmqueue_bulk+0x3a";

@@ -22,7 +22,7 @@ pub(super) const TABLES: [(&[&str], Table); 19] = [
     (&["swpd", "free", "si", "so"], Table { name: "vmstat", shows: "rates of the whole machine" }),
     (&["K total memory"], Table { name: "vmstat -s", shows: "memory of the whole machine" }),
     (&["top - ", "load average"], Table { name: "top", shows: "processes" }),
-    (&["avg10=", "avg60=", "total="], Table { name: "/proc/pressure/memory", shows: "how long tasks waited" }),
+    (&["avg10=", "avg60=", "total="], Table { name: PRESSURE, shows: "how long tasks waited" }),
     (&["available:", "nodes ("], Table { name: "numactl --hardware", shows: "memory of each node" }),
     (&["Per-node", "memory"], Table { name: "numastat -m", shows: "memory of each node" }),
     (&["local_node "], NUMASTAT),
@@ -35,16 +35,57 @@ pub(super) const TABLES: [(&[&str], Table); 19] = [
     (&[" |**", "->"], HISTOGRAM),
 ];
 
+/// Pressure stall information; the file is in `Pressure`.
+pub(crate) const PRESSURE: &str = "a file of pressure (PSI)";
 const MEMINFO: Table = Table { name: "/proc/meminfo", shows: "memory of the whole machine" };
 const NUMASTAT: Table = Table { name: "numastat", shows: "on which node allocations ended" };
 const EVENTS: Table = Table { name: "memory.events", shows: "how often a memory cgroup reached its limits" };
 const HISTOGRAM: Table = Table { name: "a tracing tool (a histogram)", shows: "how often each value occurred" };
 
+/// The files of pressure: the end of the path, the file, and what tasks wait for. The names of files come with and without a folder.
+const PRESSURES: [(&str, &str, &str); 7] = [
+    ("pressure/memory", "/proc/pressure/memory", "memory"),
+    ("memory.pressure", "memory.pressure", "memory"),
+    ("pressure/io", "/proc/pressure/io", "I/O"),
+    ("io.pressure", "io.pressure", "I/O"),
+    ("pressure/cpu", "/proc/pressure/cpu", "a CPU"),
+    ("cpu.pressure", "cpu.pressure", "a CPU"),
+    ("pressure/irq", "/proc/pressure/irq", "interrupts"),
+];
+
 /// The first words of the lines whose numbers are kept.
-const NAMES: &str = "MemTotal MemFree HugePages_Total Mem Swap some full numa_hit numa_miss numa_foreign local_node other_node max oom oom_kill oom_group_kill";
+const NAMES: &str = "MemTotal MemFree HugePages_Total Mem Swap numa_hit numa_miss numa_foreign local_node other_node max oom oom_kill oom_group_kill";
 
 /// A machine has fewer.
 const MAX_ROWS: usize = 10_000;
+
+/// A file of pressure: shares of time in per cent (`avg10`, `avg60`, `avg300`), and the time since boot or since the cgroup began.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pressure {
+    /// Of `PRESSURES`, if the text or its name shows it.
+    source: Option<usize>,
+    pub(crate) some: Vec<f64>,
+    pub(crate) full: Vec<f64>,
+}
+
+impl Pressure {
+    /// The file, if it is known.
+    pub(crate) fn file(&self) -> &'static str {
+        self.source.map_or(PRESSURE, |source| PRESSURES[source].1)
+    }
+
+    /// What the tasks waited for.
+    pub(crate) fn resource(&self) -> Option<&'static str> {
+        self.source.map(|source| PRESSURES[source].2)
+    }
+}
+
+/// The numbers of one row by node: its name, and the node of each number if the text shows it.
+#[derive(Debug)]
+struct NodeRow {
+    name: String,
+    numbers: Vec<(Option<u64>, f64)>,
+}
 
 /// What the texts have of these.
 #[derive(Debug, Default)]
@@ -63,9 +104,23 @@ pub(crate) struct Tables {
     pub(crate) nodes: Vec<[f64; 2]>,
     /// Threads of the kernel that free memory or make it contiguous, and the share of a CPU that each uses, in per cent.
     pub(crate) threads: Vec<(String, f64)>,
+    pressures: Vec<Pressure>,
+    /// The file of the lines of pressure that follow.
+    pressure_file: Option<usize>,
+    /// The nodes of the columns that follow; `None` is a sum.
+    heading: Vec<Option<u64>>,
+    node_rows: Vec<NodeRow>,
+    /// The last `high`, which memory.events has before `max`.
+    high: Option<f64>,
 }
 
 impl Tables {
+    /// Begins a text with this name.
+    pub(super) fn input(&mut self, name: &str) {
+        self.pressure_file = pressure_file(name);
+        self.heading.clear();
+    }
+
     /// Takes a line, and returns whether it is of a table.
     pub(super) fn line(&mut self, text: &str) -> bool {
         let mut taken = false;
@@ -75,23 +130,50 @@ impl Tables {
         }
         let is_heading = ["swpd", "pgpgin/s", "kbmemfree"].iter().any(|name| text.contains(name))
             || taken && text.starts_with("total");
+        if let Some(file) = pressure_file(text) {
+            self.pressure_file = Some(file);
+        }
+        if text.contains("/numastat") {
+            let node = text.split_once("node/node").and_then(|(_, rest)| digits(rest.split('/').next()?));
+            self.heading = node.map(Some).into_iter().collect();
+        }
+        if let Some(nodes) = node_heading(text) {
+            self.heading = nodes;
+            return true;
+        }
+        if let Some(high) = text.strip_prefix("high ") {
+            self.high = digits(high.trim()).map(|high| high as f64);
+        }
         if is_heading {
             let words =
                 text.split_ascii_whitespace().skip_while(|word| word.contains(':') || matches!(*word, "AM" | "PM"));
             let columns: Vec<String> = words.map(str::to_owned).collect();
             // Headings are repeated once a screen.
-            if self.grids.last().is_none_or(|(last, _)| *last != columns) && self.grids.len() < 64 {
+            if !columns.is_empty()
+                && self.grids.last().is_none_or(|(last, _)| *last != columns)
+                && self.grids.len() < 64
+            {
                 self.grids.push((columns, Vec::new()));
             }
             return true;
         }
-        taken | self.named_line(text) | self.row(text) | self.cache(text) | self.node(text) | self.thread(text)
+        taken
+            | self.pressure_line(text)
+            | self.named_line(text)
+            | self.row(text)
+            | self.cache(text)
+            | self.node(text)
+            | self.thread(text)
     }
 
     /// Whether a line with nothing that tables are known by may be a row of one.
     pub(super) fn may_take(&self, text: &str) -> bool {
         let begins = |name| text.starts_with(name);
-        self.first.is_some() || text.ends_with("kB") || begins("node ") || NAMES.split(' ').any(begins)
+        self.first.is_some()
+            || text.ends_with("kB")
+            || begins("node")
+            || begins("high ")
+            || NAMES.split(' ').any(begins)
     }
 
     /// `MemTotal:  263588420 kB`, `some avg10=70.24 avg60=68.52 …`, `numa_hit 31409426 7`, `2448760 K free memory`.
@@ -114,7 +196,6 @@ impl Tables {
             self.named.push((name.to_owned(), rest.split_ascii_whitespace().take(1).filter_map(number).collect()));
             return true;
         }
-        let text = text.split_once("pressure/memory:").map_or(text, |(_, text)| text);
         // top: `KiB Mem : 32627784 total, 198048 free, …`.
         let text = ["KiB ", "MiB ", "GiB "].iter().find_map(|unit| text.strip_prefix(unit)).unwrap_or(text);
         let mut words = text.split_ascii_whitespace();
@@ -124,6 +205,17 @@ impl Tables {
         }
         let numbers: Vec<f64> = words.take(64).filter_map(number).collect();
         let is_row = !numbers.is_empty();
+        if is_row && (name.starts_with("numa_") || name.starts_with("Mem")) {
+            let nodes = Some(&self.heading).filter(|heading| heading.len() == numbers.len());
+            let node = |at: usize| nodes.and_then(|nodes| nodes.get(at).copied().flatten());
+            let numbers = numbers.iter().enumerate().map(|(at, number)| (node(at), *number));
+            // The last column of numastat -m is the sum.
+            let numbers = numbers.filter(|(node, _)| nodes.is_none() || node.is_some()).collect();
+            self.node_rows.push(NodeRow { name: name.to_owned(), numbers });
+        }
+        if is_row && name == "max" {
+            self.named.extend(self.high.take().map(|high| ("high".to_owned(), vec![high])));
+        }
         if is_row {
             self.named.push((name.to_owned(), numbers));
         }
@@ -132,6 +224,57 @@ impl Tables {
             self.first.get_or_insert(EVENTS);
         }
         is_row
+    }
+
+    /// `some avg10=70.24 avg60=68.52 avg300=69.91 total=3559632828`.
+    fn pressure_line(&mut self, text: &str) -> bool {
+        let Some((before, numbers)) = text.split_once(" avg10=") else { return false };
+        let word = before.rsplit([':', ' ']).next().unwrap_or("");
+        // The first number has lost its name here.
+        let numbers: Vec<f64> = numbers.split_ascii_whitespace().take(8).filter_map(number).collect();
+        if numbers.is_empty() || !matches!(word, "some" | "full") {
+            return false;
+        }
+        let source = self.pressure_file;
+        let at = match self.pressures.iter().position(|pressure| pressure.source == source) {
+            Some(at) => at,
+            None => {
+                self.pressures.push(Pressure { source, ..Pressure::default() });
+                self.pressures.len() - 1
+            }
+        };
+        if let Some(pressure) = self.pressures.get_mut(at) {
+            let place = if word == "some" { &mut pressure.some } else { &mut pressure.full };
+            if place.is_empty() {
+                *place = numbers;
+            }
+        }
+        true
+    }
+
+    /// The file of pressure that the answer is about: that of memory, or one that may be of memory, or the first.
+    pub(crate) fn pressure(&self) -> Option<&Pressure> {
+        if self.first?.name != PRESSURE {
+            return None;
+        }
+        let of = |resource| self.pressures.iter().find(|pressure| pressure.resource() == resource);
+        of(Some("memory")).or(of(None)).or(self.pressures.first())
+    }
+
+    /// The numbers of the rows with this name, by node: numastat folds rows that are wider than the terminal.
+    pub(crate) fn by_node(&self, name: &str) -> Vec<(Option<u64>, f64)> {
+        let mut found: Vec<(Option<u64>, f64)> = Vec::new();
+        for row in self.node_rows.iter().filter(|row| row.name == name) {
+            let is_first = found.is_empty();
+            for (node, number) in &row.numbers {
+                let is_new = node.is_some() && found.iter().all(|(known, _)| known != node);
+                // A text with more is no machine's.
+                if (is_first || is_new) && found.len() < 1024 {
+                    found.push((*node, *number));
+                }
+            }
+        }
+        found
     }
 
     /// A row below a heading: its last words are numbers, as many as there are columns.
@@ -207,11 +350,13 @@ impl Tables {
         self.of(name)?.first().copied()
     }
 
-    /// The numbers of a column, from the first row on.
-    pub(crate) fn column(&self, name: &str) -> Option<Vec<f64>> {
+    /// The numbers of these columns of one table, from the first row on. Each has one number or more.
+    pub(crate) fn columns<const N: usize>(&self, names: [&str; N]) -> Option<[Vec<f64>; N]> {
         let found = |(columns, rows): &(Vec<String>, Vec<Vec<f64>>)| {
-            let place = columns.iter().position(|column| column == name)?;
-            Some(rows.iter().filter_map(|row| row.get(place).copied()).collect())
+            let places = names.map(|name| columns.iter().position(|column| column == name));
+            let has_all = !rows.is_empty() && places.iter().all(Option::is_some);
+            let column = |place: Option<usize>| rows.iter().filter_map(|row| row.get(place?).copied()).collect();
+            has_all.then(|| places.map(column))
         };
         self.grids.iter().find_map(found)
     }
@@ -224,9 +369,31 @@ impl Tables {
     }
 }
 
-/// A number: `70.24`, `62Gi`, `avg10=70.24`. With a unit in KiB.
+/// The file of pressure that a text names.
+fn pressure_file(text: &str) -> Option<usize> {
+    PRESSURES.iter().position(|(end, _, _)| text.contains(end))
+}
+
+/// `node0 node1`, `Node 0 Node 1 Total`.
+fn node_heading(text: &str) -> Option<Vec<Option<u64>>> {
+    if !text.starts_with("node") && !text.starts_with("Node") {
+        return None;
+    }
+    let mut nodes = Vec::new();
+    let mut words = text.split_ascii_whitespace();
+    while let Some(word) = words.next() {
+        nodes.push(match word {
+            "Node" => Some(digits(words.next()?)?),
+            "Total" => None,
+            word => Some(digits(word.strip_prefix("node")?)?),
+        });
+    }
+    Some(nodes)
+}
+
+/// A number: `70.24`, `62Gi`, `avg10=70.24`, also with a decimal comma. With a unit in KiB.
 fn number(word: &str) -> Option<f64> {
-    let word = word.rsplit('=').next()?.trim_end_matches([',', '%']);
+    let word = word.rsplit('=').next()?.trim_end_matches([',', '%']).replace(',', ".");
     let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
     let value: f64 = word[..end].parse().ok()?;
     let factor = match word[end..].trim_end_matches(['i', 'B', 'b']) {
@@ -260,7 +427,8 @@ mod tests {
         let free = of(&["total used free shared buff/cache available", "Mem: 62Gi 1Gi 3Gi 0 1 31Gi"]);
         assert_eq!(free.cell("Mem", "available"), Some(31.0 * 1_048_576.0));
         let vmstat = of(&["r  b   swpd   free  si   so", "2  0 152388 226112  0 7", "19:17:37 2 0 1 2 3 4"]);
-        assert_eq!(vmstat.column("so").unwrap(), [7.0, 4.0]);
+        assert_eq!(vmstat.columns(["so", "free"]).unwrap(), [[7.0, 4.0], [226_112.0, 2.0]]);
+        assert_eq!(of(&["r  b   swpd   free  si   so"]).columns(["so"]), None);
         let stat = of(&["numa_hit      1231232132      1032132132", "local_node 1 2"]);
         assert_eq!((stat.of("numa_hit").unwrap().len(), stat.first), (2, Some(NUMASTAT)));
         let slabs = of(&["dentry 2369308 2369325 192 21 1 : tunables 0 0 0 : slabdata 112825 112825 0"]);
