@@ -56,6 +56,7 @@ fn borrowed(row: &Replayed) -> String {
     let Borrowed {
         start_lists,
         start_counters,
+        start_countdowns,
         unclear_starts: _,
         drain_requests,
         inferred_allocs,
@@ -66,6 +67,7 @@ fn borrowed(row: &Replayed) -> String {
     let parts = [
         (start_lists, "lists at the start"),
         (start_counters, "counters at the start"),
+        (start_countdowns, "countdowns at the start"),
         (drain_requests, "requests to drain"),
         (inferred_allocs, "allocations inferred"),
         (moved_allocs, "allocations moved to their refill"),

@@ -41,6 +41,11 @@ impl Balance {
         zones.flat_map(|zone| (0..self.cpus).map(move |cpu| of(zone, cpu))).collect()
     }
 
+    /// The pages of a pageset, by the events. Allocations without an event make the number too high.
+    pub(super) fn pages(&self, zone: usize, cpu: CpuId) -> i64 {
+        self.pages[zone * self.cpus + cpu.0 as usize]
+    }
+
     /// Adds pages to a pageset; a negative number removes pages.
     pub(super) fn add(&mut self, zone: usize, cpu: CpuId, pages: i64) {
         self.pages[zone * self.cpus + cpu.0 as usize] += pages;

@@ -260,7 +260,7 @@ impl FreePass {
             Kind::Alloc { pfn: Some(pfn), migratetype, order, gfp } => {
                 self.requested.set(pageblock(pfn), Some(migratetype));
                 self.settle(pfn, migratetype);
-                if is_for_migration(gfp) && !in_interrupt {
+                if is_for_migration(gfp, order) && !in_interrupt {
                     self.targets.insert(event.pid, (notes.events - 1, pfn, order));
                 }
             }

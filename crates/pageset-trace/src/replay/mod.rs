@@ -113,6 +113,10 @@ pub struct Borrowed {
     pub start_lists: u64,
     /// Pagesets with counters at the start that are inferred from the kernel's first refills and drains. Both levels.
     pub start_counters: u64,
+    /// Pagesets of other nodes whose countdown to a drain of idle pages ran at the start. The tick of the kernel's first such drain shows
+    /// the ticks that were left. Both levels.
+    #[serde(default)]
+    pub start_countdowns: u64,
     /// Pagesets whose start is unclear: several starts explain the first moves equally well, or none does. Both levels.
     pub unclear_starts: u64,
     /// Drains that compaction, a contiguous range or hot-plug requested. They are detected as kernel drains that no

@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::blocks::{BlockMap, Freed};
 use super::corrections::{Corrections, FreeScanner};
 use super::findings::{DrainRequest, Taken};
-use super::gfp::{highest_zone, is_for_lru, is_for_migration, migratetype_of, urgency_of, wait_of};
+use super::gfp::{highest_zone, is_for_lru, migratetype_of, urgency_of, wait_of};
 use super::high_orders::{self, HighOrders};
 use super::holds;
 use super::hotplug::Hotplug;
@@ -202,6 +202,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         self.outcome.borrowed.start_lists =
             self.plan.survey.initial.iter().flatten().filter(|lists| lists.iter().any(|n| *n > 0)).count() as u64;
+        self.outcome.borrowed.start_countdowns = self.expiring.values().filter(|expiry| expiry.left > 0).count() as u64;
         self.held = self.pagesets().map(|(zone, cpu)| self.count(zone, cpu)).sum();
         self.note_held(0);
         self.own_locks = self.locks();
@@ -291,8 +292,7 @@ impl<'r, 'a> Run<'r, 'a> {
         while let Some(taken) = self.taken.next_if(|taken| taken.event <= index) {
             self.take_early(taken);
         }
-        if let Kind::Alloc { gfp, .. } = event.kind
-            && is_for_migration(gfp)
+        if let Kind::Alloc { .. } = event.kind
             && let Some((pfn, order)) = self.plan.survey.first.frees.moved(index)
             && let Some(zone) = self.plan.setting.zone_of(pfn)
         {
@@ -515,16 +515,15 @@ impl<'r, 'a> Run<'r, 'a> {
     /// The pages of another node that are due at this tick by a countdown that began before the replay. A use ends it: the allocator
     /// counts anew.
     fn first_expiry(&mut self, zone: usize, cpu: CpuId, changed: Option<bool>) -> u32 {
-        if self.expiring.is_empty() {
+        // A CPU beyond the snapshots has no countdown, and no pageset.
+        let Some(mut expiry) = self.expiring.remove(&(zone, cpu)) else { return 0 };
+        if changed != Some(false) {
             return 0;
         }
         let PcpState { count, batch, .. } = self.pageset(zone, cpu).state();
-        let Some(expiry) = self.expiring.get_mut(&(zone, cpu)) else { return 0 };
-        if changed != Some(false) {
-            self.expiring.remove(&(zone, cpu));
-            return 0;
-        }
-        expiry.tick(false, true, count, batch, false).drain
+        let due = expiry.tick(false, true, count, batch, false).drain;
+        self.expiring.insert((zone, cpu), expiry);
+        due
     }
 
     /// Runs an operation on one pageset and records its moves.

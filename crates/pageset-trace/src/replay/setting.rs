@@ -22,6 +22,10 @@ const MAX_ZONE_PAGES: u64 = 1 << 28;
 /// handed out one of the four. Recordings of 6.19 to 7.2 have too few such blocks.
 const FREES_RUNS_WHOLE: (u32, u32) = (7, 3);
 
+/// The update of 6.12 from which on the timer work gives up the pageset's lock after each batch, and the first later series that does.
+/// Source: `kernels-2026.md` 2.3 for 6.12, and a recording of 6.18 that shows it.
+const TIMER_IN_PARTS: (u32, (u32, u32)) = (67, (6, 18));
+
 /// A zone of the recorded machine.
 #[derive(Clone, Debug)]
 pub struct ZoneSetting {
@@ -111,6 +115,8 @@ pub struct Setting {
     /// Whether this kernel is known to put pages of a `vfree` that lie next to each other back as one block. The recording shows it for
     /// others.
     pub(super) frees_runs_whole: bool,
+    /// Whether drains by the timer work give up the pageset's lock between their parts.
+    pub(super) timer_in_parts: bool,
     /// Whether the recording has events of the ends of reclaim.
     pub(super) reclaim_ends_recorded: bool,
     /// `PCP_BATCH_SCALE_MAX` of the recorded kernel, if known.
@@ -150,7 +156,8 @@ impl Setting {
         let bulk_recorded = facts.sources.iter().any(|source| source.contains("bulk"));
         let has_bulk = |release: Release| (release.major, release.minor) >= (5, 13);
         let frees_whole = |release: Release| (release.major, release.minor) >= FREES_RUNS_WHOLE;
-        let (kernel, kernel_known) = kernel_of(facts.kernel_release.as_deref(), facts.kernel_version.as_deref(), start);
+        let (release, version) = (facts.kernel_release.as_deref(), facts.kernel_version.as_deref());
+        let (kernel, kernel_known) = kernel_of(release, version, start);
         Ok(Setting {
             first: Some(snapshots[first].0.clone()),
             last,
@@ -165,6 +172,7 @@ impl Setting {
             high_fraction: facts.high_fraction.unwrap_or(0),
             bulk_unseen: !bulk_recorded
                 && facts.kernel_release.as_deref().and_then(Release::parse).is_none_or(has_bulk),
+            timer_in_parts: timer_in_parts(release_or_guess(release, version, start).0),
             frees_runs_whole: facts.kernel_release.as_deref().and_then(Release::parse).is_some_and(frees_whole),
             bulk_recorded,
             reclaim_ends_recorded: facts.sources.iter().any(|source| source == "kprobe:balance_pgdat"),
@@ -273,6 +281,12 @@ fn first_of(snapshots: &[(String, Zoneinfo)]) -> Option<usize> {
 /// rules fit the form of zoneinfo.
 #[must_use]
 pub fn kernel_of(release: Option<&str>, version: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) {
+    let (release, is_known) = release_or_guess(release, version, info);
+    (Preset::of_release(release), is_known)
+}
+
+/// The release that `uname` names, or one that fits the form of zoneinfo; and whether it is named.
+fn release_or_guess(release: Option<&str>, version: Option<&str>, info: &Zoneinfo) -> (Release, bool) {
     let has_bounds = info.zones.iter().flat_map(|z| &z.pagesets).any(|p| p.high_max.is_some());
     let has_new_counters =
         info.zones.iter().flat_map(|z| &z.counters).any(|(name, _)| NEW_COUNTERS.contains(&name.as_str()));
@@ -287,7 +301,16 @@ pub fn kernel_of(release: Option<&str>, version: Option<&str>, info: &Zoneinfo) 
         (false, false, false) => Release::newest(5, 10),
     };
     let named = release.and_then(|release| release_of(release, version.unwrap_or("")));
-    (Preset::of_release(named.unwrap_or(guess)), named.is_some())
+    (named.unwrap_or(guess), named.is_some())
+}
+
+/// Whether drains by the timer work give up the pageset's lock between their parts.
+fn timer_in_parts(release: Release) -> bool {
+    let (update, later) = TIMER_IN_PARTS;
+    match (release.major, release.minor) {
+        (6, 12) => release.update.is_none_or(|is| is >= update),
+        series => series >= later,
+    }
 }
 
 /// Counters of a node in `/proc/zoneinfo` that 5.10 does not print. Source: the recordings of 5.10 and 6.1 in

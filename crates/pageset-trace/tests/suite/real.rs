@@ -3,11 +3,14 @@
 //!
 //! `tests/data/real/README.md` describes the pieces.
 
+use std::io::Write;
 use std::path::Path;
 
-use pageset_trace::Trace;
+use pageset::CpuId;
+use pageset_trace::file::Writer;
 use pageset_trace::replay::agreement::{agrees, explained_pct};
 use pageset_trace::replay::{Borrowed, Found, Level, Outcome, Replay};
+use pageset_trace::{Event, Kind, Trace};
 
 /// Replays a piece at both levels. `check` gets the survey and both outcomes.
 fn replayed(name: &str, check: impl Fn(&Replay<'_>, [&Outcome; 2])) {
@@ -16,8 +19,16 @@ fn replayed(name: &str, check: impl Fn(&Replay<'_>, [&Outcome; 2])) {
 
 /// Like [`replayed`], of a file of the repository.
 fn replayed_file(name: &str, check: impl Fn(&Replay<'_>, [&Outcome; 2])) {
-    let trace = Trace::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
-    let replay = Replay::prepare(&trace, &mut |_| {}).unwrap();
+    replayed_trace(name, &open(name), check);
+}
+
+fn open(name: &str) -> Trace {
+    Trace::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+/// Like [`replayed`], of an open recording.
+fn replayed_trace(name: &str, trace: &Trace, check: impl Fn(&Replay<'_>, [&Outcome; 2])) {
+    let replay = Replay::prepare(trace, &mut |_| {}).unwrap();
     let [input, reconstructed] = [Level::Input, Level::Reconstructed]
         .map(|level| replay.run(&replay.kernel_rules(), level, &mut |_| {}).unwrap());
     for outcome in [&input, &reconstructed] {
@@ -147,6 +158,30 @@ fn countdowns_begin_before_the_recording() {
         assert_eq!(whole_batches(replay.kernel()).len(), 3);
         for outcome in outcomes {
             assert_eq!(whole_batches(&outcome.moves), whole_batches(replay.kernel()));
+            assert!(outcome.borrowed.start_countdowns > 0);
+        }
+    });
+}
+
+/// Ticks on a CPU that no snapshot shows: it has no pageset. The survey and the replay of the others stay the same.
+#[test]
+fn ticks_of_a_cpu_beyond_the_snapshots() {
+    let piece = open("tests/data/real/countdown.pstrace");
+    let mut writer = Writer::create(Vec::new(), piece.facts()).unwrap();
+    for (tag, text) in &piece.snapshots().texts {
+        writer.snapshot_text(tag, text).unwrap();
+    }
+    for event in piece.events().unwrap().map(Result::unwrap) {
+        writer.event(&event).unwrap();
+        if event.kind == Kind::VmstatWork {
+            writer.event(&Event { cpu: CpuId(500), ..event }).unwrap();
+        }
+    }
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&writer.finish().unwrap()).unwrap();
+    replayed_trace("countdown with CPU 500", &Trace::open(file.path()).unwrap(), |_, outcomes| {
+        for outcome in outcomes {
+            assert!(outcome.borrowed.start_countdowns > 0 && outcome.refused_frees > 0);
         }
     });
 }
