@@ -30,6 +30,7 @@ impl<M: Machine<Lock: 'static> + 'static> Allocator<'static, M> {
     ///
     /// # Errors
     /// As [`Self::new`], or memory of less than [`Config::metadata_bytes`]; more is not used. Nothing has been written then.
+    #[inline]
     pub fn from_bytes(
         machine: M,
         config: &Config<'_>,

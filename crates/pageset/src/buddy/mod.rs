@@ -106,6 +106,7 @@ pub(crate) type Mismatch = (Option<u32>, &'static str, u64, u64);
 impl<L> Buddy<'_, L> {
     const_new! {
     /// A buddy without pages.
+    #[inline]
     pub(crate) fn new() -> Self {
         Buddy {
             zone: 0,

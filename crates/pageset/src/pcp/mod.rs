@@ -144,6 +144,7 @@ impl<L> Pageset<L> {
     const_new! {
         /// A pageset without pages and without room for them, behind an open lock.
         #[must_use]
+        #[inline]
         pub fn new(lock: L) -> Self {
             Pageset {
                 lock,
@@ -360,6 +361,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     const_new! {
         /// A zone without pages, with the memory for its metadata. [`crate::Allocator::new`] fills the zone in.
         #[must_use]
+        #[inline]
         pub fn new(metadata: ZoneMetadata<'a, M::Lock>) -> Self {
             let mut shared = Zone::new();
             shared.buddy.regions = metadata.regions;

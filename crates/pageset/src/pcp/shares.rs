@@ -39,6 +39,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     const_new! {
+        #[inline]
         pub(super) fn new() -> Self {
             Shares {
                 each: AtomicU32::new(0),

@@ -13,6 +13,7 @@ pub(crate) struct Deferred {
 
 impl Deferred {
     const_new! {
+        #[inline]
         pub(crate) fn new() -> Self {
             Deferred { newest: AtomicU32::new(0) }
         }

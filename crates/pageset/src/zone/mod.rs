@@ -70,6 +70,7 @@ pub(crate) struct Zone<'a, M: Machine> {
 impl<M: Machine> Zone<'_, M> {
     const_new! {
     /// A zone without pages.
+    #[inline]
     pub(crate) fn new() -> Self {
         Zone {
             index: 0,
@@ -207,6 +208,7 @@ pub(crate) struct Flags(AtomicU8);
 
 impl Flags {
     const_new! {
+        #[inline]
         pub(crate) fn new() -> Self {
             Flags(AtomicU8::new(0))
         }

@@ -54,6 +54,7 @@ impl ResearchWords {
 
 impl<'a> Research<'a> {
     const_new! {
+        #[inline]
         pub(crate) fn new() -> Self {
             Research {
                 owners: Owners::NONE,
