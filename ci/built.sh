@@ -1,11 +1,16 @@
 #!/bin/sh
-# The paths of test programs in the build that `ci/test` runs, which is brought up to date: `ci/built.sh NAME...`, with the names
-# that cargo has for the targets.
+# The paths of test programs in the build that `ci/test` runs, which is brought up to date, and of examples, which are built then:
+# `ci/built.sh NAME...`, with the names that cargo has for the targets.
 set -eu
 cd "$(dirname "$0")/.."
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-cargo test --locked --workspace --all-features --no-run --message-format json >"$said"
+examples=
+for name; do
+    ! ls crates/*/examples/"$name".rs >/dev/null 2>&1 || examples="$examples --example $name"
+done
+# shellcheck disable=SC2086 # names of examples have no spaces
+cargo test --locked --workspace --all-features --no-run --lib --bins --tests $examples --message-format json >"$said"
 for name; do
     sed -n "s/.*\"kind\":\[\"[a-z]*\"\],[^}]*\"name\":\"$name\".*\"executable\":\"\([^\"]*\)\".*/\1/p" "$said" | grep . ||
         { echo "error: no test program $name" >&2 && exit 1; }
