@@ -13,9 +13,9 @@ use crate::common::{MIB, order, pointer_to};
 fn a_wrong_free_names_the_fault_and_changes_nothing() {
     // The caches of a pool of this size hold all pages that the test frees.
     let mut pool = PagePool::builder(1024 * MIB).build().expect("a pool");
-    // `first` starts at a multiple of 4 MiB, `run` does not.
-    let first = pool.alloc(order(2)).expect("memory").cast::<u8>();
-    let run = pool.alloc(order(2)).expect("memory").cast::<u8>();
+    // `run` does not start at a multiple of 4 MiB. The first run of each region does: a thread that changes its CPU gets another such.
+    let mut runs: Vec<_> = (0..8).map(|_| pool.alloc(order(2)).expect("memory").cast::<u8>()).collect();
+    let run = runs.remove(runs.iter().position(|run| run.addr().get() as u64 % (4 * MIB) != 0).expect("few CPUs"));
     #[repr(align(4096))]
     struct Page([u8; PAGE_BYTES]);
     let foreign = Box::new(Page([0; PAGE_BYTES]));
@@ -47,7 +47,7 @@ fn a_wrong_free_names_the_fault_and_changes_nothing() {
     }
     assert_eq!(pool.stats(), before, "a wrong free changed the counters");
     // SAFETY: the runs are allocated, and nothing refers to them.
-    [first, run].into_iter().for_each(|run| unsafe { pool.free(run, order(2)).expect("was allocated") });
+    runs.into_iter().chain([run]).for_each(|run| unsafe { pool.free(run, order(2)).expect("was allocated") });
     // SAFETY: nothing is freed.
     let error = unsafe { pool.free(run, order(2)) }.expect_err("a second free");
     assert!(error.to_string().ends_with("the run is already free"), "{error}");
