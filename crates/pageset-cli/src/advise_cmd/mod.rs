@@ -76,18 +76,18 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         let mut progress = Progress::new(trace);
         let advice = Advice { trace: name, ..Advice::of(trace, &mut |step| progress.step(step))? };
         progress.clear();
-        if text {
-            let apart = if recordings.is_empty() { "" } else { "\n" };
-            output::print(&format!("{apart}{}", table::text(&advice, fit)))?;
-        }
         recordings.push(advice);
     }
     if recordings.len() == 1 {
+        if text {
+            output::print(&table::text(&recordings[0], fit))?;
+        }
         return json.map_or(Ok(Exit::Done), |path| write_json(path, &recordings, &interrupt));
     }
     let set = AdviceSet::of(recordings);
     if text {
         output::print(&table::joint(&set))?;
+        set.recordings.iter().try_for_each(|advice| output::print(&format!("\n{}", table::text(advice, fit))))?;
     }
     json.map_or(Ok(Exit::Done), |path| write_json(path, &[set], &interrupt))
 }

@@ -11,7 +11,7 @@ const SYSCTL: &str = "vm.percpu_pagelist_high_fraction";
 pub(super) fn text(advice: &Advice, fit: Fit) -> String {
     let mut text = trimmed(&head(advice));
     text += &match advice.settings.iter().any(|row| row.high_fraction.is_some()) {
-        true => format!("\nValues of {SYSCTL}; 0 is none, * is in force\n"),
+        true => format!("\nValues of {SYSCTL}; 0 is no fraction, * is in force\n"),
         false => "\nThe recorded kernel; it has no setting for pagesets, * is in force\n".to_owned(),
     };
     text += &table(&advice.settings, fit);
@@ -50,12 +50,26 @@ fn of_knob(knob: &Knob, fit: Fit) -> String {
     text
 }
 
+/// The verdict and what it rests on, then what was recorded.
 fn head(advice: &Advice) -> Table {
     let mut lines = Table::new();
     lines.load_preset(presets::NOTHING);
     let mut line = |name: &str, value: String| {
         lines.add_row([name.to_owned(), value]);
     };
+    line("verdict", advice.verdict.text());
+    line("why", advice.verdict.why.clone());
+    for (name, said) in [("gain", &advice.gain), ("price", &advice.price)] {
+        if let Some(said) = said {
+            line(name, said.clone());
+        }
+    }
+    if let Some(said) = advice.affinity_gain() {
+        line("affinity", said);
+    }
+    let first = advice.sure.reasons.first().map_or("", |reason| reason.text.as_str());
+    line("trust", format!("{}: {first}", advice.sure.trust.name()));
+    advice.sure.reasons.iter().skip(1).for_each(|reason| line("", reason.text.clone()));
     let kernel = &advice.kernel;
     line("recording", advice.trace.clone());
     let guess = if kernel.known { "rules" } else { "assumed rules" };
@@ -68,19 +82,6 @@ fn head(advice: &Advice) -> Table {
         "load",
         format!("{} allocations and frees in {seconds:.3} s on {} CPUs", grouped(advice.operations), advice.cpus),
     );
-    line("verdict", advice.verdict.text());
-    line("why", advice.verdict.why.clone());
-    for (name, said) in [("gain", &advice.gain), ("price", &advice.price)] {
-        if let Some(said) = said {
-            line(name, said.clone());
-        }
-    }
-    if let Some(said) = advice.affinity_gain() {
-        line("affinity", said);
-    }
-    let first = advice.sure.reasons.first().map_or("", |reason| reason.text.as_str());
-    line("sure", format!("{}: {first}", advice.sure.trust.name()));
-    advice.sure.reasons.iter().skip(1).for_each(|reason| line("", reason.text.clone()));
     lines
 }
 
@@ -88,11 +89,6 @@ fn head(advice: &Advice) -> Table {
 pub(super) fn joint(set: &AdviceSet) -> String {
     let mut lines = Table::new();
     lines.load_preset(presets::NOTHING);
-    lines.add_row(["all recordings".to_owned(), set.recordings.len().to_string()]);
-    if !set.left_out.is_empty() {
-        let why = format!("{}: the replay does not follow the kernel", set.left_out.join(", "));
-        lines.add_row(["left out".to_owned(), why]);
-    }
     lines.add_row(["verdict".to_owned(), set.verdict.text()]);
     lines.add_row(["why".to_owned(), set.verdict.why.clone()]);
     for (name, said) in [("gain", &set.gain), ("price", &set.price)] {
@@ -100,7 +96,12 @@ pub(super) fn joint(set: &AdviceSet) -> String {
             lines.add_row([name.to_owned(), said.clone()]);
         }
     }
-    format!("\n{}", trimmed(&lines))
+    lines.add_row(["all recordings".to_owned(), set.recordings.len().to_string()]);
+    if !set.left_out.is_empty() {
+        let why = format!("{}: the replay does not follow the kernel", set.left_out.join(", "));
+        lines.add_row(["left out".to_owned(), why]);
+    }
+    trimmed(&lines)
 }
 
 /// The largest difference between the replay's room for huge pages and the kernel's that needs no note. A guess. Unit:

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::price::Replayed;
 use super::verdict::{EQUAL_FACTOR, Setting, Verdict, better, judge};
 use super::{Advice, price};
-use crate::verdict::{Basis, Cause, Decided, Sure, rare};
+use crate::verdict::{Basis, Cause, Decided, Sure};
 
 schema!("pageset.advise-set/1");
 
@@ -40,7 +40,8 @@ impl AdviceSet {
         let left_out = failed.into_iter().map(|advice| advice.trace.clone()).collect();
         let of_load = |advice: &&Advice| Load {
             name: advice.trace.clone(),
-            cpu_seconds: advice.duration_ns as f64 / 1e9 * advice.cpus as f64,
+            rare: (advice.verdict.basis == Basis::NotFelt)
+                .then(|| Decided { basis: Basis::NotFelt, why: advice.verdict.why.clone() }),
             managed: advice.managed_pages,
             settings: advice.settings.clone(),
         };
@@ -86,7 +87,8 @@ fn is_used(advice: &Advice) -> bool {
 /// What a verdict needs of one recording.
 struct Load {
     name: String,
-    cpu_seconds: f64,
+    /// The verdict that its locks are too rare to be felt.
+    rare: Option<Decided>,
     /// Managed pages of the machine.
     managed: u64,
     settings: Vec<Setting>,
@@ -148,11 +150,7 @@ fn verdict(loads: &[Load]) -> Verdict {
     let (harmful, able): (Vec<Setting>, Vec<Setting>) = sums(loads)
         .into_iter()
         .partition(|setting| !setting.in_force && loads.iter().any(|load| load.is_worse(setting)));
-    let cpu_seconds: f64 = loads.iter().map(|load| load.cpu_seconds).sum();
-    let decided: Option<Decided> = sums(loads)
-        .iter()
-        .find(|setting| setting.in_force)
-        .and_then(|now| rare(now.zone_lock_acquisitions, cpu_seconds, 1));
+    let decided = loads.iter().all(|load| load.rare.is_some()).then(|| loads[0].rare.clone()).flatten();
     let verdict = judge(&able, decided.as_ref());
     let all = [able, harmful].concat();
     let tempting = judge(&all, decided.as_ref());
@@ -196,8 +194,9 @@ fn sums(loads: &[Load]) -> Vec<Setting> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::rare;
 
-    /// A load of one CPU second; fraction and lock acquisitions, the first in force.
+    /// A load of one second on one CPU; fraction and lock acquisitions, the first in force.
     fn load(name: &str, settings: &[(u32, u64)]) -> Load {
         let setting = |(place, &(fraction, locks)): (usize, &(u32, u64))| Setting {
             setting: fraction.to_string(),
@@ -211,7 +210,8 @@ mod tests {
             ..Setting::default()
         };
         let name = name.to_owned();
-        Load { name, cpu_seconds: 1.0, managed: 100_000, settings: settings.iter().enumerate().map(setting).collect() }
+        let rare = rare(settings[0].1 as f64, 1.0);
+        Load { name, rare, managed: 100_000, settings: settings.iter().enumerate().map(setting).collect() }
     }
 
     #[test]

@@ -190,10 +190,10 @@ mod tests {
     use super::*;
     use crate::verdict::rare;
 
-    /// The verdict on a load of so many seconds on two CPUs.
+    /// The verdict on a load of so many seconds on two equal CPUs.
     fn judged(settings: &[Setting], seconds: f64) -> Verdict {
         let now = settings.iter().find(|setting| setting.in_force);
-        let rare = now.and_then(|now| rare(now.zone_lock_acquisitions, seconds, 2));
+        let rare = now.and_then(|now| rare(now.zone_lock_acquisitions as f64 / 2.0, seconds));
         judge(settings, rare.as_ref())
     }
 

@@ -1,6 +1,6 @@
 //! Which of the replayed rules take zone locks least.
 
-use super::control::{Basis, Control};
+use super::control::{Basis, Control, busiest};
 use super::trust::{Cause, Sure};
 use super::{Decided, Kind};
 use crate::measure::warnings::Name;
@@ -60,6 +60,7 @@ impl ReplayResult {
             kernel,
             replay,
             // The moves next to the locks are unknown: the locks do not count as rare.
+            busiest: busiest(self.kernel.pagesets.iter().map(|of| (of.cpu, of.totals.refills + of.totals.drains))),
             replay_locks: if whole == Some(None) { u64::MAX / 2 } else { own.zone_lock_acquisitions },
             operations: self.trace.operations,
             seconds: self.trace.duration_ns as f64 / 1e9,

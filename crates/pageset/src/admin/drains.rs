@@ -53,8 +53,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let allocator = allocator();
-    /// // In the timer interrupt of each CPU, about once a second.
-    /// while allocator.tick() {}
+    /// // In the timer interrupt of each CPU, about once a second. Not in a loop: the interrupted code may hold the pageset.
+    /// allocator.tick();
     /// # Ok(())
     /// # }
     /// ```
