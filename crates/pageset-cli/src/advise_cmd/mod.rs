@@ -87,7 +87,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     }
     let set = AdviceSet::of(recordings);
     if text {
-        output::print(&table::joint(&set))?;
+        output::print(&table::joint(&set, fit))?;
     }
     json.map_or(Ok(Exit::Done), |path| write_json(path, &[set], &interrupt))
 }

@@ -3,19 +3,19 @@
 use comfy_table::{Table, presets};
 use pageset_trace::advise::{Advice, AdviceSet, HUGE_PAGES, Knob, KnobName, Setting};
 
-use crate::columns::{Fit, Shown, grouped, trimmed};
+use crate::columns::{Fit, Shown, grouped};
 
 const SYSCTL: &str = "vm.percpu_pagelist_high_fraction";
 
 /// The whole advice.
 pub(super) fn text(advice: &Advice, fit: Fit) -> String {
-    let mut text = trimmed(&head(advice));
+    let mut text = fit.words(head(advice));
     text += &match advice.settings.iter().any(|row| row.high_fraction.is_some()) {
         true => format!("\nValues of {SYSCTL}; 0 is none, * is in force\n"),
         false => "\nThe recorded kernel; it has no setting for pagesets, * is in force\n".to_owned(),
     };
     text += &table(&advice.settings, fit);
-    text += &huge_pages_off(advice.high_orders.replay_end_pages, advice.high_orders.kernel_end_pages);
+    text += &fit.prose(&huge_pages_off(advice.high_orders.replay_end_pages, advice.high_orders.kernel_end_pages));
     advice.knobs.iter().for_each(|knob| text += &of_knob(knob, fit));
     if !advice.other_kernels.is_empty() {
         text += "\nRules of other kernels\n";
@@ -24,7 +24,7 @@ pub(super) fn text(advice: &Advice, fit: Fit) -> String {
     if !advice.named_patterns.is_empty() {
         text += "\nPatterns\n";
         for pattern in &advice.named_patterns {
-            text += &format!(" {} [{}]\n", pattern.seen, pattern.name);
+            text += &fit.prose(&format!(" {} [{}]\n", pattern.seen, pattern.name));
         }
     }
     text + "\n`pageset explain NAME` describes each column and pattern.\n"
@@ -44,9 +44,9 @@ fn of_knob(knob: &Knob, fit: Fit) -> String {
     }
     for cannot in &knob.not_replayable {
         let setting = cannot.setting.as_ref().map(|setting| format!("{setting} ")).unwrap_or_default();
-        text += &format!(" {setting}not replayable: {}\n", cannot.why);
+        text += &fit.prose(&format!(" {setting}not replayable: {}\n", cannot.why));
     }
-    knob.notes.iter().for_each(|note| text += &format!(" {note}\n"));
+    knob.notes.iter().for_each(|note| text += &fit.prose(&format!(" {note}\n")));
     text
 }
 
@@ -56,18 +56,6 @@ fn head(advice: &Advice) -> Table {
     let mut line = |name: &str, value: String| {
         lines.add_row([name.to_owned(), value]);
     };
-    let kernel = &advice.kernel;
-    line("recording", advice.trace.clone());
-    let guess = if kernel.known { "rules" } else { "assumed rules" };
-    line("kernel", format!("{}, {guess} {}", kernel.release.as_deref().unwrap_or("not recorded"), kernel.rules));
-    if let Some(disagreement) = &kernel.disagreement {
-        line("traffic", disagreement.clone());
-    }
-    let seconds = advice.duration_ns as f64 / 1e9;
-    line(
-        "load",
-        format!("{} allocations and frees in {seconds:.3} s on {} CPUs", grouped(advice.operations), advice.cpus),
-    );
     line("verdict", advice.verdict.text());
     line("why", advice.verdict.why.clone());
     for (name, said) in [("gain", &advice.gain), ("price", &advice.price)] {
@@ -81,11 +69,23 @@ fn head(advice: &Advice) -> Table {
     let first = advice.sure.reasons.first().map_or("", |reason| reason.text.as_str());
     line("sure", format!("{}: {first}", advice.sure.trust.name()));
     advice.sure.reasons.iter().skip(1).for_each(|reason| line("", reason.text.clone()));
+    let kernel = &advice.kernel;
+    line("recording", advice.trace.clone());
+    let guess = if kernel.known { "rules" } else { "assumed rules" };
+    line("kernel", format!("{}, {guess} {}", kernel.release.as_deref().unwrap_or("not recorded"), kernel.rules));
+    if let Some(disagreement) = &kernel.disagreement {
+        line("traffic", disagreement.clone());
+    }
+    let seconds = advice.duration_ns as f64 / 1e9;
+    line(
+        "load",
+        format!("{} allocations and frees in {seconds:.3} s on {} CPUs", grouped(advice.operations), advice.cpus),
+    );
     lines
 }
 
 /// The verdict over several recordings.
-pub(super) fn joint(set: &AdviceSet) -> String {
+pub(super) fn joint(set: &AdviceSet, fit: Fit) -> String {
     let mut lines = Table::new();
     lines.load_preset(presets::NOTHING);
     lines.add_row(["all recordings".to_owned(), set.recordings.len().to_string()]);
@@ -100,7 +100,7 @@ pub(super) fn joint(set: &AdviceSet) -> String {
             lines.add_row([name.to_owned(), said.clone()]);
         }
     }
-    format!("\n{}", trimmed(&lines))
+    format!("\n{}", fit.words(lines))
 }
 
 /// The largest difference between the replay's room for huge pages and the kernel's that needs no note. A guess. Unit:
