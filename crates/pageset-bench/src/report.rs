@@ -117,27 +117,22 @@ impl Row {
         false
     }
 
-    /// The reason why the row has no figure; `None` if it has one.
-    fn why_none(&self) -> Option<String> {
-        let figure = format!("{}, {} {}T", self.who, self.pattern, self.threads);
-        if let Some(why) = &self.failed {
-            return Some(format!("{figure}: could not be built: {why}"));
-        }
-        let shares = self.discarded_samples.iter().map(|sample| sample.cpu_share * 100.0);
-        let (least, most) =
-            shares.fold((100.0, 0.0), |(least, most): (f64, f64), share| (least.min(share), most.max(share)));
-        (self.ns_per_pair.is_empty() && self.discarded > 0).then(|| {
-            let had = format!("a thread had its CPU for {least:.0} to {most:.0} % of the time only");
-            format!("{figure}: none of {} samples kept: {had}", self.discarded)
-        })
+    /// The subject, the pattern and the threads.
+    fn name(&self) -> String {
+        format!("{}, {} {}T", self.who, self.pattern, self.threads)
+    }
+
+    /// Whether other work left the row without a figure.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.ns_per_pair.is_empty() && self.discarded > 0
     }
 
     /// A warning if the threads slept for a considerable part of the time.
     fn sleep(&self) -> Option<String> {
         let asleep = quantile(&self.asleep, 0.5).filter(|&asleep| asleep > 1.0 - SHARE)?;
-        let Self { who, pattern, threads, .. } = self;
         Some(format!(
-            "{who}, {pattern} {threads}T: a thread slept {:.0} % of the time, waiting for a lock or for other threads",
+            "{}: a thread slept {:.0} % of the time, waiting for a lock or for other threads",
+            self.name(),
             asleep * 100.0
         ))
     }
@@ -174,9 +169,19 @@ impl Report {
         let kept: usize = self.rows.iter().map(|row| row.ns_per_pair.len()).sum();
         let short = self.rows.iter().filter(|row| row.ns_per_pair.len() < self.rounds as usize).count();
         let not_pinned: u32 = self.rows.iter().map(|row| row.not_pinned).sum();
-        // If nothing was kept, the line of all samples below says it for all figures.
-        let named = self.rows.iter().filter(|row| kept > 0 || row.failed.is_some());
-        let mut lines: Vec<String> = named.filter_map(Row::why_none).collect();
+        let failed = self.rows.iter().filter_map(|row| Some((row.name(), row.failed.as_ref()?)));
+        let mut lines: Vec<String> =
+            failed.map(|(figure, why)| format!("{figure}: could not be built: {why}")).collect();
+        let disturbed: Vec<String> = self.rows.iter().filter(|row| row.is_disturbed()).map(Row::name).collect();
+        // One line, however many there are: the table marks each.
+        match disturbed.as_slice() {
+            [] => {}
+            [first] => lines.push(format!("{first}: other programs used the CPUs all the time")),
+            [first, ..] => {
+                let others = disturbed.len() - 1;
+                lines.push(format!("{first}, and {others} other figures: other programs used the CPUs all the time"));
+            }
+        }
         lines.extend(self.rows.iter().filter_map(Row::sleep));
         if not_pinned > 0 {
             lines.push(format!(
@@ -252,7 +257,7 @@ mod tests {
             report().warnings(),
             [
                 "x, half 1T: could not be built: no memory",
-                "x, bulk 1T: none of 2 samples kept: a thread had its CPU for 80 to 93 % of the time only",
+                "x, bulk 1T: other programs used the CPUs all the time",
                 "x, half-9 1T: a thread slept 10 % of the time, waiting for a lock or for other threads",
                 "in 2 samples the system refused to pin a thread to its CPU: these samples are less reliable",
                 "4 of 13 samples were thrown away: a thread had its CPU for less than 97 % of the time",
@@ -261,18 +266,23 @@ mod tests {
         );
     }
 
+    /// However many figures other programs leave without a sample, and whether they leave others one.
     #[test]
     fn a_busy_machine_is_one_warning_for_all_figures() {
         let mut report = report();
+        let stolen = report.rows[4].clone();
+        let more = ["churn", "remote"].map(|pattern| Row { pattern: pattern.to_owned(), ..stolen.clone() });
+        report.rows.extend(more);
+        let about =
+            |lines: Vec<String>| lines.into_iter().filter(|line| line.contains("used the CPUs")).collect::<Vec<_>>();
+        assert_eq!(
+            about(report.warnings()),
+            ["x, bulk 1T, and 2 other figures: other programs used the CPUs all the time"]
+        );
         report.rows.retain(|row| row.ns_per_pair.is_empty());
         assert_eq!(
-            report.warnings(),
-            [
-                "x, half 1T: could not be built: no memory",
-                "in 2 samples the system refused to pin a thread to its CPU: these samples are less reliable",
-                "2 of 2 samples were thrown away: a thread had its CPU for less than 97 % of the time",
-                "2 of 2 figures have fewer than 3 samples; let nothing else run, or give more time with --window-ms"
-            ]
+            about(report.warnings()),
+            ["x, bulk 1T, and 2 other figures: other programs used the CPUs all the time"]
         );
     }
 

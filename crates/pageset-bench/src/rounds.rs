@@ -68,7 +68,8 @@ struct Figure {
 impl Figure {
     /// Measures until a sample is kept or all tries are used.
     fn measure(&mut self, cpus: &[usize], window: Duration, keep_on: impl Fn() -> bool) {
-        if !self.is_offered || self.row.failed.is_some() || !keep_on() {
+        // Work that left nothing of a round leaves next to nothing of more rounds.
+        if !self.is_offered || self.row.is_disturbed() || self.row.failed.is_some() || !keep_on() {
             return;
         }
         let subject = match (self.make)(self.pattern, self.row.threads) {
@@ -103,10 +104,6 @@ pub fn run(
             figure.measure(&cpus, window, &keep_on);
             done += 1;
             progress(done, all);
-        }
-        // If other work leaves nothing of a whole round, more rounds keep nothing either.
-        if figures.iter().all(|figure| figure.row.ns_per_pair.is_empty()) {
-            break;
         }
     }
     let rows = figures.into_iter().filter(|figure| figure.is_offered).map(|figure| figure.row).collect();
@@ -167,4 +164,22 @@ pub fn machine(cpus: usize) -> MachineFacts {
     let processor = processor.map_or("unknown", |(_, name)| name.trim()).to_owned();
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     MachineFacts { processor, kernel, cpus }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    #[test]
+    fn a_figure_without_a_sample_of_its_first_round_is_not_tried_again() {
+        fn never(_: Pattern, _: usize) -> Built {
+            panic!("the figure is tried again")
+        }
+        let mut row = Row::new("x", Pattern::Hot, 1);
+        assert!(!row.take(Sample { ns_per_pair: 9.0, cpu_share: 0.5, asleep: 0.0, not_pinned: None }));
+        let mut figure = Figure { row, pattern: Pattern::Hot, make: never, is_offered: true };
+        figure.measure(&[0], Duration::ZERO, || true);
+        assert_eq!(figure.row.discarded, 1);
+    }
 }

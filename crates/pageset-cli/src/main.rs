@@ -65,11 +65,12 @@ enum Command {
 }
 
 /// The commands of the laboratory.
-const MOVED: [program::Moved; 9] = [
+const MOVED: [program::Moved; 10] = [
     ("bench", "pageset-lab bench"),
     ("compare", "pageset-lab compare"),
     ("identify", "pageset replay FILE --identify"),
     ("interleave", "pageset-lab interleave"),
+    ("kernels", "pageset-lab kernels"),
     ("machine", "pageset-lab machine"),
     ("run", "pageset-lab sim"),
     ("sim", "pageset-lab sim"),

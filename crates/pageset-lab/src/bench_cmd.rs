@@ -19,6 +19,7 @@ use pageset_bench::{Pattern, Report, Settings};
 use crate::columns::{numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::output::{CsvOption, Forms, JsonOption};
+use crate::report_cmd::card;
 use crate::sim::progress::{Interrupt, Progress};
 
 /// Measure how fast pages are allocated and freed, compared with floors that show what the hardware allows
@@ -98,7 +99,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         eprintln!("warning: {warning}");
     }
     if forms.text() {
-        io::stdout().write_all(table(&report).as_bytes())?;
+        let text = format!("{}\n{}", card::bench::bench(&report).answer(), table(&report));
+        io::stdout().write_all(text.as_bytes())?;
     }
     forms.write(&[&report], report.rows.iter().map(|row| (Vec::new(), row)), &Interrupt::at_once()?)?;
     Ok(if report.interrupted { Exit::Interrupted } else { Exit::Done })
@@ -157,7 +159,7 @@ fn table(report: &Report) -> String {
     }
     let _ = writeln!(
         text,
-        "In brackets: multiples of floor b. Medians of up to {} samples of {} ms. -: not supported.",
+        "In brackets: multiples of floor b. Medians of up to {} samples of {} ms. -: not supported. busy: other programs used the CPUs.",
         report.rounds,
         report.window_ns / 1_000_000
     );
@@ -166,7 +168,7 @@ fn table(report: &Report) -> String {
 
 fn cell(row: &Row) -> String {
     let Some(ns) = row.median() else {
-        return if row.failed.is_some() { "failed".to_owned() } else { format!("0 of {}", row.discarded) };
+        return if row.failed.is_some() { "failed".to_owned() } else { "busy".to_owned() };
     };
     let ns = if ns < 99.95 { format!("{ns:.1}") } else { format!("{ns:.0}") };
     row.ratio_to_floor_b.map_or_else(|| ns.clone(), |ratio| format!("{ns} ({ratio:.2})"))
@@ -201,6 +203,6 @@ mod tests {
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0], ["ns", "per", "pair", "hot", "1T", "order-9", "1T", "half", "1T", "bulk", "1T"]);
         assert_eq!(lines[1], ["floor", "b", "3.0", "(1.00)", "-", "-", "-"]);
-        assert_eq!(lines[2], ["x", "7.5", "(2.50)", "250", "failed", "0", "of", "2"]);
+        assert_eq!(lines[2], ["x", "7.5", "(2.50)", "250", "failed", "busy"]);
     }
 }

@@ -60,9 +60,11 @@ enum Command {
 }
 
 /// The commands of the product, and earlier names.
-const MOVED: [program::Moved; 9] = [
+const MOVED: [program::Moved; 11] = [
     ("advise", "pageset advise"),
+    ("agent", "pageset agent"),
     ("demo", "pageset demo"),
+    ("fleet", "pageset fleet"),
     ("identify", "pageset replay FILE --identify"),
     ("record", "pageset record"),
     ("replay", "pageset replay"),

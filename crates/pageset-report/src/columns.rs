@@ -121,23 +121,24 @@ pub fn trimmed(table: &Table) -> String {
 /// The width of the terminal, which tables of numbers fit.
 #[derive(Clone, Copy, Debug)]
 pub struct Fit {
-    /// Unit: characters; `None` without a limit.
+    /// Of tables of numbers. Unit: characters; `None` without a limit.
     width: Option<usize>,
+    /// Of lines of words. Unit: characters; `None` without a limit.
+    line: Option<usize>,
 }
 
 impl Fit {
-    /// The width of the terminal on standard output. No limit in a pipe and with `--wide`.
+    /// The width of the terminal on standard output. No limit in a pipe, nor with `--wide` for tables of numbers.
     pub fn new(wide: &WideOption) -> Fit {
-        let terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok();
+        let terminal = rustix::termios::tcgetwinsize(io::stdout()).ok();
         // A terminal without a size, such as a serial line, reports 0.
-        let width =
-            if wide.wide { None } else { terminal().map(|size| usize::from(size.ws_col)).filter(|&width| width > 0) };
-        Fit { width }
+        let line = terminal.map(|size| usize::from(size.ws_col)).filter(|&width| width > 0);
+        Fit { width: line.filter(|_| !wide.wide), line }
     }
 
     /// Lines of words. A line that does not fit is broken between words, and its rest begins with two spaces.
     pub fn prose(self, text: &str) -> String {
-        let Some(width) = self.width else { return text.to_owned() };
+        let Some(width) = self.line else { return text.to_owned() };
         let mut lines = String::new();
         for line in text.lines() {
             let mut length = 0;
@@ -164,7 +165,7 @@ impl Fit {
 
     /// A table of words, whose cells wrap.
     pub fn words(self, mut table: Table) -> String {
-        if let Some(width) = self.width {
+        if let Some(width) = self.line {
             let width = u16::try_from(width).unwrap_or(u16::MAX);
             table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         }
@@ -195,7 +196,7 @@ impl Fit {
         if !left.is_empty() {
             left.sort_unstable();
             let names: Vec<&str> = left.iter().filter_map(|place| heads.get(*place)).map(String::as_str).collect();
-            text += &format!("not shown: {}; --wide shows all columns\n", names.join(", "));
+            text += &self.prose(&format!("not shown: {}; --wide shows all columns\n", names.join(", ")));
         }
         text
     }
@@ -228,7 +229,7 @@ mod tests {
             table.add_row(["linux-6.18", "1,234,567", "22,222", "333"]);
             table
         };
-        let fitted = |width| Fit { width }.table(table(), &[0, 3, 1, 2]);
+        let fitted = |width| Fit { width, line: None }.table(table(), &[0, 3, 1, 2]);
         let all = trimmed(&table());
         assert_eq!((fitted(None), fitted(Some(80))), (all.clone(), all.clone()));
         let widest = all.lines().map(|line| line.chars().count()).max().unwrap();
@@ -244,14 +245,14 @@ mod tests {
     #[test]
     fn prose_is_broken_between_words() {
         let text = "one two three\nfour\n";
-        let prose = |width| Fit { width }.prose(text);
+        let prose = |width| Fit { width: None, line: width }.prose(text);
         assert_eq!((prose(None), prose(Some(13))), (text.to_owned(), text.to_owned()));
         assert_eq!(prose(Some(8)), "one two\n  three\nfour\n");
         // A word that is too long stays whole.
         assert_eq!(prose(Some(3)), "one\n  two\n  three\nfour\n");
         let mut table = numbers(["", ""].into_iter(), 0..2);
         table.add_row(["zones", "DMA of 3,840 pages, DMA32 of 500,181 pages"]);
-        let lines = Fit { width: Some(30) }.words(table);
+        let lines = Fit { width: None, line: Some(30) }.words(table);
         assert!(lines.lines().count() > 2 && lines.lines().all(|line| line.chars().count() <= 30), "{lines}");
     }
 

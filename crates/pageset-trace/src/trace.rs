@@ -329,10 +329,10 @@ impl Trace {
             Body::Text { compressed } => {
                 let reader = plain(&self.source, compressed).and_then(TextReader::new).map_err(|e| self.named(e))?;
                 let last = self.snapshots.zoneinfo.last().map(|(tag, _)| tag.as_str());
-                Inner::Text(Box::new(TextEvents { reader, last, marked: false, ended: false }))
+                Inner::Text(Box::new(TextEvents { reader, last, marked: false }))
             }
         };
-        Ok(Events { trace: self, inner })
+        Ok(Events { trace: self, inner, done: false })
     }
 
     /// The events for replays. Decodes them and reports the number of events read to `progress`, unless a replay has
@@ -356,10 +356,11 @@ impl Trace {
     }
 }
 
-/// The events of a recording in the order of time; times never go back.
+/// The events of a recording in the order of time; times never go back. After an error or the end, it returns `None`.
 pub struct Events<'a> {
     trace: &'a Trace,
     inner: Inner<'a>,
+    done: bool,
 }
 
 enum Inner<'a> {
@@ -375,17 +376,18 @@ impl Iterator for Events<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let item = match &mut self.inner {
-            Inner::Own(events) => events.next(),
-            Inner::Text(events) => events.next(),
-            Inner::Perf(events) => events.next(),
-            Inner::TraceDat(events) => events.next(),
-            Inner::Lines(events) => events.next(),
-        };
-        match item {
-            Some(Err(error)) => Some(Err(self.trace.named(error))),
-            item => item,
+        if self.done {
+            return None;
         }
+        let event = match &mut self.inner {
+            Inner::Own(reader) => reader.event(),
+            Inner::Text(events) => events.event(),
+            Inner::Perf(reader) => reader.event(),
+            Inner::TraceDat(reader) => reader.event(),
+            Inner::Lines(reader) => reader.event(),
+        };
+        self.done = !matches!(event, Ok(Some(_)));
+        event.map_err(|error| self.trace.named(error)).transpose()
     }
 }
 
@@ -403,32 +405,28 @@ struct TextEvents<'a> {
     last: Option<&'a str>,
     /// Whether the end of any snapshot has been read; a recording without markers is not truncated.
     marked: bool,
-    ended: bool,
 }
 
 impl TextEvents<'_> {
     #[inline]
-    fn next(&mut self) -> Option<Result<Event, TraceError>> {
-        let item = self.reader.next();
-        match &item {
-            Some(Ok(Event { kind: Kind::SnapshotEnd(tag), .. })) => {
+    fn event(&mut self) -> Result<Option<Event>, TraceError> {
+        let event = self.reader.next().transpose()?;
+        match &event {
+            Some(Event { kind: Kind::SnapshotEnd(tag), .. }) => {
                 self.marked = true;
                 self.last.take_if(|last| last == tag);
             }
-            Some(Ok(_)) => {}
-            Some(Err(_)) => self.ended = true,
-            None => return self.end().map(Err),
+            Some(_) => {}
+            None => self.end()?,
         }
-        item
+        Ok(event)
     }
 
     #[cold]
-    fn end(&mut self) -> Option<TraceError> {
-        if std::mem::replace(&mut self.ended, true) || !self.marked {
-            return None;
-        }
-        let what = format!("the events end before the snapshot {}", self.last?);
-        Some(TraceError::damaged(Place::WholeFile, what).allowed("events up to the last zoneinfo of the snapshots"))
+    fn end(&self) -> Result<(), TraceError> {
+        let Some(last) = self.last.filter(|_| self.marked) else { return Ok(()) };
+        let what = format!("the events end before the snapshot {last}");
+        Err(TraceError::damaged(Place::WholeFile, what).allowed("events up to the last zoneinfo of the snapshots"))
     }
 }
 

@@ -385,7 +385,6 @@ impl Read for Pages {
 pub(crate) struct Reader {
     merge: Merge<Pages>,
     time_ns: u64,
-    done: bool,
 }
 
 impl Reader {
@@ -405,31 +404,21 @@ impl Reader {
         };
         let pages = buffers.parts.iter().map(pages);
         let merge = Merge::new(buffers.layout, buffers.decoder.clone(), u64::MAX, pages).map_err(wrong)?;
-        Ok(Reader { merge, time_ns: 0, done: false })
+        Ok(Reader { merge, time_ns: 0 })
+    }
+
+    /// The next event. Not called again after an error or the end.
+    pub(crate) fn event(&mut self) -> Result<Option<Event>, TraceError> {
+        let Some(event) = self.merge.next_event().map_err(wrong)? else { return Ok(None) };
+        if limits::check(&event.kind).is_err() || event.time_ns < self.time_ns {
+            return Err(damaged("an event has a value that is not allowed")
+                .allowed("times that do not go back, and page frame numbers below 2^52"));
+        }
+        self.time_ns = event.time_ns;
+        Ok(Some(event))
     }
 }
 
 fn wrong(error: io::Error) -> TraceError {
     TraceError::reading(Place::WholeFile, error)
-}
-
-impl Iterator for Reader {
-    type Item = Result<Event, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let item = self.merge.next_event().map_err(wrong).transpose();
-        self.done = !matches!(item, Some(Ok(_)));
-        if let Some(Ok(event)) = &item {
-            if limits::check(&event.kind).is_err() || event.time_ns < self.time_ns {
-                self.done = true;
-                return Some(Err(damaged("an event has a value that is not allowed")
-                    .allowed("times that do not go back, and page frame numbers below 2^52")));
-            }
-            self.time_ns = event.time_ns;
-        }
-        item
-    }
 }

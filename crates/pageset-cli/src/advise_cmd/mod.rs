@@ -86,7 +86,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     }
     let set = AdviceSet::of(recordings);
     if text {
-        output::print(&table::joint(&set))?;
+        output::print(&table::joint(&set, fit))?;
         set.recordings.iter().try_for_each(|advice| output::print(&format!("\n{}", table::text(advice, fit))))?;
     }
     json.map_or(Ok(Exit::Done), |path| write_json(path, &[set], &interrupt))

@@ -3,19 +3,19 @@
 use comfy_table::{Table, presets};
 use pageset_trace::advise::{Advice, AdviceSet, HUGE_PAGES, Knob, KnobName, Setting};
 
-use crate::columns::{Fit, Shown, grouped, trimmed};
+use crate::columns::{Fit, Shown, grouped};
 
 const SYSCTL: &str = "vm.percpu_pagelist_high_fraction";
 
 /// The whole advice.
 pub(super) fn text(advice: &Advice, fit: Fit) -> String {
-    let mut text = trimmed(&head(advice));
+    let mut text = fit.words(head(advice));
     text += &match advice.settings.iter().any(|row| row.high_fraction.is_some()) {
         true => format!("\nValues of {SYSCTL}; 0 is no fraction, * is in force\n"),
         false => "\nThe recorded kernel; it has no setting for pagesets, * is in force\n".to_owned(),
     };
     text += &table(&advice.settings, fit);
-    text += &huge_pages_off(advice.high_orders.replay_end_pages, advice.high_orders.kernel_end_pages);
+    text += &fit.prose(&huge_pages_off(advice.high_orders.replay_end_pages, advice.high_orders.kernel_end_pages));
     advice.knobs.iter().for_each(|knob| text += &of_knob(knob, fit));
     if !advice.other_kernels.is_empty() {
         text += "\nRules of other kernels\n";
@@ -24,7 +24,7 @@ pub(super) fn text(advice: &Advice, fit: Fit) -> String {
     if !advice.named_patterns.is_empty() {
         text += "\nPatterns\n";
         for pattern in &advice.named_patterns {
-            text += &format!(" {} [{}]\n", pattern.seen, pattern.name);
+            text += &fit.prose(&format!(" {} [{}]\n", pattern.seen, pattern.name));
         }
     }
     text + "\n`pageset explain NAME` describes each column and pattern.\n"
@@ -44,9 +44,9 @@ fn of_knob(knob: &Knob, fit: Fit) -> String {
     }
     for cannot in &knob.not_replayable {
         let setting = cannot.setting.as_ref().map(|setting| format!("{setting} ")).unwrap_or_default();
-        text += &format!(" {setting}not replayable: {}\n", cannot.why);
+        text += &fit.prose(&format!(" {setting}not replayable: {}\n", cannot.why));
     }
-    knob.notes.iter().for_each(|note| text += &format!(" {note}\n"));
+    knob.notes.iter().for_each(|note| text += &fit.prose(&format!(" {note}\n")));
     text
 }
 
@@ -86,7 +86,7 @@ fn head(advice: &Advice) -> Table {
 }
 
 /// The verdict over several recordings.
-pub(super) fn joint(set: &AdviceSet) -> String {
+pub(super) fn joint(set: &AdviceSet, fit: Fit) -> String {
     let mut lines = Table::new();
     lines.load_preset(presets::NOTHING);
     lines.add_row(["verdict".to_owned(), set.verdict.text()]);
@@ -101,7 +101,7 @@ pub(super) fn joint(set: &AdviceSet) -> String {
         let why = format!("{}: the replay does not follow the kernel", set.left_out.join(", "));
         lines.add_row(["left out".to_owned(), why]);
     }
-    trimmed(&lines)
+    fit.words(lines)
 }
 
 /// The largest difference between the replay's room for huge pages and the kernel's that needs no note. A guess. Unit:

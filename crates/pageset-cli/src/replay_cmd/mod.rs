@@ -155,7 +155,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
                 return Err(Failure::new(Exit::Usage, message).help("omit --rules, or give --rules all for all rows"));
             }
         };
-        return identify::run(&args.files, all, &args.json);
+        return identify::run(&args.files, all, &args.json, Fit::new(&args.wide));
     }
     let chosen = rules::of_recording(&args.rules, &args.settings)?;
     if args.list_rules {

@@ -39,7 +39,7 @@ pub(super) fn text(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
     if !warnings.is_empty() {
         text += "\n";
         if parts.whole_warnings {
-            warnings.iter().for_each(|warning| text += &format!("warning: {warning}\n"));
+            warnings.iter().for_each(|warning| text += &fit.prose(&format!("warning: {warning}\n")));
         } else {
             text += &fit.prose(&counted(&warnings));
         }

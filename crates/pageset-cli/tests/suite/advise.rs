@@ -165,6 +165,7 @@ fn other_knobs_are_replayed() {
     let affinity = knob(&advice, "affinity").unwrap()["settings"].as_array().unwrap();
     assert_eq!((affinity.len(), locks(&affinity[0])), (2, locks(now)));
     assert!(10 * locks(&affinity[1]) < locks(now), "{affinity:?}");
+    assert!(text.starts_with(" verdict "), "{text}");
     assert!(text.lines().any(|line| line.starts_with(" affinity  ")), "{text}");
     assert!(text.contains("a replay does not tell when kswapd wakes"), "{text}");
     assert_eq!((&advice["verdict"]["basis"], knob(&advice, "huge-pages")), (&"no-gain".into(), None));

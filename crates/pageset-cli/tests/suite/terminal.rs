@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,28 @@ fn no_color_disables_all_colours() {
         (&["replay", "--help"], false),
         (&["replay", "--list-rules"], false),
     ]);
+}
+
+/// On a terminal no command breaks a line inside a word: the terminal does so with lines that are too long.
+#[test]
+fn lines_fit_the_terminal() {
+    let file = trace("sock-q1.events.zst").display().to_string();
+    for (words, wide) in [
+        (&["advise", &file][..], false),
+        (&["replay", &file, "--identify"], false),
+        (&["replay", &file], false),
+        (&["replay", &file, "--wide"], true),
+    ] {
+        let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
+        let screen = terminal::shown(command(&words));
+        // What a line of progress leaves is overwritten by the next.
+        let lines = screen.lines().filter_map(|line| line.rsplit(['\r', '\u{1b}']).find(|part| part.len() > 2));
+        // With --wide, only tables of numbers may be wider.
+        let is_words = |line: &&str| !wide || line.starts_with("warning: ") || line.starts_with("taken ");
+        for line in lines.filter(is_words) {
+            assert!(line.chars().count() <= 80, "{line}\n{screen}");
+        }
+    }
 }
 
 /// Reading recordings for more than a second shows how far it is, on a terminal only.

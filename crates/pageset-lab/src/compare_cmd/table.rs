@@ -1,4 +1,4 @@
-//! The result of `pageset-lab compare` as text: a line that describes the simulations, and a table for each layout.
+//! The result of `pageset-lab compare` as text: the verdict, a line that describes the simulations, and a table for each layout.
 
 use std::fmt::Write as _;
 
@@ -11,6 +11,7 @@ use pageset_sim::time::Time;
 use pageset_sim::workload::Length;
 
 use crate::columns::{Fit, grouped, numbers, spread_pct, trimmed};
+use crate::report_cmd::card;
 use crate::sim::options::{described, unsettled};
 
 /// The whole text. Of the table of rows, the columns that do not fit leave.
@@ -20,8 +21,8 @@ pub(super) fn text(result: &CompareResult, fit: Fit) -> String {
         Layout::Tasks => tasks(result, fit),
         Layout::Effects => effects(result, fit),
     };
-    let mut text = head(result) + &body;
-    text += &unsettled_rows(result);
+    let mut text = fit.prose(&(card::compare::compare(result).answer() + "\n" + &head(result))) + &body;
+    text += &fit.prose(&unsettled_rows(result));
     for note in &result.notes {
         let _ = writeln!(text, "{note}");
     }

@@ -32,7 +32,7 @@ use crate::sim::options::Effort;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The workload by name, such as page_fault1; --list lists all. `trace` runs the processes of a recording
-    #[arg(value_name = "WORKLOAD", required = true)]
+    #[arg(value_name = "WORKLOAD", required = true, value_parser = no_recording)]
     workload: Option<String>,
 
     /// The recording for the workload `trace`: its processes are spread over the tasks, and repeated if there are more
@@ -232,12 +232,24 @@ fn workload(name: &str, recording: Option<&Path>) -> Result<Workload, Failure> {
     }
 }
 
-fn unknown(name: &str) -> Failure {
-    if Path::new(name).exists() || name.ends_with(".pstrace") {
-        let message = format!("`{name}` is a file, not a workload; try `pageset-lab sim trace {name} --machine NAME`");
-        return Failure::new(Exit::Usage, message)
-            .help(format!("`pageset replay {name}` replays a recording as it was"));
+/// The word, unless it names a recording. This comes before the complaint that no machine is named.
+fn no_recording(word: &str) -> Result<String, String> {
+    if word == TRACE || Workload::find(word).is_some() {
+        return Ok(word.to_owned());
     }
+    if word == "demo" {
+        return Err("the recording `demo` is built into `pageset`; try `pageset replay demo`".to_owned());
+    }
+    if Path::new(word).exists() || word.ends_with(".pstrace") {
+        return Err(format!(
+            "this is a file, not a workload; try `pageset-lab sim trace {word} --machine NAME`, or `pageset replay {word}`, \
+             which replays a recording as it was"
+        ));
+    }
+    Ok(word.to_owned())
+}
+
+fn unknown(name: &str) -> Failure {
     let names = || WORKLOADS.iter().map(|workload| workload.name).chain([TRACE]);
     let message = format!("unknown workload `{name}`{}", suggestion(name, names()));
     Failure::new(Exit::Usage, message).help("`pageset-lab sim --list` lists all workloads")

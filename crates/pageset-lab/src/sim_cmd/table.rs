@@ -6,6 +6,7 @@ use pageset_sim::workload::Length;
 use pageset_statistics::Spread;
 
 use crate::columns::{Fit, grouped, numbers, spread_pct};
+use crate::report_cmd::card;
 use crate::sim::options::{described, unsettled};
 
 /// The importance of the columns: those with the largest number leave first.
@@ -15,11 +16,12 @@ fn time(ns: u64) -> Time {
     Time::from_ns(ns as f64)
 }
 
-/// A line that describes the run, the table below it, and the runs that have not settled.
+/// The verdict, a line that describes the run, the table below it, and the runs that have not settled.
 pub(super) fn text(result: &RunResult, fit: Fit) -> String {
     let length = Length { warm_up: time(result.warm_up_ns), time: time(result.measured_ns) };
     let how = described(Some(length), result.precision_pct, result.history, result.seeds as usize);
-    let text = format!("{} on {} ({}), {how}\n\n", result.workload, result.machine, result.about);
+    let answer = card::simulation::run(result).answer();
+    let text = format!("{answer}\n{} on {} ({}), {how}\n\n", result.workload, result.machine, result.about);
     let unit = format!("{} a second", result.unit);
     let mut heads =
         vec!["rules", "era", "tasks", "seeds", &unit, "spread %", "+- %", "zone lock %", "+-", "LRU lock %", "+-"];
@@ -53,5 +55,6 @@ pub(super) fn text(result: &RunResult, fit: Fit) -> String {
         row.samples.iter().filter_map(move |sample| Some((name(sample.seed), sample.steadiness.as_ref()?)))
     });
     let named: Vec<_> = named.collect();
-    text + &fit.table(table, &RANKS) + &unsettled(named.iter().map(|(name, found)| (name.as_str(), *found)))
+    let unsettled = unsettled(named.iter().map(|(name, found)| (name.as_str(), *found)));
+    fit.prose(&text) + &fit.table(table, &RANKS) + &fit.prose(&unsettled)
 }

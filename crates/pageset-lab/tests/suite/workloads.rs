@@ -49,9 +49,13 @@ fn a_recording_is_spread_over_the_tasks() {
     assert_ne!(two["from_zone"], one["from_zone"], "two CPUs free to each other, so refills must differ");
     let (_, err) = ends(2, &["sim", "trace", "--machine", "lkp-sb02"]);
     assert!(err.contains("the workload `trace` needs a recording: trace FILE"), "{err}");
-    let (_, err) = ends(2, &["sim", "my.pstrace", "--machine", "lkp-sb02"]);
-    assert!(err.contains("`my.pstrace` is a file, not a workload; try `pageset-lab sim trace my.pstrace"), "{err}");
-    assert!(err.contains("help: `pageset replay my.pstrace`"), "{err}");
+    // Whether a machine is named or not.
+    for more in [&["--machine", "lkp-sb02"][..], &[]] {
+        let (_, err) = ends(2, &[&["sim", "my.pstrace"][..], more].concat());
+        assert!(err.contains("a file, not a workload; try `pageset-lab sim trace my.pstrace --machine NAME`"), "{err}");
+        assert!(err.contains("or `pageset replay my.pstrace`"), "{err}");
+        assert!(ends(2, &[&["sim", "demo"][..], more].concat()).1.contains("try `pageset replay demo`"));
+    }
     let (_, err) = ends(2, &["sim", "kbuild", "x.zst", "--machine", "lkp-sb02"]);
     assert!(err.contains("x.zst: only the workload `trace` takes a recording"), "{err}");
     ends(4, &["sim", "trace", "Cargo.toml", "--machine", "lkp-sb02"]);
@@ -80,7 +84,7 @@ fn sizes_are_set_and_checked() {
         ends(code, &[&arguments[..], &["--warm-up", "0.005", "--rules", "linux-6.18"]].concat())
     };
     assert!(run(0, "1", "exit").0.starts_with("exit, 1 GiB on lkp-sb02 "));
-    assert!(run(0, "9", "page_fault1-folios").0.starts_with("page_fault1-folios, order 9 on lkp-sb02 "));
+    assert!(run(0, "9", "page_fault1-folios").0.contains("\n\npage_fault1-folios, order 9 on lkp-sb02 "));
     let (_, err) = run(2, "10", "page_fault1-folios");
     assert_eq!(err, "error: --size: 10; allowed: 2 to 9, the order of folios\n");
     let (_, err) = run(2, "1", "malloc1");

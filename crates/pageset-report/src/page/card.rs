@@ -31,6 +31,16 @@ pub struct Card {
     pub next: Option<String>,
 }
 
+impl Card {
+    /// The verdict, why, and how far to trust it: the first line of a text.
+    pub fn answer(&self) -> String {
+        let Verdict { text, why, .. } = &self.verdict;
+        let reason = self.sure.reasons.first().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let why = if why.is_empty() { String::new() } else { format!(" {why}.") };
+        format!("{text}.{why} Trust {}{reason}.\n", self.sure.trust.name())
+    }
+}
+
 /// What to conclude.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {

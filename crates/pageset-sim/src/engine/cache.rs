@@ -59,11 +59,6 @@ impl Source {
     pub const fn is_memory(self) -> bool {
         matches!(self, Self::Memory | Self::NearMemory | Self::RemoteMemory)
     }
-
-    /// Whether the line was in no cache that the core owns or shares.
-    pub const fn is_miss(self) -> bool {
-        !matches!(self, Self::L1 | Self::L2 | Self::Llc)
-    }
 }
 
 /// Busy cores with which [`CacheCosts::transfer_load`] is reached: between the 36 and 44 of two machines of the batch tables.

@@ -343,11 +343,6 @@ impl Engine {
         self.announced.take()
     }
 
-    /// Number of locks.
-    pub fn lock_count(&self) -> usize {
-        self.locks.len()
-    }
-
     /// Statistics of a lock since the engine was built or since [`Self::reset_locks`].
     pub fn lock_stats(&self, id: LockId) -> LockStats {
         let lock = self.locks[id.0 as usize].borrow();

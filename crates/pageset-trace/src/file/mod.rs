@@ -69,9 +69,6 @@ pub(crate) const VERSION: u32 = 3;
 /// The oldest version that is read.
 pub(crate) const OLDEST_VERSION: u32 = 1;
 
-/// The suffix of file names of this form.
-pub const SUFFIX: &str = ".pstrace";
-
 /// The kinds of events by their number in a head byte, as the letters of the text form; `a` is a failed allocation, `b`
 /// and `e` are the beginning and the end of a snapshot.
 pub const LETTERS: &[u8; 16] = b"AFBZDXVKkRabeUSP";

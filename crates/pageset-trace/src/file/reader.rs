@@ -159,7 +159,7 @@ fn snapshots_of(raw: &[u8], items: u32, place: &Place, into: &mut Collector) -> 
     if rest.is_empty() { Ok(()) } else { Err(damaged("bytes are left after the last snapshot")) }
 }
 
-/// A pass over the events of a file. After an error or the end, it returns `None`.
+/// A pass over the events of a file.
 pub(crate) struct EventReader {
     walk: Walk,
     unpacker: Unpacker,
@@ -169,7 +169,6 @@ pub(crate) struct EventReader {
     place: Place,
     /// The last event's time, in ns.
     time_ns: u64,
-    done: bool,
 }
 
 impl EventReader {
@@ -182,7 +181,19 @@ impl EventReader {
             decoder: Decoder::default(),
             place: Place::WholeFile,
             time_ns: 0,
-            done: false,
+        }
+    }
+
+    /// The next event. Not called again after an error or the end.
+    #[inline]
+    pub(crate) fn event(&mut self) -> Result<Option<Event>, TraceError> {
+        loop {
+            if let Some(event) = self.in_section()? {
+                return Ok(Some(event));
+            }
+            if !self.section()? {
+                return Ok(None);
+            }
         }
     }
 
@@ -217,32 +228,5 @@ impl EventReader {
         self.unpacker.read(&mut self.walk.cursor, &header, &self.place, &mut self.raw)?;
         self.decoder.start(&self.raw, header.items).map_err(|what| self.wrong(what))?;
         Ok(true)
-    }
-}
-
-impl Iterator for EventReader {
-    type Item = Result<Event, TraceError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if self.done {
-                return None;
-            }
-            match self.in_section() {
-                Ok(Some(event)) => return Some(Ok(event)),
-                Ok(None) => match self.section() {
-                    Ok(more) => self.done = !more,
-                    Err(error) => {
-                        self.done = true;
-                        return Some(Err(error));
-                    }
-                },
-                Err(error) => {
-                    self.done = true;
-                    return Some(Err(error));
-                }
-            }
-        }
     }
 }

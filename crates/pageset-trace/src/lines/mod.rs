@@ -151,23 +151,23 @@ impl Seen {
     }
 }
 
-/// A pass over the events. After an error or the end, it returns `None`.
+/// A pass over the events.
 pub(crate) struct LineReader<R> {
     input: BufReader<R>,
     line: Vec<u8>,
     number: u64,
     time_ns: u64,
     seen: Seen,
-    done: bool,
 }
 
 impl<R: Read> LineReader<R> {
     pub(crate) fn new(input: R) -> Self {
         let input = BufReader::with_capacity(256 << 10, input);
-        LineReader { input, line: Vec::new(), number: 0, time_ns: 0, seen: Seen::default(), done: false }
+        LineReader { input, line: Vec::new(), number: 0, time_ns: 0, seen: Seen::default() }
     }
 
-    fn event(&mut self) -> Result<Option<Event>, TraceError> {
+    /// The next event. Not called again after an error or the end.
+    pub(crate) fn event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
             self.line.clear();
             self.number += 1;
@@ -228,19 +228,6 @@ impl<R: Read> LineReader<R> {
     }
 }
 
-impl<R: Read> Iterator for LineReader<R> {
-    type Item = Result<Event, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let item = self.event().transpose();
-        self.done = !matches!(item, Some(Ok(_)));
-        item
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use pageset::Order;
@@ -251,8 +238,13 @@ mod tests {
 
     const EVENT: &str = "mm_page_free: page=0x1 pfn=0x5a order=1";
 
+    fn events_of(text: &str) -> Result<Vec<Event>, TraceError> {
+        let mut reader = LineReader::new(text.as_bytes());
+        std::iter::from_fn(|| reader.event().transpose()).collect()
+    }
+
     fn events(text: &str) -> Result<(Vec<Event>, Opened), TraceError> {
-        Ok((LineReader::new(text.as_bytes()).collect::<Result<_, _>>()?, open(text.as_bytes())?))
+        Ok((events_of(text)?, open(text.as_bytes())?))
     }
 
     #[test]
@@ -320,8 +312,7 @@ mod tests {
             };
             let event = Event { time_ns, cpu: CpuId(cpu), pid, context: Context::Process, kind };
             let line = perf_script_line(&event).expect("a tracepoint");
-            let read: Vec<_> = LineReader::new(format!("{line}\n").as_bytes()).collect::<Result<_, _>>().unwrap();
-            prop_assert_eq!(read, [event]);
+            prop_assert_eq!(events_of(&format!("{line}\n")).unwrap(), [event]);
         }
 
         #[test]

@@ -134,7 +134,7 @@ fn decoder(texts: &[&str]) -> Result<Decoder, TraceError> {
     Decoder::new(&formats).map_err(|e| wrong(e.to_string()))
 }
 
-/// A pass over the events. After an error or the end, it returns `None`.
+/// A pass over the events.
 pub(crate) struct PerfReader {
     file: PerfFile,
     records: PerfRecordIter<BufReader<Cursor>>,
@@ -143,7 +143,6 @@ pub(crate) struct PerfReader {
     samples: u64,
     /// The last event's time, in ns.
     time_ns: u64,
-    done: bool,
 }
 
 impl PerfReader {
@@ -151,10 +150,11 @@ impl PerfReader {
     pub(crate) fn new(source: &Source, decoder: &Decoder) -> Result<PerfReader, TraceError> {
         guard::structure(source)?;
         let PerfFileReader { perf_file: file, record_iter: records } = start(source)?;
-        Ok(PerfReader { file, records, decoder: decoder.clone(), samples: 0, time_ns: 0, done: false })
+        Ok(PerfReader { file, records, decoder: decoder.clone(), samples: 0, time_ns: 0 })
     }
 
-    fn event(&mut self) -> Result<Option<Event>, TraceError> {
+    /// The next event. Not called again after an error or the end.
+    pub(crate) fn event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
             let Some(record) = self.records.next_record(&mut self.file).map_err(|e| damaged(&e))? else {
                 return Ok(None);
@@ -194,17 +194,4 @@ impl PerfReader {
 
 fn decode(decoder: &Decoder, time_ns: u64, cpu: CpuId, raw: &[u8]) -> Option<Event> {
     decoder.decode(time_ns, cpu, raw).filter(|event| limits::check(&event.kind).is_ok())
-}
-
-impl Iterator for PerfReader {
-    type Item = Result<Event, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let item = self.event().transpose();
-        self.done = !matches!(item, Some(Ok(_)));
-        item
-    }
 }

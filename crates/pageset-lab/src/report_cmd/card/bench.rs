@@ -8,7 +8,7 @@ use pageset_bench::verdict::{Verdict as Judged, Weakness};
 use super::{Card, Figure, Verdict, number, sure, times};
 
 /// The card of a benchmark.
-pub(in super::super) fn bench(report: &Report) -> Card {
+pub(crate) fn bench(report: &Report) -> Card {
     let judged = Judged::of(report);
     let (fastest, peers) = (judged.fastest(), judged.peers.len());
     let verdict = match (judged.first, judged.mean) {

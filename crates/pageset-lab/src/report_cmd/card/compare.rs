@@ -6,7 +6,7 @@ use pageset_sim::verdict::{OfComparison, Weakness};
 use super::{Card, Figure, Verdict, sure};
 
 /// The card of a comparison.
-pub(in super::super) fn compare(result: &CompareResult) -> Card {
+pub(crate) fn compare(result: &CompareResult) -> Card {
     let judged = OfComparison::of(result);
     let OfComparison { holds, misses, cells, won, error, error_of_base } = judged;
     let all = holds + misses;

@@ -6,8 +6,8 @@
 //! | `compare` | a comparison with published values |
 //! | `bench` | a benchmark |
 
-pub(super) mod bench;
-pub(super) mod compare;
+pub(crate) mod bench;
+pub(crate) mod compare;
 #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "the card of a study"))]
 pub(crate) mod simulation;
 

@@ -67,6 +67,24 @@ fn a_run_has_a_sentence_for_each_verdict() {
     assert_eq!(card.warnings, ["new, 4 tasks: only 2 of 3 seeds have ended"]);
 }
 
+/// What an allocation from a list costs is an input: the card says that most allocations need nothing from the zone.
+#[test]
+fn a_hit_in_the_pageset_is_no_figure() {
+    let with = |rules: &str, p99: u64| {
+        let mut row = row(rules, 4, &[100.0, 101.0, 99.0]);
+        row["alloc_ns"] = json!({"p50": 1, "p99": p99, "p999": 9000, "max": 10_000});
+        row
+    };
+    let third = |old: u64, new: u64| {
+        let card = simulation::run(&simulated("m", SECOND, &[with("old", old), with("new", new)]));
+        let [_, _, third] = card.figures;
+        (third.value, third.note)
+    };
+    let found = "found in the pageset, without the zone; old: at most 8,831 ns";
+    assert_eq!(third(8831, 1), (None, found.to_owned()));
+    assert_eq!(third(1, 8831).0, Some(8831.0));
+}
+
 #[test]
 fn a_study_shows_its_cells() {
     let on = |machine: &str, new: &[f64]| {
