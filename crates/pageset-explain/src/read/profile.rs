@@ -13,6 +13,17 @@ pub(crate) struct Stack {
     pub(crate) row: Option<usize>,
 }
 
+/// A function that waited for a lock of `/proc/lock_stat`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Caller {
+    pub(crate) lock: String,
+    pub(crate) function: String,
+    /// Where in the function, as printed.
+    place: String,
+    /// How often it waited.
+    pub(crate) count: f64,
+}
+
 /// What the texts say about where time goes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Profile {
@@ -25,6 +36,10 @@ pub(crate) struct Profile {
     pub(crate) is_per_cent: bool,
     /// The profile has addresses in place of the kernel's functions.
     pub(crate) is_unresolved: bool,
+    /// Functions that waited for the locks of `/proc/lock_stat`.
+    pub(crate) callers: Vec<Caller>,
+    /// The first function of a call trace that belongs to no sample.
+    pub(crate) trace: Option<String>,
     /// Waits by lock, from `/proc/lock_stat` and `perf lock`: the caller or the lock's name, and the weight.
     pub(crate) waits: Vec<(String, f64)>,
 }
@@ -103,6 +118,14 @@ impl Reader {
         }
         if let Some((symbol, weight)) = contention(trimmed).or_else(|| lock_stat(trimmed)) {
             self.profile.waits.push((symbol, weight));
+            return true;
+        }
+        if let Some(caller) = lock_stat_caller(trimmed) {
+            // The same lines follow for the functions that had the lock.
+            let is_known = |known: &Caller| known.lock == caller.lock && known.place == caller.place;
+            if !self.profile.callers.iter().any(is_known) && self.profile.callers.len() < MAX_STACKS {
+                self.profile.callers.push(caller);
+            }
             return true;
         }
         if trimmed.starts_with("PerfTop:") || trimmed.trim_start_matches(['#', ' ']).starts_with("Samples:") {
@@ -204,7 +227,10 @@ impl Reader {
         }
         match frame(text).filter(|frame| self.open == Open::Plain || text.contains("+0x") || locks::is_known(frame)) {
             // `symbol+0x16b/0x200` without `RIP:` is the call trace of a failure, not a sample.
-            Some(_) if text.contains("/0x") => true,
+            Some(frame) if text.contains("/0x") => {
+                self.profile.trace.get_or_insert_with(|| frame.to_owned());
+                true
+            }
             Some(frame) => {
                 self.open = Open::Plain;
                 self.frame(frame)
@@ -400,8 +426,13 @@ fn folded(text: &str) -> Option<(Vec<String>, f64)> {
         Some((count, stack)) => (stack, number(count)?),
         None => text.rsplit_once(' ').and_then(|(stack, count)| Some((stack, count.parse::<f64>().ok()?)))?,
     };
-    let frames: Option<Vec<String>> = stack.split(';').rev().map(|part| Some(frame(part)?.to_owned())).collect();
-    frames.filter(|frames| frames.len() > 1).map(|frames| (frames, count))
+    // The process comes first and has any name; `[unknown]` and `[libc.so]` stand for functions without a name.
+    let (_, functions) = stack.split_once(';')?;
+    let is_nameless = |part: &str| part.starts_with('[') && part.ends_with(']');
+    let of = |part: &str| Some(if is_nameless(part) { part } else { frame(part)? }.to_owned());
+    let mut frames: Vec<String> = functions.split(';').rev().map(of).collect::<Option<_>>()?;
+    frames.extend(stack.split(';').next().and_then(frame).map(str::to_owned));
+    (frames.len() > 1 && frames.iter().any(|frame| !is_nameless(frame))).then_some((frames, count))
 }
 
 /// A row of the kernel test robot: `60.12 -8.3 51.80 ± 2% perf-profile.calltrace.cycles-pp.a.b.c`, the innermost function first. The
@@ -441,6 +472,16 @@ fn lock_stat(text: &str) -> Option<(String, f64)> {
     let (_, contentions) = (numbers.next()??, numbers.next()??);
     let is_lock = name.contains("lock") && numbers.count() >= 6 && !name.contains(' ');
     is_lock.then(|| (name.to_owned(), contentions))
+}
+
+/// A row below that of a lock: `&zone->lock 61903 [<00000000b47dc96a>] free_one_page+0x3f/0x530`.
+fn lock_stat_caller(text: &str) -> Option<Caller> {
+    let (head, place) = text.split_once(" [<")?;
+    let (lock, count) = head.trim().rsplit_once(' ')?;
+    let function = place.split_once(">]").and_then(|(_, function)| frame(function.trim()))?.to_owned();
+    let is_row = lock.contains("lock") && place.contains("+0x");
+    let (lock, place) = (lock.trim().to_owned(), place.to_owned());
+    is_row.then_some(Caller { lock, function, place, count: count.parse().ok()? })
 }
 
 #[cfg(test)]
