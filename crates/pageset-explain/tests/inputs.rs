@@ -300,7 +300,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "log-trace-without-message.txt",
-        "The text is a call trace without its message, so it does not show what happened; its first function is free_pcppages_bulk.",
+        "The text is a call trace without its message, so it does not show what happened: the task was in shrink_zone while it reclaims memory, which is not a wait for a lock.",
     ),
     (
         "log-vmalloc-8-gib.txt",
@@ -462,6 +462,10 @@ const SENTENCES: &[(&str, &str)] = &[
     (
         "table-free-enomem.txt",
         "A program got ENOMEM: a limit of processes, of overcommitted memory or of a cgroup, more often than a zone.",
+    ),
+    (
+        "table-memcg-files.txt",
+        "The memory cgroup uses 501,346,304 bytes (95.6 %) of its limit of 524,288,000, which it has reached; the text is a memory cgroup's files, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "table-meminfo-huge.txt",
@@ -713,6 +717,23 @@ fn short_texts() {
             "Out of memory: Killed process 7 (worker) total-vm:1kB\n",
             "The OOM killer ended worker, and the text has only its last line",
         ),
+        (
+            "5.41%  native_queued_spin_lock_slowpath   (which?)\n3.97%  clear_page_erms\n1.36%  do_anonymous_page\n",
+            "5.4 % of the samples wait for spin locks, but the text has no call chains, so it does not show which lock",
+        ),
+        (
+            "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80736Ki. \n",
+            "The text shows no failed request: Kubernetes ended a pod because 80736Ki was available on the node, less than its own",
+        ),
+        (
+            "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=1,cpuset=a,mems_allowed=1,global_oom,task_memcg=/j,task=w,pid=1,uid=0\n",
+            "The nodes that w may use are short (1: its cpuset or memory policy), not the whole machine",
+        ),
+        (
+            "db: page allocation stalls for 10104ms, order:0, mode:0x14201ca(GFP_HIGHUSER_MOVABLE|__GFP_COLD)\n",
+            "An order-0 GFP_HIGHUSER_MOVABLE request of db waited 10,104 ms",
+        ),
+        ("memory.current:4096\nmemory.max:max\n", "The memory cgroup has no limit and uses 4,096 bytes"),
         (
             parents,
             "The waits are for the zone lock: 100 % of them, in rmqueue_bulk (65.1 % of the samples wait for locks).",

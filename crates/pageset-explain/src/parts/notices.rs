@@ -119,8 +119,8 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
         part.step("post the lines before and after", "sudo dmesg | grep -B5 -A60 -E 'allocation failure|warn_alloc'");
     } else if let Some(table) = notices.tables.first {
         let name = notices.tables.pressure().map_or(table.name, |pressure| pressure.file());
-        let is_file =
-            name.starts_with('/') || [".events", ".stat", ".pressure", "(PSI)"].iter().any(|end| name.ends_with(end));
+        let is_file = name.starts_with('/')
+            || [".events", ".stat", " files", ".pressure", "(PSI)"].iter().any(|end| name.ends_with(end));
         let output = if is_file { "" } else { "the output of " };
         part.clauses.push(tables::state(&notices.tables).map_or_else(
             || {
@@ -137,9 +137,10 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
         part.step("if a request failed, post the kernel's message", "sudo dmesg | grep -A60 'page allocation failure'");
     } else if !texts.rows.settings.is_empty() {
         settings(&mut part, texts);
-    } else if let Some(function) = texts.profile.trace.as_ref().filter(|_| texts.profile.stacks.is_empty()) {
+    } else if let Some(function) = texts.profile.trace.first().filter(|_| texts.profile.stacks.is_empty()) {
+        let why = reason(&texts.profile.trace).map_or(String::new(), |why| format!(" {why}"));
         part.clauses.push(format!(
-            "the text is a call trace without its message, so it does not show what happened; its first function is {function}"
+            "the text is a call trace without its message, so it does not show what happened: the task was in {function}{why}"
         ));
         part.step("post the lines before it", "sudo dmesg | grep -B40 -A20 'Call Trace'");
     } else if notices.has_end_of_report {
@@ -150,14 +151,9 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
     part
 }
 
-/// Where a task sleeps that waits for no lock.
-fn asleep(texts: &Texts) -> String {
-    let stacks = texts.profile.stacks.iter();
-    let Some((stack, function)) = stacks.filter_map(|stack| Some((stack, locks::sleeps_in(&stack.frames)?))).next()
-    else {
-        return "the text has no stack that waits for a lock, so it does not show what it waits for".to_owned();
-    };
-    /// What a task sleeps for, by the beginnings of functions in its stack; the first that fits.
+/// Why a task is where this stack shows it.
+fn reason(frames: &[String]) -> Option<&'static str> {
+    /// By the beginnings of functions in the stack; the first that fits.
     const REASONS: [(&str, &str); 6] = [
         ("drain_all_pages __drain_all_pages", "until other CPUs have emptied their per-CPU lists"),
         ("lru_add_drain_all __lru_add_drain_all", "until other CPUs have emptied their batches for the LRU lists"),
@@ -172,8 +168,18 @@ fn asleep(texts: &Texts) -> String {
         ),
         ("compact_zone migrate_pages", "while it moves pages, which is not a wait for a lock"),
     ];
-    let has = |begins: &str| stack.frames.iter().any(|frame| begins.split(' ').any(|begin| frame.starts_with(begin)));
-    let why = REASONS.iter().find(|(begins, _)| has(begins)).map_or("which is not a wait for a lock", |(_, why)| why);
+    let has = |begins: &str| frames.iter().any(|frame| begins.split(' ').any(|begin| frame.starts_with(begin)));
+    REASONS.iter().find(|(begins, _)| has(begins)).map(|(_, why)| *why)
+}
+
+/// Where a task sleeps that waits for no lock.
+fn asleep(texts: &Texts) -> String {
+    let stacks = texts.profile.stacks.iter();
+    let Some((stack, function)) = stacks.filter_map(|stack| Some((stack, locks::sleeps_in(&stack.frames)?))).next()
+    else {
+        return "the text has no stack that waits for a lock, so it does not show what it waits for".to_owned();
+    };
+    let why = reason(&stack.frames).unwrap_or("which is not a wait for a lock");
     format!("it sleeps in {function}, {why}")
 }
 

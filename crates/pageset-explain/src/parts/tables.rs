@@ -56,6 +56,7 @@ pub(super) fn state(tables: &Tables) -> Option<String> {
         "slabtop" | "/proc/slabinfo" => caches(tables),
         "memory.events" => events(tables),
         "memory.stat" => stat(tables),
+        "a memory cgroup's files" => group(tables),
         "/sys/kernel/mm/hugepages" => huge_pages(tables),
         "sar -H" => {
             let [free, used] = tables.columns(["kbhugfree", "kbhugused"])?;
@@ -84,6 +85,26 @@ pub(super) fn huge_pages(tables: &Tables) -> Option<String> {
         (true, false) => format!("all {} huge pages{size} are in use", whole(total)),
         (true, true) => format!("{} of {} huge pages{size} are free{promised}", whole(free), whole(total)),
     })
+}
+
+/// How much of its limit a memory cgroup uses.
+fn group(tables: &Tables) -> Option<String> {
+    let (used, limit) = (tables.only("group_used"), tables.only("group_limit"));
+    // 2^63 rounded to pages is no limit, and so is `max`.
+    if limit.is_some_and(|limit| limit > 9e18) {
+        let used = used.map_or(String::new(), |used| format!(" and uses {} bytes", whole(used)));
+        return Some(format!("the memory cgroup has no limit{used}"));
+    }
+    let (used, limit) = used.zip(limit).filter(|(_, limit)| *limit > 0.0)?;
+    let (most, times) = (tables.only("group_most"), tables.only("group_reached"));
+    let reached = match (times, most) {
+        (Some(times), _) if times > 0.0 => format!(", which it reached {} times", whole(times)),
+        (_, Some(most)) if most >= limit => ", which it has reached".to_owned(),
+        (Some(_), _) | (_, Some(_)) => ", which it never reached".to_owned(),
+        _ => String::new(),
+    };
+    let (share, used, limit) = (100.0 * used / limit, whole(used), whole(limit));
+    Some(format!("the memory cgroup uses {used} bytes ({share:.1} %) of its limit of {limit}{reached}"))
 }
 
 /// What holds most of a memory cgroup's memory.

@@ -38,8 +38,8 @@ pub(crate) struct Profile {
     pub(crate) is_unresolved: bool,
     /// Functions that waited for the locks of `/proc/lock_stat`.
     pub(crate) callers: Vec<Caller>,
-    /// The first function of a call trace that belongs to no sample.
-    pub(crate) trace: Option<String>,
+    /// A call trace that belongs to no sample, the innermost function first.
+    pub(crate) trace: Vec<String>,
     /// Waits by lock, from `/proc/lock_stat` and `perf lock`: the caller or the lock's name, and the weight.
     pub(crate) waits: Vec<(String, f64)>,
 }
@@ -83,6 +83,8 @@ pub(crate) struct Reader {
     nodes: Vec<Node>,
     /// Per cent of children are relative to their parent's.
     is_relative: bool,
+    /// Rows with nothing but a share and a function were read.
+    has_bare_rows: bool,
     /// A heading was read since the last row: the next row begins a screen of `perf top` or another event.
     is_new_screen: bool,
 }
@@ -102,12 +104,20 @@ impl Reader {
             }
             return false;
         }
+        if let Some((symbol, share)) = bare_row(trimmed).filter(|_| self.has_bare_rows || self.profile.flat.is_empty())
+        {
+            (self.has_bare_rows, self.profile.screens) = (true, 1);
+            self.profile.flat.push((symbol, share));
+            return true;
+        }
         if let Some((symbol, own, all)) = row(trimmed) {
             self.close(1.0);
             if std::mem::take(&mut self.is_new_screen) || self.profile.screens == 0 {
                 self.profile.screens += 1;
             }
-            self.profile.is_unresolved |= trimmed.contains("[k]") && is_address(&symbol);
+            // Stacks that perf could not walk begin at the address 0.
+            let is_zero = symbol.bytes().all(|b| b == b'0');
+            self.profile.is_unresolved |= trimmed.contains("[k]") && is_address(&symbol) && !is_zero;
             self.profile.flat.push((symbol.clone(), own));
             self.open_graph(symbol, all);
             return true;
@@ -227,22 +237,30 @@ impl Reader {
         }
         match frame(text).filter(|frame| self.open == Open::Plain || text.contains("+0x") || locks::is_known(frame)) {
             // `symbol+0x16b/0x200` without `RIP:` is the call trace of a failure, not a sample.
-            Some(frame) if text.contains("/0x") => {
-                self.profile.trace.get_or_insert_with(|| frame.to_owned());
-                true
-            }
+            Some(frame) if text.contains("/0x") => self.trace(frame),
             Some(frame) => {
                 self.open = Open::Plain;
                 self.frame(frame)
             }
             // Frames of a failure's call trace, also `? symbol+0x1/0x2`.
-            None => text.contains("+0x") && text.contains("/0x"),
+            None => {
+                let is_frame = text.contains("+0x") && text.contains("/0x");
+                is_frame && log_frame(text).is_none_or(|frame| self.trace(frame))
+            }
         }
     }
 
     fn frame(&mut self, frame: &str) -> bool {
         if self.frames.len() < MAX_FRAMES {
             self.frames.push(frame.to_owned());
+        }
+        true
+    }
+
+    /// A frame of a call trace that belongs to no sample.
+    fn trace(&mut self, frame: &str) -> bool {
+        if self.profile.trace.len() < MAX_FRAMES {
+            self.profile.trace.push(frame.to_owned());
         }
         true
     }
@@ -395,6 +413,15 @@ fn row(text: &str) -> Option<(String, f64, f64)> {
     let first = shares.next()?;
     let symbol = symbol.split_ascii_whitespace().next()?;
     Some((frame(symbol).unwrap_or(symbol).to_owned(), shares.next().unwrap_or(first), first))
+}
+
+/// `5.41%  native_queued_spin_lock_slowpath`, as people shorten the rows of perf: of functions that are known here.
+fn bare_row(text: &str) -> Option<(String, f64)> {
+    let (share, rest) = text.split_once('%').filter(|_| text.starts_with(|c: char| c.is_ascii_digit()))?;
+    let (share, symbol) = (number(share)?, frame(rest.split_ascii_whitespace().next()?)?);
+    let is_alone = rest.split_ascii_whitespace().nth(1).is_none_or(|next| next.starts_with(['(', '#']));
+    let is_known = locks::is_known(symbol) || locks::work_of(symbol).is_some();
+    (is_alone && is_known).then(|| (symbol.to_owned(), share))
 }
 
 /// A function: without address, offset, size, module and the compiler's suffix.

@@ -303,6 +303,11 @@ impl Request {
         // A frame with `?` may be left from earlier.
         let is_sure =
             !text.contains("? ") && !text.contains("RIP") && !text.contains("PC is") && !text.contains("pc :");
+        // The names of Rust are long: the module says more.
+        let module = text.trim_end().strip_suffix(']').and_then(|text| text.rsplit_once(" ["));
+        if let Some((_, module)) = module.filter(|(_, module)| is_sure && word.len() > 64 && module.len() <= 64) {
+            self.caller = Some(format!("the module {module}"));
+        }
         if is_name
             && is_sure
             && !crate::locks::is_outermost(name)

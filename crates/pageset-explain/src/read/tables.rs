@@ -44,6 +44,7 @@ pub(super) const TABLES: [(&[&str], Table); 24] = [
 pub(crate) const PRESSURE: &str = "a file of pressure (PSI)";
 const MEMINFO: Table = Table { name: "/proc/meminfo", shows: "memory of the whole machine" };
 const HUGE_PAGES: Table = Table { name: "/sys/kernel/mm/hugepages", shows: "how many huge pages there are" };
+const GROUP: Table = Table { name: "a memory cgroup's files", shows: "a memory cgroup's limit" };
 const NUMASTAT: Table = Table { name: "numastat", shows: "on which node allocations ended" };
 const EVENTS: Table = Table { name: "memory.events", shows: "how often a memory cgroup reached its limits" };
 const STAT: Table = Table { name: "memory.stat", shows: "what a memory cgroup's memory is" };
@@ -119,6 +120,8 @@ pub(crate) struct Tables {
     /// The nodes of the columns that follow; `None` is a sum.
     heading: Vec<Option<u64>>,
     node_rows: Vec<NodeRow>,
+    /// The file of a memory cgroup whose number is on the next line.
+    group_file: Option<&'static str>,
     /// How long each compaction or direct reclaim took, in ms: the process and the time.
     pub(crate) latencies: Vec<(String, f64)>,
     /// The place of the times in the rows below a heading, counted from the right.
@@ -178,6 +181,7 @@ impl Tables {
             | self.pressure_line(text)
             | self.named_line(text)
             | self.setting_line(text)
+            | self.group_line(text)
             | self.latency(text)
             | self.row(text)
             | self.cache(text)
@@ -193,6 +197,8 @@ impl Tables {
             || begins("node")
             || begins("high ")
             || text.contains("_hugepages")
+            || text.contains("memory.")
+            || self.group_file.is_some()
             || NAMES.split(' ').any(begins)
     }
 
@@ -261,6 +267,38 @@ impl Tables {
         let Some(value) = digits(value.trim()).filter(|_| self.named.len() < MAX_ROWS) else { return false };
         self.first.get_or_insert(HUGE_PAGES);
         self.named.push((name.to_owned(), vec![value as f64]));
+        true
+    }
+
+    /// `$ cat memory.limit_in_bytes` and the number below it, or `memory.max:524288000`.
+    fn group_line(&mut self, text: &str) -> bool {
+        /// The files of both versions of cgroups, and the name of the number.
+        const FILES: [(&str, &str); 9] = [
+            ("memory.usage_in_bytes", "group_used"),
+            ("memory.current", "group_used"),
+            ("memory.limit_in_bytes", "group_limit"),
+            ("memory.max", "group_limit"),
+            ("memory.max_usage_in_bytes", "group_most"),
+            ("memory.peak", "group_most"),
+            ("memory.failcnt", "group_reached"),
+            ("memory.kmem.limit_in_bytes", "group_kernel_limit"),
+            ("memory.memsw.limit_in_bytes", "group_swap_limit"),
+        ];
+        let (path, value) = text.rsplit_once([':', '=']).unwrap_or((text, ""));
+        let word = path.trim().rsplit(['/', ' ']).next().unwrap_or("");
+        if let Some((_, name)) = FILES.iter().find(|(file, _)| *file == word) {
+            self.group_file = Some(name);
+            return value.is_empty() || self.group_number(value);
+        }
+        self.group_file.is_some() && self.group_number(text)
+    }
+
+    fn group_number(&mut self, text: &str) -> bool {
+        let Some(name) = self.group_file.take().filter(|_| self.named.len() < MAX_ROWS) else { return false };
+        let number = if text.trim() == "max" { Some(u64::MAX) } else { digits(text.trim()) };
+        let Some(number) = number else { return false };
+        self.first.get_or_insert(GROUP);
+        self.named.push((name.to_owned(), vec![number as f64]));
         true
     }
 
