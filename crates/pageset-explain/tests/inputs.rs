@@ -686,7 +686,37 @@ fn short_texts() {
     let wide = "Per-node system memory usage (in MBs):\nNode 4 Node 5 Total\nMemTotal 100.0 100.0 200.0\nMemFree 50.0 20.0 70.0\n";
     let parents = "65.10%  0.10%  a  [k] do_syscall_64\n  |\n  ---do_syscall_64\n     rmqueue_bulk\n     _raw_spin_lock\n     native_queued_spin_lock_slowpath\n\n\
                    65.10%  0.10%  a  [k] rmqueue_bulk\n  |\n  ---rmqueue_bulk\n     _raw_spin_lock\n     native_queued_spin_lock_slowpath\n";
+    let unsure = "INFO: task a:1 blocked for more than 120 seconds.\nCall Trace:\n [<ffffffff813a3aee>] ? io_schedule+0x5b/0x74\n \
+                  [<ffffffffa0352d39>] ? cv_wait_common+0xa7/0x103 [spl]\n";
+    let stalls = "db: page allocation stalls for 10104ms, order:0, mode:0x14201ca(GFP_HIGHUSER_MOVABLE|__GFP_COLD)\n\
+                  db: page allocation stalls for 610074ms, order:0, mode:0x14201ca(GFP_HIGHUSER_MOVABLE|__GFP_COLD)\n";
+    let slub = "Node 0 Normal free:124kB min:10088kB low:12608kB high:15132kB present:8791040kB\nlowmem_reserve[]: 0 0 0 0\n\
+                SLUB: Unable to allocate memory on node -1 (gfp=0x20)\n  cache: a, object size: 448, default order: 2, min order: 0\n";
+    let crash = "CACHE             OBJSIZE  ALLOCATED     TOTAL  SLABS  SSIZE  NAME\n\
+                 ffff893b6736a200      256       1052     42993    843    16k  nf_conntrack\n";
+    let oomd = "systemd-oomd[1]: Killed /a.scope due to memory pressure for /a being 51.07% > 50.00% for > 20s with reclaim activity\n";
     for (text, begin) in [
+        (
+            unsure,
+            "Task a waited for 120 s or more without running; by lines of its call trace that are not certain (`?`), it sleeps in cv_",
+        ),
+        (
+            stalls,
+            "An order-0 GFP_HIGHUSER_MOVABLE request of db waited 10,104 ms; the text has no zones (Mem-Info), so it does not show \
+             which zone was short; the longest wait in the text is 610,074 ms.",
+        ),
+        (
+            slub,
+            "An order-0 GFP_ATOMIC request for the slab cache a failed because memory is short: node 0 Normal has 124 kB free",
+        ),
+        (
+            crash,
+            "The largest slab cache of the text is nf_conntrack: 13,488 kB; the text is the output of kmem -s of crash",
+        ),
+        (
+            oomd,
+            "The text shows no failed request: systemd-oomd, a program, ended a cgroup because tasks of it waited for memory 51.07%",
+        ),
         (vmstat, "The machine swaps: up to 3 kB/s in (si) and 4 kB/s out (so), with 2 kB free at least"),
         (comma, "Requests reclaim memory themselves: they scan up to 141 pages/s"),
         ("12:00:01 pgpgin/s pgpgout/s pgscank/s pgscand/s\n", "The text is the output of sar -B: it shows"),
@@ -728,10 +758,6 @@ fn short_texts() {
         (
             "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=1,cpuset=a,mems_allowed=1,global_oom,task_memcg=/j,task=w,pid=1,uid=0\n",
             "The nodes that w may use are short (1: its cpuset or memory policy), not the whole machine",
-        ),
-        (
-            "db: page allocation stalls for 10104ms, order:0, mode:0x14201ca(GFP_HIGHUSER_MOVABLE|__GFP_COLD)\n",
-            "An order-0 GFP_HIGHUSER_MOVABLE request of db waited 10,104 ms",
         ),
         ("memory.current:4096\nmemory.max:max\n", "The memory cgroup has no limit and uses 4,096 bytes"),
         (

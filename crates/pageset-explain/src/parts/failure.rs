@@ -167,6 +167,10 @@ pub(super) fn part(report: &Report, all: &[Report], zones: &[Zone], machine: &Ma
     if let Some(text) = held.finding {
         part.finding("pages-in-lists", text);
     }
+    let stalls = all.iter().flat_map(|report| &report.requests).filter_map(|request| request.stalled_ms);
+    if let Some(longest) = stalls.max().filter(|longest| request.stalled_ms.is_some_and(|ms| ms < *longest)) {
+        part.clauses.push(format!("the longest wait in the text is {} ms", grouped(longest)));
+    }
     let more = all.iter().map(|report| report.requests.len()).sum::<usize>() - 1;
     if more > 0 {
         part.finding(

@@ -249,7 +249,8 @@ fn counters(texts: &Texts) -> Part {
     if let (Some(stalls), Some(failed)) = (vmstat.get("compact_stall"), vmstat.get("compact_fail")) {
         said.push(format!("{} of {} direct compactions failed", grouped(*failed), grouped(*stalls)));
     }
-    if let (Some(failed), Some(made)) = (vmstat.get("thp_fault_fallback"), vmstat.get("thp_fault_alloc")) {
+    let huge = vmstat.get("thp_fault_fallback").zip(vmstat.get("thp_fault_alloc"));
+    if let Some((failed, made)) = huge.filter(|(failed, made)| **failed > 0 || **made > 0) {
         said.push(format!(
             "{} of {} huge-page faults got small pages",
             grouped(*failed),

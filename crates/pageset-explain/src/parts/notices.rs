@@ -177,6 +177,11 @@ fn asleep(texts: &Texts) -> String {
     let stacks = texts.profile.stacks.iter();
     let Some((stack, function)) = stacks.filter_map(|stack| Some((stack, locks::sleeps_in(&stack.frames)?))).next()
     else {
+        // Kernels without frame pointers print such lines only.
+        let unsure = &texts.profile.unsure;
+        if let Some(function) = locks::sleeps_in(unsure).filter(|_| texts.profile.trace.is_empty()) {
+            return format!("by lines of its call trace that are not certain (`?`), it sleeps in {function}");
+        }
         return "the text has no stack that waits for a lock, so it does not show what it waits for".to_owned();
     };
     let why = reason(&stack.frames).unwrap_or("which is not a wait for a lock");

@@ -53,7 +53,7 @@ pub(super) fn state(tables: &Tables) -> Option<String> {
             let nodes = tables.nodes.iter().enumerate();
             fullest(nodes.map(|(node, [free, all])| (Some(node as u64), *free, *all)))
         }
-        "slabtop" | "/proc/slabinfo" => caches(tables),
+        "slabtop" | "/proc/slabinfo" | "kmem -s of crash" => caches(tables),
         "memory.events" => events(tables),
         "memory.stat" => stat(tables),
         "a memory cgroup's files" => group(tables),

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::heads::Heads;
 use super::line::{digits, words};
-use super::request::{Request, ZONES, release};
+use super::request::{Message, Request, ZONES, release};
 
 /// One report: the requests before a Mem-Info, and the Mem-Info.
 #[derive(Clone, Debug, Default)]
@@ -170,7 +170,10 @@ impl Reader {
     pub(crate) fn line(&mut self, text: &str) -> bool {
         let mut taken = false;
         if let Some(request) = Request::parse(text) {
-            if !self.report.zones.is_empty() || self.report.free.is_some() || std::mem::take(&mut self.ended) {
+            // SLUB prints its message after the zones.
+            let is_of_these = request.message == Message::Slub && self.report.requests.is_empty();
+            let is_next = !self.report.zones.is_empty() || self.report.free.is_some();
+            if std::mem::take(&mut self.ended) || is_next && !is_of_these {
                 self.begin();
             }
             let is_same = self.report.requests.last_mut().filter(|_| self.open > 0);

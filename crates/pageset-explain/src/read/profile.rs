@@ -40,6 +40,8 @@ pub(crate) struct Profile {
     pub(crate) callers: Vec<Caller>,
     /// A call trace that belongs to no sample, the innermost function first.
     pub(crate) trace: Vec<String>,
+    /// Lines of call traces that may be left from earlier (`? symbol`).
+    pub(crate) unsure: Vec<String>,
     /// Waits by lock, from `/proc/lock_stat` and `perf lock`: the caller or the lock's name, and the weight.
     pub(crate) waits: Vec<(String, f64)>,
 }
@@ -245,6 +247,12 @@ impl Reader {
             // Frames of a failure's call trace, also `? symbol+0x1/0x2`.
             None => {
                 let is_frame = text.contains("+0x") && text.contains("/0x");
+                if let Some(frame) = text.split_once("? ").and_then(|(_, frame_of)| frame(frame_of))
+                    && is_frame
+                    && self.profile.unsure.len() < MAX_FRAMES
+                {
+                    self.profile.unsure.push(frame.to_owned());
+                }
                 is_frame && log_frame(text).is_none_or(|frame| self.trace(frame))
             }
         }

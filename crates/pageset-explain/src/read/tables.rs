@@ -13,7 +13,7 @@ pub(crate) struct Table {
 }
 
 /// The tables by words that a line of each has.
-pub(super) const TABLES: [(&[&str], Table); 24] = [
+pub(super) const TABLES: [(&[&str], Table); 25] = [
     (&["Active / Total Objects"], Table { name: "slabtop", shows: "slab caches" }),
     (&["slabinfo - version"], Table { name: "/proc/slabinfo", shows: "slab caches" }),
     (&[" : slabdata "], Table { name: "/proc/slabinfo", shows: "slab caches" }),
@@ -28,6 +28,7 @@ pub(super) const TABLES: [(&[&str], Table); 24] = [
     (&["local_node "], NUMASTAT),
     (&["kbmemfree", "kbmemused"], Table { name: "sar -r", shows: "memory of the whole machine" }),
     (&["pgpgin/s", "pgpgout/s"], Table { name: "sar -B", shows: "rates of the whole machine" }),
+    (&["OBJSIZE", "ALLOCATED", "SSIZE"], CRASH),
     (&["kbhugfree", "kbhugused"], Table { name: "sar -H", shows: "huge pages of the whole machine" }),
     (&["oom_group_kill "], EVENTS),
     (&["NODE", "ZONE", "ORDER", "STATUS"], Table { name: "compactsnoop", shows: "how long each compaction took" }),
@@ -44,6 +45,7 @@ pub(super) const TABLES: [(&[&str], Table); 24] = [
 pub(crate) const PRESSURE: &str = "a file of pressure (PSI)";
 const MEMINFO: Table = Table { name: "/proc/meminfo", shows: "memory of the whole machine" };
 const HUGE_PAGES: Table = Table { name: "/sys/kernel/mm/hugepages", shows: "how many huge pages there are" };
+const CRASH: Table = Table { name: "kmem -s of crash", shows: "slab caches" };
 const GROUP: Table = Table { name: "a memory cgroup's files", shows: "a memory cgroup's limit" };
 const NUMASTAT: Table = Table { name: "numastat", shows: "on which node allocations ended" };
 const EVENTS: Table = Table { name: "memory.events", shows: "how often a memory cgroup reached its limits" };
@@ -392,6 +394,11 @@ impl Tables {
             }
             ([_, _, share, _, _, _, size, name], None) if share.ends_with('%') => {
                 size.strip_suffix('K').and_then(digits).map(|kib| (*name, kib))
+            }
+            // crash: the address, sizes, `32k` for a slab, and the name.
+            ([address, _, _, _, slabs, size, name], None) if address.len() >= 8 && size.ends_with('k') => {
+                let size = size.strip_suffix('k').and_then(digits);
+                digits(slabs).zip(size).map(|(slabs, size)| (*name, slabs.saturating_mul(size)))
             }
             _ => None,
         };
