@@ -221,7 +221,7 @@ fn is_spin_lock(function: &str) -> bool {
 
 /// Whether a function is known here, so that a line with nothing else is a frame.
 pub(crate) fn is_known(function: &str) -> bool {
-    spins(function) || TAKERS.contains_key(function)
+    spins(function) || sleeps(function) || TAKERS.contains_key(function)
 }
 
 /// Whether a function is the outermost caller of a stack.

@@ -149,7 +149,7 @@ impl Zone {
     pub(crate) fn all_of(report: &Report) -> (Vec<Zone>, u64, bool) {
         let shown = report.page_kib();
         let page_kib = shown.unwrap_or(4);
-        let zones = report.zones.iter().filter(|zone| zone.kib("free").is_some());
+        let zones = report.zones.iter().filter(|zone| zone.kib("free").is_some() || !zone.blocks.is_empty());
         let mut zones: Vec<Zone> = zones.map(|zone| Zone::of_log(zone, page_kib)).collect();
         // Its pages decide which columns lowmem_reserve has.
         if report.has_high_mem && !zones.iter().any(|zone| zone.name == "HighMem" || zone.name == "Movable") {
@@ -191,6 +191,12 @@ impl Zone {
     /// Free pages by order, for the index of fragmentation.
     pub(crate) fn counts(&self) -> Vec<u64> {
         self.blocks.iter().map(|blocks| blocks.count).collect()
+    }
+
+    /// The pages in its free blocks.
+    pub(crate) fn in_blocks(&self) -> u64 {
+        let pages = |(order, blocks): (usize, &Blocks)| blocks.count.saturating_mul(1 << order.min(40));
+        self.blocks.iter().enumerate().map(pages).fold(0, u64::saturating_add)
     }
 
     /// The highest order that has a free block.

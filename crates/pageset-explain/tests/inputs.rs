@@ -10,6 +10,7 @@ const SENTENCES: &[(&str, &str)] = &[
         "ansi-order4.txt",
         "An order-4 GFP_KERNEL request of xorg failed because order 4 (64 kB) is missing, not memory: node 0 Normal has 173,104 kB free, above its min mark of 17,308 kB, but its largest free block is of order 2 (16 kB).",
     ),
+    ("bcc-offcputime.txt", "No stack of the text waits for a lock; those that sleep do it most in rcu_nocb_kthread."),
     (
         "bpftrace-zone.txt",
         "The waits are for the zone lock: 86 % of them, in free_pcppages_bulk; others: LRU lock 13 %, futex buckets 1 %.",
@@ -35,10 +36,20 @@ const SENTENCES: &[(&str, &str)] = &[
         "Order 3 and above are missing, not memory: the fragmentation index of node 0 Normal is 0.999, near 1, which means that free memory is in small blocks.",
     ),
     ("hard-lockup-zone.txt", "The waits are for the zone lock: 100 % of them, in free_pcppages_bulk."),
+    ("hugepages-all-used.txt", "All 1,024 huge pages of 2,048 kB are in use: DPDK found no free huge page of 2 MB."),
     (
-        "hugepages-spdk.txt",
-        "Huge pages are missing: the kernel found fewer free blocks of that size than it was asked to reserve.",
+        "hugepages-files.txt",
+        "9,000 of 9,000 huge pages are free; the text is /sys/kernel/mm/hugepages, which shows no zone, mark, free block or per-CPU list.",
     ),
+    (
+        "hugepages-not-opened.txt",
+        "4,096 of 4,096 huge pages are free: DPDK cannot open its file of huge pages, so it does not get them: most often rights, the mount point, or files that another run left.",
+    ),
+    (
+        "hugepages-qemu.txt",
+        "QEMU could not get the guest's memory from huge pages: on the nodes or in the cgroup (hugetlb) that it may use, too few are free.",
+    ),
+    ("hugepages-spdk.txt", "Huge pages are missing: the kernel was asked to reserve 4,096 and found room for 3,738."),
     (
         "hung-task-numbered.txt",
         "Task python3 waited for 120 s or more without running; it sleeps in shrink_page_list, while it reclaims memory, which is not a wait for a lock.",
@@ -48,12 +59,20 @@ const SENTENCES: &[(&str, &str)] = &[
         "An order-0 GFP_ATOMIC request of kswapd0 failed, but node 0 DMA32 was above the mark when the kernel printed this: 122,112 kB free, above the 1,460 kB that an urgent request must leave (min is 3,888 kB) plus lowmem_reserve of 120,396 kB; 11,264 kB of node 0 Normal wait in per-CPU lists, 248 kB of it in the list of the CPU that failed.",
     ),
     (
+        "lmkd-parse-error.txt",
+        "The text shows no shortage: Android's low memory killer cannot read a file of this kernel (a parse error), so it does not know how much is free.",
+    ),
+    (
         "lmkd-reclaim.txt",
         "The text shows no failed request: Android's low memory killer ended a process to keep memory available, by its own thresholds.",
     ),
     (
         "lmkd.txt",
         "The text shows no failed request: Android's low memory killer ended a process to keep memory available, by its own thresholds.",
+    ),
+    (
+        "lock-stat-callers.txt",
+        "The waits are for the zone lock: 100 % of them, in get_page_from_freelist, free_one_page, free_pcppages_bulk.",
     ),
     (
         "log-2.4-order-first.txt",
@@ -106,7 +125,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "log-4.4-oom-two-zones.txt",
-        "An order-0 GFP_KERNEL request of java started the OOM killer because memory is short: node 0 Normal has 18,296 kB free, below its min mark of 48,948 kB, and the other zone refuses it too; 1,124 kB of node 0 DMA32 wait in per-CPU lists, 120 kB of it in the list of the CPU that failed, which would have been enough.",
+        "An order-0 GFP_KERNEL request of java started the OOM killer because memory is short: node 0 Normal has 18,296 kB free, below its min mark of 48,948 kB, and the other zone refuses it too; 1,124 kB of node 0 DMA32 wait in per-CPU lists, 120 kB of it in the list of the CPU that failed, which would have been enough; locked pages (mlocked) hold 7,752,072 kB (54 % of the memory).",
     ),
     (
         "log-4.4-vmalloc-arm64.txt",
@@ -153,16 +172,36 @@ const SENTENCES: &[(&str, &str)] = &[
         "An order-0 GFP_ATOMIC request of worker failed because memory is short: node 0 Normal has 192,000 kB free, below its min mark of 704,512 kB and the 264,192 kB that even an urgent request must leave.",
     ),
     (
+        "log-at-boot.txt",
+        "The zones have no marks and no free page: the kernel printed this at boot, before it gave the memory to the page allocator, so a request came too early.",
+    ),
+    (
+        "log-bug-in-compaction.txt",
+        "Memory is not short: the kernel found its own state wrong and stopped (BUG at mm/page_alloc.c:3112).",
+    ),
+    (
         "log-cma-alloc.txt",
-        "A CMA request for 2,025 contiguous pages failed: pages in that CMA area are in use and could not be moved, or the area is too small; marks and per-CPU lists do not decide this.",
+        "A CMA request for 2,025 contiguous pages failed because no free range of its area is that long (-12, ENOMEM); marks and per-CPU lists do not decide this.",
+    ),
+    (
+        "log-cma-busy-ranges.txt",
+        "A CMA request for 148 contiguous pages failed because pages in its area are in use and could not be moved, or another caller was emptying them (-16, EBUSY): 33,161 of its 81,920 pages are free, and its longest free range has 7,276; marks and per-CPU lists do not decide this.",
     ),
     (
         "log-cma-busy.txt",
         "A contiguous range could not be emptied: pages in it are in use and could not be moved; marks and per-CPU lists do not decide this.",
     ),
     (
+        "log-cma-gpu.txt",
+        "A CMA request for 2,040 contiguous pages failed because no free range of its area is that long (-12, ENOMEM); marks and per-CPU lists do not decide this.",
+    ),
+    (
+        "log-cma-longest-range.txt",
+        "A CMA request for 256 contiguous pages failed because no free range of its area is that long (-12, ENOMEM): 357 of its 2,048 pages are free, and its longest free range has 166; marks and per-CPU lists do not decide this.",
+    ),
+    (
         "log-cma-named-area.txt",
-        "A CMA request for 16 contiguous pages failed: pages in that CMA area are in use and could not be moved, or the area is too small; marks and per-CPU lists do not decide this.",
+        "A CMA request for 16 contiguous pages failed because no free range of its area is that long (-12, ENOMEM); marks and per-CPU lists do not decide this.",
     ),
     ("log-end-only.txt", "The text is the end of a report: the request and the zones are in the lines before it."),
     (
@@ -175,14 +214,26 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "log-hugetlb.txt",
-        "Huge pages are missing: the kernel found fewer free blocks of that size than it was asked to reserve.",
+        "Huge pages are missing: the kernel was asked to reserve 1,024 of 2.00 MiB and found room for 512.",
     ),
     (
         "log-hung-task-drain.txt",
         "Task swapper/0 waited for 10 s or more without running; it sleeps in drain_all_pages, until other CPUs have emptied their per-CPU lists.",
     ),
+    (
+        "log-hung-task-lru-drain.txt",
+        "Task khugepaged waited for 122 s or more without running; it sleeps in __lru_add_drain_all, until other CPUs have emptied their batches for the LRU lists.",
+    ),
     ("log-hung-task.txt", "The waits are for mmap_lock: 100 % of them, in __x64_sys_brk."),
+    (
+        "log-kmalloc-warning.txt",
+        "Memory is not short: the kernel warns of the size that the caller asked kmalloc for, and refuses it.",
+    ),
     ("log-list-corruption.txt", "Memory is not short: something overwrote a list of the kernel."),
+    (
+        "log-lockdep-pcp.txt",
+        "Memory is not short: the kernel's checker of locks (lockdep) found locks that are taken in a way that can deadlock, a fault of the kernel or of a module.",
+    ),
     (
         "log-memcg-constraint-line.txt",
         "A memory cgroup, not a zone, is short: kubepods-burstable-podeded8c65.slice is at its limit, and the kernel killed worker in it.",
@@ -208,12 +259,20 @@ const SENTENCES: &[(&str, &str)] = &[
         "The message is of the NVIDIA driver: it says nothing about a zone of the kernel unless a `page allocation failure` follows.",
     ),
     (
+        "log-oom-by-hand.txt",
+        "Memory is not short: the OOM killer was started by hand (order -1: sysrq f), so the zones show no failed request.",
+    ),
+    (
         "log-oom-last-line.txt",
         "The OOM killer ended java, and the text has only its last line, so it does not show which zone was short.",
     ),
     (
         "log-order-too-large.txt",
         "Memory is not short: the kernel warns of the request itself (mm/page_alloc.c), most often because its order is above the largest one, and refuses it.",
+    ),
+    (
+        "log-order3-blocks-only.txt",
+        "An order-3 GFP_ATOMIC request of kworker/u8:7 failed, most likely because order 3 (32 kB) is missing: zone Normal has 280,296 kB free, and its largest free block is of order 1; the text lacks its marks.",
     ),
     (
         "log-order5-missing-mail.txt",
@@ -240,6 +299,14 @@ const SENTENCES: &[(&str, &str)] = &[
         "CPU 5 did not schedule for 23 s (process modprobe); it executed csd_lock_wait.isra.1, which is not a wait for a spin lock.",
     ),
     (
+        "log-trace-without-message.txt",
+        "The text is a call trace without its message, so it does not show what happened: the task was in shrink_zone while it reclaims memory, which is not a wait for a lock.",
+    ),
+    (
+        "log-vmalloc-8-gib.txt",
+        "A vmalloc request of syz-executor6 for 8,589,934,588 bytes failed most likely because that is more than the machine has, not because a zone is short.",
+    ),
+    (
         "log-vmap-only.txt",
         "A vmalloc request for 36,864 bytes failed because its address space has no hole of that size, not because memory is short: zones, marks and per-CPU lists do not decide this.",
     ),
@@ -252,6 +319,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "ZFS repeats a request for 44,037 bytes (order 4, 64 kB) that does not succeed; the text has no zones, so it does not show whether the order or the memory is missing.",
     ),
     ("log-zfs-large.txt", "The text shows no failed request: ZFS warns that it asks for a large piece at once."),
+    (
+        "log-zspages.txt",
+        "Memory is short: node 0 DMA32 has 3,512 kB free, below its min mark of 3,912 kB; compressed swap (zspages) hold 927,940 kB (93 % of the memory); the text lacks the request that failed.",
+    ),
     (
         "memcg-event.txt",
         "A memory cgroup, not a zone, is short: the cgroup of this process is at its limit, and the kernel killed node in it.",
@@ -267,6 +338,10 @@ const SENTENCES: &[(&str, &str)] = &[
     (
         "pagetypeinfo-cma.txt",
         "Order 4 (64 kB) and above are missing, not memory, for all requests that may not use CMA or HighAtomic: node 0 Normal has 135,056 free pages, but its other free blocks end at order 3.",
+    ),
+    (
+        "perf-folded-nameless.txt",
+        "The waits are for the lock in finish_wait: 50 % of them (2.5 % of the samples wait for locks); others: lock in tcp_prequeue 50 %.",
     ),
     (
         "perf-folded-slab-reclaim.txt",
@@ -357,16 +432,40 @@ const SENTENCES: &[(&str, &str)] = &[
     ("soft-lockup-zone.txt", "The waits are for the zone lock: 100 % of them, in free_pcppages_bulk."),
     ("stack-in-journal.txt", "The waits are for the lock in nr_blockdev_pages: 100 % of them."),
     (
+        "swiotlb-all-used.txt",
+        "The bounce buffers (swiotlb) are full, not a zone: 32,768 of 32,768 slots of 2 kB are in use, and no free piece has the 4,000 bytes that a device asked for.",
+    ),
+    (
+        "swiotlb-no-counts.txt",
+        "The bounce buffers (swiotlb) have no free piece of 16,384 bytes, which a device asked for; zones are not short.",
+    ),
+    (
+        "swiotlb-too-large.txt",
+        "The device asked for more at once than a bounce buffer (swiotlb) can be: 524,288 bytes, and 262,144 is the most; 4 of 32,768 slots of 2 kB are in use.",
+    ),
+    (
+        "swiotlb-wrapped.txt",
+        "The bounce buffers (swiotlb) are full, not a zone: 523,564 of 524,288 slots of 2 kB are in use, and no free piece has the 262,144 bytes that a device asked for.",
+    ),
+    (
         "sysctl-a.txt",
         "These settings: vm.min_free_kbytes is 67,584, vm.watermark_scale_factor is 10, vm.watermark_boost_factor is 15,000, the kernel sizes the per-CPU lists (vm.percpu_pagelist_high_fraction is 0); the text has no zones, so it does not show whether one is short.",
     ),
     (
         "table-compactsnoop.txt",
-        "The text is the output of compactsnoop: it shows how long each compaction took, but no zone, mark, free block or per-CPU list.",
+        "The text has 3 compactions, and the longest took 113.975603 ms (process zsh); the text is the output of compactsnoop, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-drsnoop.txt",
+        "The text has 12 direct reclaims, and the longest took 104.84 ms (process summond); the text is the output of drsnoop, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "table-free-enomem.txt",
         "A program got ENOMEM: a limit of processes, of overcommitted memory or of a cgroup, more often than a zone.",
+    ),
+    (
+        "table-memcg-files.txt",
+        "The memory cgroup uses 501,346,304 bytes (95.6 %) of its limit of 524,288,000, which it has reached; the text is a memory cgroup's files, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "table-meminfo-huge.txt",
@@ -375,6 +474,10 @@ const SENTENCES: &[(&str, &str)] = &[
     (
         "table-memory-events.txt",
         "A memory cgroup was short: it reached its limit (memory.max) 812 times, and the kernel killed 3 of its processes; the text is memory.events, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "table-memory-stat.txt",
+        "Most of the memory cgroup's memory is slab caches that can be freed (slab_reclaimable): 1,232,589,368 bytes (99 % of what the text counts), and its limit is not in the text; the text is memory.stat, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "table-numactl.txt",
@@ -423,6 +526,14 @@ const SENTENCES: &[(&str, &str)] = &[
     (
         "table-vmstat-swaps.txt",
         "The machine swaps on average since boot: up to 651 kB/s in (si) and 531 kB/s out (so), with 9,170,080 kB free at least; the text is the output of vmstat, which shows no zone, mark, free block or per-CPU list.",
+    ),
+    (
+        "trace-alloc-failed.txt",
+        "The text is a trace of the kernel: 1 of 3 allocations failed, which was of order 9; it shows no zone, mark or free block.",
+    ),
+    (
+        "trace-direct-reclaim.txt",
+        "The text is a trace of the kernel: it has 2 direct reclaims, the longest of 80.611 ms (khugepaged-22, order 9); it shows no zone, mark or free block.",
     ),
     (
         "unusable-index.txt",
@@ -575,7 +686,37 @@ fn short_texts() {
     let wide = "Per-node system memory usage (in MBs):\nNode 4 Node 5 Total\nMemTotal 100.0 100.0 200.0\nMemFree 50.0 20.0 70.0\n";
     let parents = "65.10%  0.10%  a  [k] do_syscall_64\n  |\n  ---do_syscall_64\n     rmqueue_bulk\n     _raw_spin_lock\n     native_queued_spin_lock_slowpath\n\n\
                    65.10%  0.10%  a  [k] rmqueue_bulk\n  |\n  ---rmqueue_bulk\n     _raw_spin_lock\n     native_queued_spin_lock_slowpath\n";
+    let unsure = "INFO: task a:1 blocked for more than 120 seconds.\nCall Trace:\n [<ffffffff813a3aee>] ? io_schedule+0x5b/0x74\n \
+                  [<ffffffffa0352d39>] ? cv_wait_common+0xa7/0x103 [spl]\n";
+    let stalls = "db: page allocation stalls for 10104ms, order:0, mode:0x14201ca(GFP_HIGHUSER_MOVABLE|__GFP_COLD)\n\
+                  db: page allocation stalls for 610074ms, order:0, mode:0x14201ca(GFP_HIGHUSER_MOVABLE|__GFP_COLD)\n";
+    let slub = "Node 0 Normal free:124kB min:10088kB low:12608kB high:15132kB present:8791040kB\nlowmem_reserve[]: 0 0 0 0\n\
+                SLUB: Unable to allocate memory on node -1 (gfp=0x20)\n  cache: a, object size: 448, default order: 2, min order: 0\n";
+    let crash = "CACHE             OBJSIZE  ALLOCATED     TOTAL  SLABS  SSIZE  NAME\n\
+                 ffff893b6736a200      256       1052     42993    843    16k  nf_conntrack\n";
+    let oomd = "systemd-oomd[1]: Killed /a.scope due to memory pressure for /a being 51.07% > 50.00% for > 20s with reclaim activity\n";
     for (text, begin) in [
+        (
+            unsure,
+            "Task a waited for 120 s or more without running; by lines of its call trace that are not certain (`?`), it sleeps in cv_",
+        ),
+        (
+            stalls,
+            "An order-0 GFP_HIGHUSER_MOVABLE request of db waited 10,104 ms; the text has no zones (Mem-Info), so it does not show \
+             which zone was short; the longest wait in the text is 610,074 ms.",
+        ),
+        (
+            slub,
+            "An order-0 GFP_ATOMIC request for the slab cache a failed because memory is short: node 0 Normal has 124 kB free",
+        ),
+        (
+            crash,
+            "The largest slab cache of the text is nf_conntrack: 13,488 kB; the text is the output of kmem -s of crash",
+        ),
+        (
+            oomd,
+            "The text shows no failed request: systemd-oomd, a program, ended a cgroup because tasks of it waited for memory 51.07%",
+        ),
         (vmstat, "The machine swaps: up to 3 kB/s in (si) and 4 kB/s out (so), with 2 kB free at least"),
         (comma, "Requests reclaim memory themselves: they scan up to 141 pages/s"),
         ("12:00:01 pgpgin/s pgpgout/s pgscank/s pgscand/s\n", "The text is the output of sar -B: it shows"),
@@ -600,12 +741,25 @@ fn short_texts() {
         ),
         (
             "EAL: No free 1048576 kB hugepages reported on node 1\n",
-            "DPDK found no free huge page of that size on that node.",
+            "DPDK found no free huge page of one size, which stops it only if it has none of another size.",
         ),
         (
             "Out of memory: Killed process 7 (worker) total-vm:1kB\n",
             "The OOM killer ended worker, and the text has only its last line",
         ),
+        (
+            "5.41%  native_queued_spin_lock_slowpath   (which?)\n3.97%  clear_page_erms\n1.36%  do_anonymous_page\n",
+            "5.4 % of the samples wait for spin locks, but the text has no call chains, so it does not show which lock",
+        ),
+        (
+            "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80736Ki. \n",
+            "The text shows no failed request: Kubernetes ended a pod because 80736Ki was available on the node, less than its own",
+        ),
+        (
+            "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=1,cpuset=a,mems_allowed=1,global_oom,task_memcg=/j,task=w,pid=1,uid=0\n",
+            "The nodes that w may use are short (1: its cpuset or memory policy), not the whole machine",
+        ),
+        ("memory.current:4096\nmemory.max:max\n", "The memory cgroup has no limit and uses 4,096 bytes"),
         (
             parents,
             "The waits are for the zone lock: 100 % of them, in rmqueue_bulk (65.1 % of the samples wait for locks).",

@@ -38,10 +38,12 @@ pub(super) fn part(texts: &Texts, zones: &[Zone], request: Option<&Request>, pag
                         first.saturating_sub(1)
                     ),
                     false => format!(
-                        "memory is missing, and with it large blocks: {} has {} free pages, and its largest free block is of order {}",
+                        "memory is missing, and with it large blocks: {} has {} free pages{}",
                         zone.title(),
                         grouped(pages(zone)),
-                        largest.map_or("none".to_owned(), |largest| largest.to_string())
+                        largest.map_or(String::new(), |largest| format!(
+                            ", and its largest free block is of order {largest}"
+                        ))
                     ),
                 }
             }

@@ -30,6 +30,8 @@ enum Cause {
     Back(usize),
     /// A zone is above the mark; its free blocks are not in the text.
     Above(usize),
+    /// The text has no marks, but no zone has a block of the order that the request may take. The place is that of the zone.
+    Blocks(usize),
     /// The text lacks the zones.
     Unknown,
 }
@@ -37,10 +39,18 @@ enum Cause {
 pub(super) fn part(report: &Report, all: &[Report], zones: &[Zone], machine: &Machine<'_>) -> Part {
     let mut part = Part::default();
     let Some(request) = report.requests.first() else {
-        return without_request(report, zones);
+        return without_request(report, zones, machine.page_kib);
     };
     if request.message == Message::Cma {
         return contiguous(request);
+    }
+    if request.is_by_hand {
+        part.clauses.push(
+            "memory is not short: the OOM killer was started by hand (order -1: sysrq f), so the zones show no failed request"
+                .to_owned(),
+        );
+        part.step("see who may use sysrq", "sysctl kernel.sysrq");
+        return part;
     }
     if let Some(part) = request.lack.map(|lack| no_address_space(request, lack)) {
         return part;
@@ -115,8 +125,20 @@ pub(super) fn part(report: &Report, all: &[Report], zones: &[Zone], machine: &Ma
                 mark(zone, test),
             )
         }
-        Cause::Unknown if zones.is_empty() && request.order.is_some() => {
-            format!("{who}; the text has no zones (Mem-Info), so it does not show which zone was short")
+        Cause::Blocks(at) => {
+            let zone = &may[*at];
+            let largest = zone.largest().map_or("none".to_owned(), |order| order.to_string());
+            format!(
+                "{who}, most likely because order {order} ({size}) is missing: {} has {} free, and its largest free block is of order \
+                 {largest}; the text lacks its marks",
+                zone.title(),
+                zone.amount(zone.in_blocks())
+            )
+        }
+        Cause::Unknown if zones.is_empty() => {
+            let by = request.caller.as_ref();
+            let by = by.map_or(String::new(), |caller| format!("; by its call trace, {caller} asked for it"));
+            format!("{who}; the text has no zones (Mem-Info), so it does not show which zone was short{by}")
         }
         Cause::Unknown => format!("{who}; the text does not show a zone that may serve it"),
     };
@@ -135,9 +157,19 @@ pub(super) fn part(report: &Report, all: &[Report], zones: &[Zone], machine: &Ma
     }
     let held = lists(report, &may, &tests, order, machine);
     part.clauses.extend(held.clause);
+    if matches!(cause, Cause::Memory) {
+        part.clauses.extend(holder(report, zones, machine.page_kib));
+    }
+    if let Some(caller) = &request.caller {
+        part.finding("caller", format!("by the call trace, {caller} asked for it"));
+    }
     findings(&mut part, request, &may, &tests, machine);
     if let Some(text) = held.finding {
         part.finding("pages-in-lists", text);
+    }
+    let stalls = all.iter().flat_map(|report| &report.requests).filter_map(|request| request.stalled_ms);
+    if let Some(longest) = stalls.max().filter(|longest| request.stalled_ms.is_some_and(|ms| ms < *longest)) {
+        part.clauses.push(format!("the longest wait in the text is {} ms", grouped(longest)));
     }
     let more = all.iter().map(|report| report.requests.len()).sum::<usize>() - 1;
     if more > 0 {
@@ -167,11 +199,17 @@ fn who(request: &Request) -> String {
         Message::Stall => "waited long",
         _ => "failed",
     };
+    let did = match request.stalled_ms {
+        Some(ms) if request.message == Message::Stall => format!("waited {} ms", grouped(ms)),
+        _ => did.to_owned(),
+    };
     let kind = if request.message == Message::Vmalloc { "vmalloc " } else { "" };
+    let size = request.bytes.filter(|_| request.message == Message::Vmalloc);
+    let size = size.map_or(String::new(), |bytes| format!(" for {} bytes", grouped(bytes)));
     let article =
         if order.is_empty() && !flags.starts_with('G') && kind.is_empty() && flags.is_empty() { "a" } else { "an" };
     let article = if order.is_empty() && (flags.starts_with('G') || kind == "vmalloc ") { "a" } else { article };
-    format!("{article} {order}{flags}{kind}request{of} {did}")
+    format!("{article} {order}{flags}{kind}request{of}{size} {did}")
 }
 
 /// `128 kB`.
@@ -187,7 +225,11 @@ fn main(zones: &[Zone], tests: &[Test]) -> usize {
 
 fn cause(zones: &[Zone], tests: &[Test], gfp: Option<&Gfp>, order: u8) -> Cause {
     if tests.is_empty() {
-        return Cause::Unknown;
+        let lacks = zones.iter().all(|zone| suits(zone, gfp, order) == Some(false));
+        let most = (0..zones.len()).max_by_key(|at| zones[*at].in_blocks());
+        // A multiple of the order in free pages: memory itself is not what is missing.
+        let has_pages = |at: &usize| zones[*at].in_blocks() >= 16 << order.min(31);
+        return most.filter(has_pages).filter(|_| lacks && order > 0).map_or(Cause::Unknown, Cause::Blocks);
     }
     let passing: Vec<usize> = (0..tests.len()).filter(|at| tests[*at].passes()).collect();
     let largest = |among: &mut dyn Iterator<Item = usize>| among.max_by_key(|at| zones[tests[*at].zone].size());
@@ -403,13 +445,54 @@ fn findings(part: &mut Part, request: &Request, zones: &[Zone], tests: &[Test], 
     }
 }
 
+/// What holds much memory that reclaim does not give back, if anything does.
+fn holder(report: &Report, zones: &[Zone], page_kib: u64) -> Option<String> {
+    let managed = zones.iter().filter_map(|zone| zone.managed).fold(0, u64::saturating_add);
+    // Totals are of all zones, of which the text may lack some.
+    let whole = report.ram.or(Some(managed).filter(|_| report.is_whole()));
+    let total = |name: &str| Some((report.total(name)?, whole?));
+    let in_zones = |name: &str| Some((report.sum_kib(name) / page_kib, managed));
+    let candidates = [
+        ("files in memory (shmem)", total("shmem")),
+        ("compressed swap (zspages)", in_zones("zspages")),
+        ("pages that cannot be reclaimed (unevictable)", total("unevictable")),
+        ("locked pages (mlocked)", in_zones("mlocked")),
+        ("slab caches that cannot be freed (slab_unreclaimable)", total("slab_unreclaimable")),
+    ];
+    let known = candidates.into_iter().filter_map(|(what, of)| of.map(|(pages, all)| (what, pages, all)));
+    // A machine without a leak has less than a fifth of each. A guess.
+    let known = known.filter(|(_, pages, all)| pages <= all && *pages > all / 5);
+    let (what, pages, all) = known.max_by_key(|(_, pages, _)| *pages)?;
+    let share = 100.0 * pages as f64 / all.max(1) as f64;
+    Some(format!("{what} hold {} kB ({share:.0} % of the memory)", grouped(pages.saturating_mul(page_kib))))
+}
+
+/// Zones without marks and without a free page.
+fn at_boot(zones: &[Zone]) -> Option<String> {
+    let with: Vec<&Zone> = zones.iter().filter(|zone| zone.has_pages()).collect();
+    let is_new = |zone: &&Zone| zone.free == Some(0) && zone.min == Some(0) && zone.high == Some(0);
+    (!with.is_empty() && with.iter().all(is_new)).then(|| {
+        "the zones have no marks and no free page: the kernel printed this at boot, before it gave the memory to the page allocator, so a \
+         request came too early"
+            .to_owned()
+    })
+}
+
 /// Mem-Info without the message before it.
-fn without_request(report: &Report, zones: &[Zone]) -> Part {
+fn without_request(report: &Report, zones: &[Zone], page_kib: u64) -> Part {
     let mut part = Part::default();
     if zones.is_empty() && report.free.is_none() {
         return part;
     }
+    if let Some(clause) = at_boot(zones) {
+        part.clauses.push(clause);
+        return part;
+    }
     let tests = marks::tests(zones, None, 0);
+    // Its free blocks say more.
+    if tests.is_empty() && zones.iter().any(|zone| !zone.blocks.is_empty()) {
+        return part;
+    }
     let clause = match (tests.is_empty(), tests.iter().any(Test::passes)) {
         (true, _) => {
             let total = report
@@ -443,7 +526,11 @@ fn without_request(report: &Report, zones: &[Zone]) -> Part {
         }
         (false, false) => {
             let test = &tests[main(zones, &tests)];
-            format!("memory is short: {}; the text lacks the request that failed", short(&zones[test.zone], test, None))
+            let holder = holder(report, zones, page_kib).map_or(String::new(), |holder| format!("; {holder}"));
+            format!(
+                "memory is short: {}{holder}; the text lacks the request that failed",
+                short(&zones[test.zone], test, None)
+            )
         }
     };
     part.clauses.push(clause);
@@ -466,6 +553,7 @@ fn no_address_space(request: &Request, lack: Lack) -> Part {
         }
         Lack::NothingAsked => "because the caller asked for nothing: memory is not short",
         Lack::TooLarge => "because that is more than the machine has: the caller computed a wrong size",
+        Lack::Large => "most likely because that is more than the machine has, not because a zone is short",
     };
     part.clauses.push(format!("a vmalloc request{of}{size} failed {why}"));
     match lack {
@@ -473,7 +561,7 @@ fn no_address_space(request: &Request, lack: Lack) -> Part {
             part.step("see who holds the address space", "sudo sort -k2 -n -r /proc/vmallocinfo | head -20");
             part.step("give it more with the boot parameter vmalloc=SIZE (32 bits), or move modules away from a full area (64 bits)", "");
         }
-        Lack::NothingAsked | Lack::TooLarge => {
+        Lack::NothingAsked | Lack::TooLarge | Lack::Large => {
             part.step("find the caller: it is in the call trace, above `__vmalloc`", "sudo dmesg | grep -A20 vmalloc");
         }
     }
@@ -528,12 +616,32 @@ fn not_of_a_zone(request: &Request, all: &[Report], zones: &[Zone], page_kib: u6
 fn contiguous(request: &Request) -> Part {
     let mut part = Part::default();
     let pages = request.pages.map_or("a range of".to_owned(), grouped);
+    let why = match request.cma.error {
+        Some(12) => "no free range of its area is that long (-12, ENOMEM)",
+        Some(16) => {
+            "pages in its area are in use and could not be moved, or another caller was emptying them (-16, EBUSY)"
+        }
+        Some(4) => "a signal ended the caller meanwhile (-4, EINTR)",
+        _ => "pages in that CMA area are in use and could not be moved, or the area is too small",
+    };
+    // The last line of the ranges has the totals; without it they are 0.
+    let free = request.cma.free.filter(|(_, total, _)| *total > 0).map_or(String::new(), |(free, total, longest)| {
+        let (free, total, longest) = (grouped(free), grouped(total), grouped(longest));
+        format!(": {free} of its {total} pages are free, and its longest free range has {longest}")
+    });
+    let because = if request.cma.error.is_some() { " because" } else { ":" };
     part.clauses.push(format!(
-        "a CMA request for {pages} contiguous pages failed: pages in that CMA area are in use and could not be moved, or the area is \
-         too small; marks and per-CPU lists do not decide this"
+        "a CMA request for {pages} contiguous pages failed{because} {why}{free}; marks and per-CPU lists do not decide this"
     ));
     part.step("see how large the area is and what is free of it", "grep Cma /proc/meminfo");
-    part.step("make the area larger with the boot parameter cma=SIZE", "");
+    match request.cma.error {
+        Some(4) => {}
+        Some(16) => part.step(
+            "ask again: the pages may be free by then; if it stays, see who holds pages of the area (boot with page_owner=on)",
+            "sudo cat /sys/kernel/debug/page_owner",
+        ),
+        _ => part.step("make the area larger with the boot parameter cma=SIZE", ""),
+    }
     part
 }
 
@@ -555,7 +663,7 @@ fn advice(part: &mut Part, request: &Request, cause: &Cause, zones: &[Zone], tes
             let what = "find what holds the memory: this request could wait and reclaim did not find enough";
             part.step(what, "grep -E 'MemAvailable|Slab|SUnreclaim|AnonPages|Shmem|Unevictable' /proc/meminfo");
         }
-        Cause::Order(_) | Cause::Above(_) => {
+        Cause::Order(_) | Cause::Above(_) | Cause::Blocks(_) => {
             part.step(
                 "merge free memory now, and see whether the order comes back",
                 "echo 1 | sudo tee /proc/sys/vm/compact_memory",

@@ -1,6 +1,7 @@
 //! What each kind of text says, and the answer from all of them.
 
 mod blocks;
+mod events;
 mod failure;
 mod held;
 mod notices;
@@ -95,12 +96,23 @@ pub(crate) fn explain(texts: &Texts) -> Option<Explanation> {
         auto_tuning = Some(state.name().to_owned());
         all.add(held::part(with_lists, release, state, &how));
     }
+    // The end of a report has free blocks, but no marks.
+    let only_blocks = zones.is_empty() && log_zones.iter().all(|zone| zone.min.is_none() && !zone.blocks.is_empty());
+    if only_blocks && request.is_none() {
+        zones.extend(log_zones.iter().map(|zone| Zone { free: zone.free.or(Some(zone.in_blocks())), ..zone.clone() }));
+    }
     all.add(blocks::part(texts, &zones, request, page_kib));
     let waits = waits::part(&texts.profile);
-    let has_waits = !texts.profile.flat.is_empty() || !waits::waits(&texts.profile).0.is_empty();
+    // The call traces of a crash or of a warning are not those of a wait.
+    let is_wait = !all.clauses.is_empty() || !texts.notices.messages.iter().any(|said| said.notice.is_first);
+    let has_waits = is_wait && (!texts.profile.flat.is_empty() || !waits::waits(&texts.profile).0.is_empty());
     let (waits, others) = if has_waits { (waits, Part::default()) } else { (Part::default(), waits) };
     all.add(waits);
     all.add(counters(texts));
+    let events = events::part(&texts.events);
+    if all.clauses.is_empty() {
+        all.add(events);
+    }
     all.add(notices::part(texts, !all.clauses.is_empty()));
     // Stacks that wait for no lock say less than anything else.
     if all.clauses.is_empty() {
@@ -204,8 +216,7 @@ fn zones_of(texts: &Texts) -> Vec<Zone> {
         }
     }
     for zone in zones.iter_mut().filter(|zone| zone.free.is_none() && !zone.blocks.is_empty()) {
-        let pages = |(order, blocks): (usize, &Blocks)| blocks.count.saturating_mul(1 << order.min(40));
-        zone.free = Some(zone.blocks.iter().enumerate().map(pages).fold(0, u64::saturating_add));
+        zone.free = Some(zone.in_blocks());
     }
     zones
 }
@@ -238,7 +249,8 @@ fn counters(texts: &Texts) -> Part {
     if let (Some(stalls), Some(failed)) = (vmstat.get("compact_stall"), vmstat.get("compact_fail")) {
         said.push(format!("{} of {} direct compactions failed", grouped(*failed), grouped(*stalls)));
     }
-    if let (Some(failed), Some(made)) = (vmstat.get("thp_fault_fallback"), vmstat.get("thp_fault_alloc")) {
+    let huge = vmstat.get("thp_fault_fallback").zip(vmstat.get("thp_fault_alloc"));
+    if let Some((failed, made)) = huge.filter(|(failed, made)| **failed > 0 || **made > 0) {
         said.push(format!(
             "{} of {} huge-page faults got small pages",
             grouped(*failed),

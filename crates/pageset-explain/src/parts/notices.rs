@@ -6,7 +6,7 @@ use super::{Part, tables};
 use crate::locks;
 use crate::read::Texts;
 use crate::read::mem_info::Report;
-use crate::read::notices::{Group, Lockup};
+use crate::read::notices::{Group, Lockup, Said};
 use crate::read::request::Message;
 
 /// The commands for texts that have no zones.
@@ -93,13 +93,19 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
             }
         }
     }
-    for notice in &notices.messages {
-        let clause = notice.clause.replace("{victim}", notices.killed.as_deref().unwrap_or("a process"));
+    let (weak, strong): (Vec<&Said>, Vec<&Said>) = notices.messages.iter().partition(|said| said.notice.is_weak);
+    for said in strong.into_iter().chain(weak) {
+        let mut clause = said.clause.replace("{victim}", notices.killed.as_deref().unwrap_or("a process"));
         match is_answered || !part.clauses.is_empty() {
             true => part.finding("other-message", clause),
-            false => part.clauses.push(clause),
+            false => {
+                if let Some(huge) = tables::huge_pages(&notices.tables).filter(|_| said.notice.is_of_huge_pages) {
+                    clause = format!("{huge}: {clause}");
+                }
+                part.clauses.push(clause);
+            }
         }
-        part.step(&notice.step, &notice.command);
+        part.step(&said.notice.step, &said.notice.command);
     }
     if is_answered || !part.clauses.is_empty() {
         if let Some(state) = tables::state(&notices.tables) {
@@ -113,7 +119,8 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
         part.step("post the lines before and after", "sudo dmesg | grep -B5 -A60 -E 'allocation failure|warn_alloc'");
     } else if let Some(table) = notices.tables.first {
         let name = notices.tables.pressure().map_or(table.name, |pressure| pressure.file());
-        let is_file = name.starts_with('/') || [".events", ".pressure", "(PSI)"].iter().any(|end| name.ends_with(end));
+        let is_file = name.starts_with('/')
+            || [".events", ".stat", " files", ".pressure", "(PSI)"].iter().any(|end| name.ends_with(end));
         let output = if is_file { "" } else { "the output of " };
         part.clauses.push(tables::state(&notices.tables).map_or_else(
             || {
@@ -130,6 +137,12 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
         part.step("if a request failed, post the kernel's message", "sudo dmesg | grep -A60 'page allocation failure'");
     } else if !texts.rows.settings.is_empty() {
         settings(&mut part, texts);
+    } else if let Some(function) = texts.profile.trace.first().filter(|_| texts.profile.stacks.is_empty()) {
+        let why = reason(&texts.profile.trace).map_or(String::new(), |why| format!(" {why}"));
+        part.clauses.push(format!(
+            "the text is a call trace without its message, so it does not show what happened: the task was in {function}{why}"
+        ));
+        part.step("post the lines before it", "sudo dmesg | grep -B40 -A20 'Call Trace'");
     } else if notices.has_end_of_report {
         part.clauses
             .push("the text is the end of a report: the request and the zones are in the lines before it".to_owned());
@@ -138,21 +151,40 @@ pub(super) fn part(texts: &Texts, is_answered: bool) -> Part {
     part
 }
 
+/// Why a task is where this stack shows it.
+fn reason(frames: &[String]) -> Option<&'static str> {
+    /// By the beginnings of functions in the stack; the first that fits.
+    const REASONS: [(&str, &str); 6] = [
+        ("drain_all_pages __drain_all_pages", "until other CPUs have emptied their per-CPU lists"),
+        ("lru_add_drain_all __lru_add_drain_all", "until other CPUs have emptied their batches for the LRU lists"),
+        (
+            "synchronize_rcu synchronize_sched synchronize_net __wait_rcu_gp wait_rcu_gp rcu_barrier",
+            "until all CPUs have passed a quiescent state (RCU), which is not a wait for memory",
+        ),
+        ("throttle_direct_reclaim reclaim_throttle", "because reclaim throttles it: kswapd does not free enough"),
+        (
+            "try_to_free_ shrink_ __alloc_pages_direct balance_pgdat",
+            "while it reclaims memory, which is not a wait for a lock",
+        ),
+        ("compact_zone migrate_pages", "while it moves pages, which is not a wait for a lock"),
+    ];
+    let has = |begins: &str| frames.iter().any(|frame| begins.split(' ').any(|begin| frame.starts_with(begin)));
+    REASONS.iter().find(|(begins, _)| has(begins)).map(|(_, why)| *why)
+}
+
 /// Where a task sleeps that waits for no lock.
 fn asleep(texts: &Texts) -> String {
     let stacks = texts.profile.stacks.iter();
     let Some((stack, function)) = stacks.filter_map(|stack| Some((stack, locks::sleeps_in(&stack.frames)?))).next()
     else {
+        // Kernels without frame pointers print such lines only.
+        let unsure = &texts.profile.unsure;
+        if let Some(function) = locks::sleeps_in(unsure).filter(|_| texts.profile.trace.is_empty()) {
+            return format!("by lines of its call trace that are not certain (`?`), it sleeps in {function}");
+        }
         return "the text has no stack that waits for a lock, so it does not show what it waits for".to_owned();
     };
-    let has = |begins: &[&str]| stack.frames.iter().any(|frame| begins.iter().any(|begin| frame.starts_with(begin)));
-    let why = match () {
-        () if has(&["drain_all_pages", "__drain_all_pages"]) => "until other CPUs have emptied their per-CPU lists",
-        () if has(&["try_to_free_", "shrink_", "__alloc_pages_direct", "balance_pgdat"]) => {
-            "while it reclaims memory, which is not a wait for a lock"
-        }
-        () => "which is not a wait for a lock",
-    };
+    let why = reason(&stack.frames).unwrap_or("which is not a wait for a lock");
     format!("it sleeps in {function}, {why}")
 }
 

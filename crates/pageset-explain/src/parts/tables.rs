@@ -17,7 +17,13 @@ fn largest(column: &[f64]) -> f64 {
 /// What the first table says about memory: a sentence without its full stop. `None` if its numbers say nothing.
 pub(super) fn state(tables: &Tables) -> Option<String> {
     match tables.first?.name {
-        "/proc/meminfo" => meminfo(tables),
+        "/proc/meminfo" => meminfo(tables).or_else(|| huge_pages(tables)).or_else(|| {
+            let slab = tables.last("SUnreclaim")?;
+            Some(format!(
+                "slab caches that cannot be freed hold {} kB (SUnreclaim); the text has no total",
+                whole(slab)
+            ))
+        }),
         "free" => free(tables),
         "vmstat" => vmstat(tables),
         "vmstat -s" => {
@@ -47,11 +53,96 @@ pub(super) fn state(tables: &Tables) -> Option<String> {
             let nodes = tables.nodes.iter().enumerate();
             fullest(nodes.map(|(node, [free, all])| (Some(node as u64), *free, *all)))
         }
-        "slabtop" | "/proc/slabinfo" => caches(tables),
+        "slabtop" | "/proc/slabinfo" | "kmem -s of crash" => caches(tables),
         "memory.events" => events(tables),
+        "memory.stat" => stat(tables),
+        "a memory cgroup's files" => group(tables),
+        "/sys/kernel/mm/hugepages" => huge_pages(tables),
+        "sar -H" => {
+            let [free, used] = tables.columns(["kbhugfree", "kbhugused"])?;
+            let (free, used) = (*free.last()?, *used.last()?);
+            Some(match free + used > 0.0 {
+                true => format!("{} kB of {} kB of huge pages are free", whole(free), whole(free + used)),
+                false => "no huge pages are reserved".to_owned(),
+            })
+        }
+        "compactsnoop" => latency(tables, "compactions", "compaction"),
+        "drsnoop" => latency(tables, "direct reclaims", "direct reclaim"),
         "top" => threads(tables),
         _ => None,
     }
+}
+
+/// How many huge pages are free.
+pub(super) fn huge_pages(tables: &Tables) -> Option<String> {
+    let (total, free) = (tables.only("HugePages_Total")?, tables.only("HugePages_Free")?);
+    let size = tables.one("Hugepagesize").map_or(String::new(), |kib| format!(" of {} kB", whole(kib)));
+    let promised = tables.one("HugePages_Rsvd").filter(|pages| *pages > 0.0);
+    let promised =
+        promised.map_or(String::new(), |pages| format!(", {} of them promised (HugePages_Rsvd)", whole(pages)));
+    Some(match (total > 0.0, free > 0.0) {
+        (false, _) => format!("no huge pages{size} are reserved"),
+        (true, false) => format!("all {} huge pages{size} are in use", whole(total)),
+        (true, true) => format!("{} of {} huge pages{size} are free{promised}", whole(free), whole(total)),
+    })
+}
+
+/// How much of its limit a memory cgroup uses.
+fn group(tables: &Tables) -> Option<String> {
+    let (used, limit) = (tables.only("group_used"), tables.only("group_limit"));
+    // 2^63 rounded to pages is no limit, and so is `max`.
+    if limit.is_some_and(|limit| limit > 9e18) {
+        let used = used.map_or(String::new(), |used| format!(" and uses {} bytes", whole(used)));
+        return Some(format!("the memory cgroup has no limit{used}"));
+    }
+    let (used, limit) = used.zip(limit).filter(|(_, limit)| *limit > 0.0)?;
+    let (most, times) = (tables.only("group_most"), tables.only("group_reached"));
+    let reached = match (times, most) {
+        (Some(times), _) if times > 0.0 => format!(", which it reached {} times", whole(times)),
+        (_, Some(most)) if most >= limit => ", which it has reached".to_owned(),
+        (Some(_), _) | (_, Some(_)) => ", which it never reached".to_owned(),
+        _ => String::new(),
+    };
+    let (share, used, limit) = (100.0 * used / limit, whole(used), whole(limit));
+    Some(format!("the memory cgroup uses {used} bytes ({share:.1} %) of its limit of {limit}{reached}"))
+}
+
+/// What holds most of a memory cgroup's memory.
+fn stat(tables: &Tables) -> Option<String> {
+    const KINDS: [(&str, &str); 9] = [
+        ("anon", "memory of processes (anon)"),
+        ("rss", "memory of processes (rss)"),
+        ("file", "pages of files (file)"),
+        ("cache", "pages of files (cache)"),
+        ("slab_reclaimable", "slab caches that can be freed (slab_reclaimable)"),
+        ("slab_unreclaimable", "slab caches that cannot be freed (slab_unreclaimable)"),
+        ("kernel_stack", "kernel stacks"),
+        ("pagetables", "page tables"),
+        ("sock", "buffers of sockets (sock)"),
+    ];
+    let known = KINDS.iter().filter_map(|(name, what)| Some((*what, tables.one(name)?)));
+    let known: Vec<(&str, f64)> = known.collect();
+    let all: f64 = known.iter().map(|(_, bytes)| bytes).sum();
+    let (what, most) = known.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| all > 0.0)?;
+    let share = 100.0 * most / all;
+    let has = |names: [&str; 2]| names.iter().any(|name| tables.one(name).is_some());
+    Some(match has(["anon", "rss"]) && has(["file", "cache"]) {
+        true => format!(
+            "most of the memory cgroup's memory is {what}: {} bytes ({share:.0} % of what the text counts), and its limit is not in the text",
+            whole(most)
+        ),
+        false => {
+            format!("of the kinds of memory in the text, the memory cgroup has most of {what}: {} bytes", whole(most))
+        }
+    })
+}
+
+/// The longest wait.
+fn latency(tables: &Tables, many: &str, one: &str) -> Option<String> {
+    let (process, longest) = tables.latencies.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let count = tables.latencies.len();
+    let count = if count == 1 { format!("1 {one}") } else { format!("{} {many}", grouped(count as u64)) };
+    Some(format!("the text has {count}, and the longest took {longest} ms (process {process})"))
 }
 
 fn events(tables: &Tables) -> Option<String> {

@@ -44,7 +44,14 @@ pub(super) fn waits(profile: &Profile) -> (Vec<Wait>, Option<f64>) {
     }
     if waiting <= 0.0 {
         for (name, weight) in &profile.waits {
-            add(locks::lock_of(name), name, *weight);
+            let callers = profile.callers.iter().filter(|caller| caller.lock == *name);
+            let all: f64 = callers.clone().map(|caller| caller.count).sum();
+            if all > 0.0 && all.is_finite() {
+                callers.for_each(|caller| add(locks::lock_of(name), &caller.function, weight * caller.count / all));
+            } else {
+                let taker = if locks::lock_of(name).is_some() && name.starts_with('&') { "" } else { name };
+                add(locks::lock_of(name), taker, *weight);
+            }
             waiting += *weight;
         }
     }
@@ -152,7 +159,15 @@ fn work(profile: &Profile) -> Option<String> {
 /// A profile without call chains, or with chains that end before the function that takes the lock.
 fn flat(part: &mut Part, profile: &Profile, spinning: f64) {
     if profile.flat.is_empty() && !profile.is_unresolved {
-        part.clauses.push("no stack of the text waits for a lock".to_owned());
+        let mut asleep: BTreeMap<&str, f64> = BTreeMap::new();
+        for stack in &profile.stacks {
+            if let Some(function) = locks::sleeps_in(&stack.frames) {
+                *asleep.entry(function).or_default() += stack.weight;
+            }
+        }
+        let most = asleep.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(function, _)| function);
+        let most = most.map_or(String::new(), |function| format!("; those that sleep do it most in {function}"));
+        part.clauses.push(format!("no stack of the text waits for a lock{most}"));
         part.step("record where CPUs wait", "sudo perf record -a -g -- sleep 5");
         return;
     }

@@ -107,7 +107,7 @@ fn unquoted(raw: &str) -> &str {
 fn stripped(raw: &str) -> &str {
     let mut text = enveloped(numbered(unquoted(raw)));
     // `Feb  9 08:09:39 host kernel: `, `kernel: `, `kern.info: `; several, if a log was logged.
-    let marks = ["kernel:", "kern.info:", "kern.warn:", "kern.warning:", "kern.err:", "kern.debug:"];
+    let marks = ["kernel:", "[kernel]", "kern.info:", "kern.warn:", "kern.warning:", "kern.err:", "kern.debug:"];
     for mark in marks.iter().filter(|_| raw.contains("kern")) {
         while let Some(place) = text.find(mark).filter(|place| is_prefix(&text[..*place])) {
             text = &text[place + mark.len()..];
@@ -199,6 +199,8 @@ fn is_prefix(before: &str) -> bool {
         && !before.contains("page allocation failure")
         && !before.contains("kB")
         && !before.contains("irqs/sec")
+        // perf writes `2.02%  [kernel]`.
+        && !before.contains('%')
 }
 
 /// Whether the text in brackets is a time or the number of a thread or a CPU.
@@ -255,6 +257,8 @@ mod tests {
             ("     |--43.21%--rmqueue_bulk", "     |--43.21%--rmqueue_bulk"),
             ("    cpu: 0", "    cpu: 0"),
             ("Feb 09 08:09:39 host kernel:     kernel: swapper: page", "swapper: page"),
+            ("Jun 06 15:45:40 [kernel] [ 1596.567002] swapper: page", "swapper: page"),
+            ("  2.02%  [kernel]   [k] clear_page_rep", "  2.02%  [kernel]   [k] clear_page_rep"),
             ("4,1234,567890123,-;swapper/0: page", "swapper/0: page"),
             ("[  +0.002367] swapper/0: page", "swapper/0: page"),
             ("162 [  843.072392] swapper/0: page", "swapper/0: page"),

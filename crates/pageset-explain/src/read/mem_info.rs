@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::heads::Heads;
 use super::line::{digits, words};
-use super::request::{Request, ZONES, release};
+use super::request::{Message, Request, ZONES, release};
 
 /// One report: the requests before a Mem-Info, and the Mem-Info.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,10 @@ pub(crate) struct Report {
     pub(crate) free_cma: Option<u64>,
     /// The report has `Mem-Info:`.
     pub(crate) has_mem_info: bool,
+    /// Other totals of Mem-Info by name, such as `slab_unreclaimable`. Unit: pages.
+    pub(crate) totals: Vec<(String, u64)>,
+    /// All pages of the machine.
+    pub(crate) ram: Option<u64>,
     /// The machine has HighMem, though the text may be cut before it.
     pub(crate) has_high_mem: bool,
     /// The size of a huge page in KiB that only one size of page has.
@@ -76,7 +80,7 @@ impl Report {
     /// KiB tell.
     pub(crate) fn page_kib(&self) -> Option<u64> {
         let smallest = self.zones.iter().filter_map(|zone| zone.blocks.first()).map(|blocks| blocks.kib).min();
-        let sum = || self.zones.iter().filter_map(|zone| zone.kib("free")).fold(0, u64::saturating_add);
+        let sum = || self.sum_kib("free");
         let by_total = || {
             let free = self.free.filter(|free| *free > 1000)?;
             // Zones may be missing, so the sum must be near: within a 50th.
@@ -89,7 +93,7 @@ impl Report {
     /// Whether the text has all zones: their free pages make up the total, or node 0 is there from its lowest zone on and free blocks,
     /// which follow the zones, are too.
     pub(crate) fn is_whole(&self) -> bool {
-        let free = self.zones.iter().filter_map(|zone| zone.kib("free")).fold(0, u64::saturating_add);
+        let free = self.sum_kib("free");
         match (self.free, self.page_kib()) {
             (Some(total), Some(kib)) => total.saturating_mul(kib).abs_diff(free) <= free / 50,
             _ => {
@@ -99,6 +103,16 @@ impl Report {
                     && self.zones.iter().all(|zone| !zone.blocks.is_empty())
             }
         }
+    }
+
+    /// A total of Mem-Info. Unit: pages.
+    pub(crate) fn total(&self, name: &str) -> Option<u64> {
+        self.totals.iter().find(|(known, _)| known == name).map(|(_, pages)| *pages)
+    }
+
+    /// The sum of an amount of all zones. Unit: KiB.
+    pub(crate) fn sum_kib(&self, name: &str) -> u64 {
+        self.zones.iter().filter_map(|zone| zone.kib(name)).fold(0, u64::saturating_add)
     }
 
     fn zone(&mut self, node: Option<u32>, name: &str) -> usize {
@@ -142,6 +156,8 @@ pub(crate) struct Reader {
     wanted: Option<&'static str>,
     /// Lines since a request that may continue.
     open: u8,
+    /// The lines after a request may be its call trace.
+    in_trace: bool,
     /// The end of a report of the OOM killer was read: the next request begins another.
     ended: bool,
 }
@@ -154,7 +170,10 @@ impl Reader {
     pub(crate) fn line(&mut self, text: &str) -> bool {
         let mut taken = false;
         if let Some(request) = Request::parse(text) {
-            if !self.report.zones.is_empty() || self.report.free.is_some() || std::mem::take(&mut self.ended) {
+            // SLUB prints its message after the zones.
+            let is_of_these = request.message == Message::Slub && self.report.requests.is_empty();
+            let is_next = !self.report.zones.is_empty() || self.report.free.is_some();
+            if std::mem::take(&mut self.ended) || is_next && !is_of_these {
                 self.begin();
             }
             let is_same = self.report.requests.last_mut().filter(|_| self.open > 0);
@@ -165,7 +184,7 @@ impl Reader {
             if self.report.requests.len() < 10_000 {
                 self.report.requests.push(request);
             }
-            (self.open, taken) = (2, true);
+            (self.open, self.in_trace, taken) = (2, true, true);
         } else if self.open > 0 {
             self.open -= 1;
             let last = self.report.requests.last_mut();
@@ -173,7 +192,15 @@ impl Reader {
                 (request.is_open() || text.contains("cache:") || text.contains("mems_allowed=")) && request.fill(text)
             });
         }
+        // The free ranges follow the message about CMA.
+        taken |= self.report.requests.last_mut().is_some_and(|request| request.ranges(text));
         self.ended |= text.contains("Killed process") || text.contains("out of memory: Kill");
+        // Another message has a call trace of its own.
+        self.in_trace &=
+            !["WARNING:", "BUG:", "INFO:", "-----", "FAULT_INJECTION", "Mem-"].iter().any(|end| text.contains(end));
+        if let Some(request) = self.report.requests.last_mut().filter(|_| self.in_trace) {
+            request.frame(text);
+        }
         if let Some(release) = release(text) {
             self.report.release.get_or_insert_with(|| release.to_owned());
             taken = true;
@@ -232,6 +259,10 @@ impl Reader {
             self.report.has_high_mem |= digits(&self.before[1]).is_some_and(|pages| pages > 0);
             return true;
         }
+        if word == "RAM" && self.before[0] == "pages" {
+            self.report.ram = digits(&self.before[1]).or(self.report.ram);
+            return true;
+        }
         if word == "per-cpu:" {
             if let Some((node, name)) = self.named() {
                 self.state = State::PerCpu(self.report.zone(node, name));
@@ -288,7 +319,13 @@ impl Reader {
                 "free" => &mut self.report.free,
                 "free_pcp" => &mut self.report.free_pcp,
                 "free_cma" => &mut self.report.free_cma,
-                _ => return self.report.has_mem_info || name.starts_with("active_") || name.starts_with("slab_"),
+                _ => {
+                    let is_total = self.report.has_mem_info || name.starts_with("active_") || name.starts_with("slab_");
+                    if is_total && self.report.totals.len() < 64 && self.report.total(name).is_none() {
+                        self.report.totals.push((name.to_owned(), number));
+                    }
+                    return is_total;
+                }
             };
             debug_assert!(TOTALS.contains(&name));
             slot.get_or_insert(number);

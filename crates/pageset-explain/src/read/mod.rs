@@ -9,10 +9,12 @@
 //! | `tables` | tables of the whole machine |
 //! | `rows` | buddyinfo, pagetypeinfo, extfrag_index, vmstat, sysctls |
 //! | `profile` | profiles and stacks |
+//! | `events` | events of the kernel's tracer |
 //! | `notices` | messages that are not about zones |
 //!
 //! The reader of zoneinfo is that of recordings.
 
+pub(crate) mod events;
 pub(crate) mod heads;
 pub(crate) mod line;
 pub(crate) mod mem_info;
@@ -31,6 +33,7 @@ pub(crate) struct Texts {
     pub(crate) zoneinfo: Vec<PartialZone>,
     pub(crate) rows: rows::Rows,
     pub(crate) profile: profile::Profile,
+    pub(crate) events: events::Events,
     pub(crate) notices: notices::Notices,
     /// Lines that are not blank.
     pub(crate) lines: u64,
@@ -61,6 +64,7 @@ pub(crate) fn read(inputs: &[(&str, &str)]) -> Texts {
             // What a CPU executes is the beginning of a stack; the rest of a log does not need it.
             let is_stack = profile::is_executed(trimmed) || trimmed.starts_with("PerfTop:");
             let taken = is_stack && profile.line(line.text)
+                || texts.events.line(line.text)
                 || texts.rows.line(line.text)
                 || zoneinfo.line(line.at, line.text).unwrap_or(false)
                 || mem_info.line(line.text)

@@ -1,8 +1,10 @@
 //! Messages and tables that people post with a shortage, but that are not about a zone: the limit of a memory cgroup, a lock-up, memory
 //! that others manage.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use pageset_trace::number::grouped;
 use serde::Deserialize;
 
 use super::heads::Heads;
@@ -16,7 +18,7 @@ pub(crate) struct Notices {
     pub(crate) group: Option<Group>,
     pub(crate) lockup: Option<Lockup>,
     /// Each kind once, in the order of the texts.
-    pub(crate) messages: Vec<&'static Notice>,
+    pub(crate) messages: Vec<Said>,
     pub(crate) tables: Tables,
     /// What the OOM killer killed, for whatever reason.
     pub(crate) killed: Option<String>,
@@ -24,6 +26,16 @@ pub(crate) struct Notices {
     pub(crate) has_failure_trace: bool,
     /// Lines that follow the zones of a report.
     pub(crate) has_end_of_report: bool,
+    /// The line before, if it ends with a comma: mail programs break lines there.
+    open: String,
+}
+
+/// A message with what stands in its line.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) notice: &'static Notice,
+    /// The sentence, without its full stop.
+    pub(crate) clause: String,
 }
 
 /// A memory cgroup at its limit.
@@ -51,12 +63,48 @@ pub(crate) struct Lockup {
 pub(crate) struct Notice {
     /// The line has all words of one of these.
     words: Vec<Vec<String>>,
-    /// A sentence without its full stop. `{victim}` stands for what the OOM killer killed.
-    pub(crate) clause: String,
+    /// Parts of the line by name: what is between two texts. The line has all of them.
+    #[serde(default)]
+    find: BTreeMap<String, [String; 2]>,
+    /// The least value of some parts, which are numbers.
+    #[serde(default)]
+    at_least: BTreeMap<String, u64>,
+    /// A sentence without its full stop. `{name}` stands for a part, and `{victim}` for what the OOM killer killed.
+    clause: String,
+    /// The call traces of the text belong to the message: they are not waits.
+    #[serde(default)]
+    pub(crate) is_first: bool,
+    /// Any other message says more.
+    #[serde(default)]
+    pub(crate) is_weak: bool,
+    /// The message is about huge pages: a table that has their numbers says more.
+    #[serde(default)]
+    pub(crate) is_of_huge_pages: bool,
     /// What to do.
     pub(crate) step: String,
     #[serde(default)]
     pub(crate) command: String,
+}
+
+impl Notice {
+    /// The sentence, if the line is this message.
+    fn said(&'static self, text: &str) -> Option<Said> {
+        if !self.words.iter().any(|words| words.iter().all(|word| text.contains(word))) {
+            return None;
+        }
+        let mut clause = self.clause.clone();
+        for (name, [before, after]) in &self.find {
+            let rest = &text[text.find(before)? + before.len()..];
+            let part = rest[..rest.find(after)?].trim();
+            let number = digits(part);
+            if part.is_empty() || part.len() > 64 || self.at_least.get(name).is_some_and(|least| number < Some(*least))
+            {
+                return None;
+            }
+            clause = clause.replace(&format!("{{{name}}}"), &number.map_or(part.to_owned(), grouped));
+        }
+        Some(Said { notice: self, clause })
+    }
 }
 
 /// The messages: those of `notices.toml`.
@@ -88,22 +136,36 @@ impl Notices {
             lockup.executed = symbol.filter(|symbol| symbol.len() <= 64).map(str::to_owned);
         }
         let may_be_of_a_table = self.tables.may_take(text);
+        let open = std::mem::take(&mut self.open);
+        if !open.is_empty() && self.message(&format!("{open} {text}")) {
+            return true;
+        }
         if !may_be_of_a_table && !HEADS.may_be_in(text) {
             return false;
         }
         let mut taken = self.group_line(text) | self.lockup_line(text);
-        let has = |words: &Vec<String>| words.iter().all(|word| text.contains(word));
-        if let Some(notice) = MESSAGES.iter().find(|notice| notice.words.iter().any(has)) {
-            if !self.messages.contains(&notice) && self.messages.len() < MESSAGES.len() {
-                self.messages.push(notice);
-            }
-            taken = true;
-        }
+        taken |= self.message(text);
         taken |= self.tables.line(text);
         self.has_failure_trace |= text.contains("warn_alloc+0x") || text.contains("warn_alloc_failed+0x");
         self.has_failure_trace |= text.contains("(warn_alloc") || text.contains("warn_alloc from ");
         self.has_end_of_report |= text.contains("total pagecache pages") || text.contains("pages reserved");
         taken
+    }
+
+    /// Takes a message. What a line with its next one says replaces what the line says alone.
+    fn message(&mut self, text: &str) -> bool {
+        let Some(said) = MESSAGES.iter().find_map(|notice| notice.said(text)) else { return false };
+        let is_known =
+            |known: &Said| known.notice.words == said.notice.words || std::ptr::eq(known.notice, said.notice);
+        match self.messages.iter_mut().find(|known| is_known(known)) {
+            Some(known) if known.notice.find.len() < said.notice.find.len() => *known = said,
+            Some(_) => {}
+            None => self.messages.push(said),
+        }
+        if text.ends_with(',') && text.len() < 1000 {
+            text.clone_into(&mut self.open);
+        }
+        true
     }
 
     /// The lines about a memory cgroup at its limit.

@@ -13,6 +13,17 @@ pub(crate) struct Stack {
     pub(crate) row: Option<usize>,
 }
 
+/// A function that waited for a lock of `/proc/lock_stat`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Caller {
+    pub(crate) lock: String,
+    pub(crate) function: String,
+    /// Where in the function, as printed.
+    place: String,
+    /// How often it waited.
+    pub(crate) count: f64,
+}
+
 /// What the texts say about where time goes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Profile {
@@ -25,6 +36,12 @@ pub(crate) struct Profile {
     pub(crate) is_per_cent: bool,
     /// The profile has addresses in place of the kernel's functions.
     pub(crate) is_unresolved: bool,
+    /// Functions that waited for the locks of `/proc/lock_stat`.
+    pub(crate) callers: Vec<Caller>,
+    /// A call trace that belongs to no sample, the innermost function first.
+    pub(crate) trace: Vec<String>,
+    /// Lines of call traces that may be left from earlier (`? symbol`).
+    pub(crate) unsure: Vec<String>,
     /// Waits by lock, from `/proc/lock_stat` and `perf lock`: the caller or the lock's name, and the weight.
     pub(crate) waits: Vec<(String, f64)>,
 }
@@ -68,6 +85,8 @@ pub(crate) struct Reader {
     nodes: Vec<Node>,
     /// Per cent of children are relative to their parent's.
     is_relative: bool,
+    /// Rows with nothing but a share and a function were read.
+    has_bare_rows: bool,
     /// A heading was read since the last row: the next row begins a screen of `perf top` or another event.
     is_new_screen: bool,
 }
@@ -87,12 +106,20 @@ impl Reader {
             }
             return false;
         }
+        if let Some((symbol, share)) = bare_row(trimmed).filter(|_| self.has_bare_rows || self.profile.flat.is_empty())
+        {
+            (self.has_bare_rows, self.profile.screens) = (true, 1);
+            self.profile.flat.push((symbol, share));
+            return true;
+        }
         if let Some((symbol, own, all)) = row(trimmed) {
             self.close(1.0);
             if std::mem::take(&mut self.is_new_screen) || self.profile.screens == 0 {
                 self.profile.screens += 1;
             }
-            self.profile.is_unresolved |= trimmed.contains("[k]") && is_address(&symbol);
+            // Stacks that perf could not walk begin at the address 0.
+            let is_zero = symbol.bytes().all(|b| b == b'0');
+            self.profile.is_unresolved |= trimmed.contains("[k]") && is_address(&symbol) && !is_zero;
             self.profile.flat.push((symbol.clone(), own));
             self.open_graph(symbol, all);
             return true;
@@ -103,6 +130,14 @@ impl Reader {
         }
         if let Some((symbol, weight)) = contention(trimmed).or_else(|| lock_stat(trimmed)) {
             self.profile.waits.push((symbol, weight));
+            return true;
+        }
+        if let Some(caller) = lock_stat_caller(trimmed) {
+            // The same lines follow for the functions that had the lock.
+            let is_known = |known: &Caller| known.lock == caller.lock && known.place == caller.place;
+            if !self.profile.callers.iter().any(is_known) && self.profile.callers.len() < MAX_STACKS {
+                self.profile.callers.push(caller);
+            }
             return true;
         }
         if trimmed.starts_with("PerfTop:") || trimmed.trim_start_matches(['#', ' ']).starts_with("Samples:") {
@@ -204,19 +239,36 @@ impl Reader {
         }
         match frame(text).filter(|frame| self.open == Open::Plain || text.contains("+0x") || locks::is_known(frame)) {
             // `symbol+0x16b/0x200` without `RIP:` is the call trace of a failure, not a sample.
-            Some(_) if text.contains("/0x") => true,
+            Some(frame) if text.contains("/0x") => self.trace(frame),
             Some(frame) => {
                 self.open = Open::Plain;
                 self.frame(frame)
             }
             // Frames of a failure's call trace, also `? symbol+0x1/0x2`.
-            None => text.contains("+0x") && text.contains("/0x"),
+            None => {
+                let is_frame = text.contains("+0x") && text.contains("/0x");
+                if let Some(frame) = text.split_once("? ").and_then(|(_, frame_of)| frame(frame_of))
+                    && is_frame
+                    && self.profile.unsure.len() < MAX_FRAMES
+                {
+                    self.profile.unsure.push(frame.to_owned());
+                }
+                is_frame && log_frame(text).is_none_or(|frame| self.trace(frame))
+            }
         }
     }
 
     fn frame(&mut self, frame: &str) -> bool {
         if self.frames.len() < MAX_FRAMES {
             self.frames.push(frame.to_owned());
+        }
+        true
+    }
+
+    /// A frame of a call trace that belongs to no sample.
+    fn trace(&mut self, frame: &str) -> bool {
+        if self.profile.trace.len() < MAX_FRAMES {
+            self.profile.trace.push(frame.to_owned());
         }
         true
     }
@@ -371,6 +423,15 @@ fn row(text: &str) -> Option<(String, f64, f64)> {
     Some((frame(symbol).unwrap_or(symbol).to_owned(), shares.next().unwrap_or(first), first))
 }
 
+/// `5.41%  native_queued_spin_lock_slowpath`, as people shorten the rows of perf: of functions that are known here.
+fn bare_row(text: &str) -> Option<(String, f64)> {
+    let (share, rest) = text.split_once('%').filter(|_| text.starts_with(|c: char| c.is_ascii_digit()))?;
+    let (share, symbol) = (number(share)?, frame(rest.split_ascii_whitespace().next()?)?);
+    let is_alone = rest.split_ascii_whitespace().nth(1).is_none_or(|next| next.starts_with(['(', '#']));
+    let is_known = locks::is_known(symbol) || locks::work_of(symbol).is_some();
+    (is_alone && is_known).then(|| (symbol.to_owned(), share))
+}
+
 /// A function: without address, offset, size, module and the compiler's suffix.
 fn frame(text: &str) -> Option<&str> {
     let word = text.split_ascii_whitespace().next()?;
@@ -400,8 +461,13 @@ fn folded(text: &str) -> Option<(Vec<String>, f64)> {
         Some((count, stack)) => (stack, number(count)?),
         None => text.rsplit_once(' ').and_then(|(stack, count)| Some((stack, count.parse::<f64>().ok()?)))?,
     };
-    let frames: Option<Vec<String>> = stack.split(';').rev().map(|part| Some(frame(part)?.to_owned())).collect();
-    frames.filter(|frames| frames.len() > 1).map(|frames| (frames, count))
+    // The process comes first and has any name; `[unknown]` and `[libc.so]` stand for functions without a name.
+    let (_, functions) = stack.split_once(';')?;
+    let is_nameless = |part: &str| part.starts_with('[') && part.ends_with(']');
+    let of = |part: &str| Some(if is_nameless(part) { part } else { frame(part)? }.to_owned());
+    let mut frames: Vec<String> = functions.split(';').rev().map(of).collect::<Option<_>>()?;
+    frames.extend(stack.split(';').next().and_then(frame).map(str::to_owned));
+    (frames.len() > 1 && frames.iter().any(|frame| !is_nameless(frame))).then_some((frames, count))
 }
 
 /// A row of the kernel test robot: `60.12 -8.3 51.80 ± 2% perf-profile.calltrace.cycles-pp.a.b.c`, the innermost function first. The
@@ -441,6 +507,16 @@ fn lock_stat(text: &str) -> Option<(String, f64)> {
     let (_, contentions) = (numbers.next()??, numbers.next()??);
     let is_lock = name.contains("lock") && numbers.count() >= 6 && !name.contains(' ');
     is_lock.then(|| (name.to_owned(), contentions))
+}
+
+/// A row below that of a lock: `&zone->lock 61903 [<00000000b47dc96a>] free_one_page+0x3f/0x530`.
+fn lock_stat_caller(text: &str) -> Option<Caller> {
+    let (head, place) = text.split_once(" [<")?;
+    let (lock, count) = head.trim().rsplit_once(' ')?;
+    let function = place.split_once(">]").and_then(|(_, function)| frame(function.trim()))?.to_owned();
+    let is_row = lock.contains("lock") && place.contains("+0x");
+    let (lock, place) = (lock.trim().to_owned(), place.to_owned());
+    is_row.then_some(Caller { lock, function, place, count: count.parse().ok()? })
 }
 
 #[cfg(test)]

@@ -33,6 +33,17 @@ pub(crate) enum Lack {
     NothingAsked,
     /// The size is more than the machine's memory.
     TooLarge,
+    /// The size is most likely more than the machine's memory.
+    Large,
+}
+
+/// What the message about a failed request of CMA says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Cma {
+    /// The error's number, positive: 12 (ENOMEM), 16 (EBUSY), 4 (EINTR).
+    pub(crate) error: Option<u64>,
+    /// Free pages of the area, its pages, and the pages of its longest free range.
+    pub(crate) free: Option<(u64, u64, u64)>,
 }
 
 /// The zones that a request may use, by its highest one.
@@ -155,6 +166,13 @@ pub(crate) struct Request {
     pub(crate) cache_group: Option<u64>,
     /// Pages of a CMA request.
     pub(crate) pages: Option<u64>,
+    pub(crate) cma: Cma,
+    /// The OOM killer was started by hand (sysrq), which the order -1 shows.
+    pub(crate) is_by_hand: bool,
+    /// The function that asked, by the call trace: the first one outside of the allocators.
+    pub(crate) caller: Option<String>,
+    /// How long a stalled request has waited. Unit: ms.
+    pub(crate) stalled_ms: Option<u64>,
     /// The size of a request of vmalloc or of a file system.
     pub(crate) bytes: Option<u64>,
     /// What a request of vmalloc lacked, if not pages.
@@ -181,6 +199,9 @@ static HEADS: LazyLock<Heads> = LazyLock::new(|| Heads::of(MESSAGES.map(|(words,
 
 /// No machine that we know has so much memory for one caller: a wrong size, such as a negative number. A guess. Unit: bytes.
 const MORE_THAN_ANY: u64 = 1 << 48;
+/// Kernels of 64 bits have an address space for vmalloc of terabytes, those of 32 bits of less than this; so such a request does not fail
+/// for want of a hole. Unit: bytes.
+const MORE_THAN_A_HOLE: u64 = 1 << 30;
 
 impl Request {
     /// The request in a line that begins a report, if it does.
@@ -213,6 +234,10 @@ impl Request {
             cache: None,
             cache_group: None,
             pages: None,
+            cma: Cma::default(),
+            is_by_hand: false,
+            caller: None,
+            stalled_ms: None,
             bytes: None,
             lack: None,
         };
@@ -237,6 +262,7 @@ impl Request {
                 _ if rest.contains("exceeds total pages") => Some(Lack::TooLarge),
                 Some(0) => Some(Lack::NothingAsked),
                 Some(bytes) if bytes >= MORE_THAN_ANY => Some(Lack::TooLarge),
+                Some(bytes) if bytes >= MORE_THAN_A_HOLE => Some(Lack::Large),
                 _ => Some(Lack::AddressSpace),
             };
         }
@@ -254,6 +280,57 @@ impl Request {
             self.nodes.clone_from(&next.nodes);
         }
         is_same
+    }
+
+    /// Takes a frame of the call trace.
+    pub(crate) fn frame(&mut self, text: &str) {
+        /// What stands between the report and the function that asked, by the beginning of the name.
+        const INNER: &str = "dump_ show_stack unwind_ warn_alloc __alloc_pages alloc_pages __alloc_frozen __get_free_pages get_zeroed_page \
+             __folio_alloc folio_alloc alloc_page new_slab allocate_slab alloc_slab ___slab_alloc __slab_alloc slab_ kmem_ cache_ \
+             ____cache fallback_alloc __kmalloc kmalloc __do_kmalloc ___kmalloc __kmem krealloc kvmalloc __kvmalloc vmalloc __vmalloc \
+             vzalloc page_frag __page_frag __napi_alloc_frag __netdev_alloc_frag oom_ out_of_memory __out_of_memory pagefault_out_of_memory \
+             __alloc_skb __netdev_alloc_skb netdev_alloc_skb __napi_alloc_skb napi_alloc_skb dma_ __dma arm_dma cma_ kasan_ save_stack ret_from_ do_DataAbort setup_arch swiotlb_ \
+             x86_swiotlb";
+        if self.caller.is_some() || !text.contains("+0x") || !text.contains("/0x") {
+            return;
+        }
+        // `[<801047b8>] (warn_alloc_failed) from [<80107e10>] (__alloc_pages+0x848/0x9e0)`: the caller is the last one.
+        let Some(word) = text.split_ascii_whitespace().rfind(|word| word.contains("+0x")) else { return };
+        let name = word.trim_start_matches('(').split('+').next().unwrap_or("");
+        let is_name = !name.is_empty()
+            && name.len() <= 64
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.".contains(&b));
+        // A frame with `?` may be left from earlier.
+        let is_sure =
+            !text.contains("? ") && !text.contains("RIP") && !text.contains("PC is") && !text.contains("pc :");
+        // The names of Rust are long: the module says more.
+        let module = text.trim_end().strip_suffix(']').and_then(|text| text.rsplit_once(" ["));
+        if let Some((_, module)) = module.filter(|(_, module)| is_sure && word.len() > 64 && module.len() <= 64) {
+            self.caller = Some(format!("the module {module}"));
+        }
+        if is_name
+            && is_sure
+            && !crate::locks::is_outermost(name)
+            && !INNER.split(' ').any(|inner| name.starts_with(inner))
+        {
+            let end = [".isra", ".constprop", ".part", ".cold"].iter().filter_map(|end| name.find(end)).min();
+            self.caller = Some(name[..end.unwrap_or(name.len())].to_owned());
+        }
+    }
+
+    /// Takes the free ranges of a CMA area, `4@572+166@1114=> 170 free of 2048 total pages`, and returns whether the line is of them.
+    pub(crate) fn ranges(&mut self, text: &str) -> bool {
+        let (ranges, rest) = text.rsplit_once("=>").unwrap_or((text, ""));
+        let sizes = ranges.split(['+', ' ', ':']).filter_map(|range| digits(range.split_once('@')?.0));
+        let longest = sizes.max().max(self.cma.free.map(|(.., longest)| longest));
+        let total = rest.trim().strip_suffix(" total pages").and_then(|rest| rest.split_once(" free of "));
+        let total = total.and_then(|(free, total)| Some((digits(free.trim())?, digits(total.trim())?)));
+        let is_ranges = longest.is_some() && text.contains('@') || total.is_some();
+        if let (true, Some(longest)) = (self.message == Message::Cma && is_ranges, longest) {
+            let (free, total) = total.unwrap_or_default();
+            self.cma.free = Some((free, total, longest));
+        }
+        self.message == Message::Cma && (is_ranges || text.contains("number of available pages"))
     }
 
     /// Whether the next line may have the rest: mail programs break lines.
@@ -275,6 +352,8 @@ impl Request {
             let order = after(&["min order:", "page order", "order:", "order="]).and_then(number);
             self.order = order.and_then(|order| u8::try_from(order).ok()).filter(|order| *order < 32);
         }
+        self.stalled_ms = self.stalled_ms.or_else(|| after(&["stalls for "]).and_then(number));
+        self.is_by_hand |= text.contains("order=-1");
         if self.gfp.is_none()
             && let Some(mode) = after(&["mode:", "gfp_mask=", "gfp="])
         {
@@ -310,6 +389,7 @@ impl Request {
         }
         if self.pages.is_none() {
             self.pages = after(&["req-size:"]).and_then(number);
+            self.cma.error = after(&["ret: -", "ret:-"]).and_then(number);
         }
         *self != before
     }

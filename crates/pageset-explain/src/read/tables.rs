@@ -13,7 +13,7 @@ pub(crate) struct Table {
 }
 
 /// The tables by words that a line of each has.
-pub(super) const TABLES: [(&[&str], Table); 19] = [
+pub(super) const TABLES: [(&[&str], Table); 25] = [
     (&["Active / Total Objects"], Table { name: "slabtop", shows: "slab caches" }),
     (&["slabinfo - version"], Table { name: "/proc/slabinfo", shows: "slab caches" }),
     (&[" : slabdata "], Table { name: "/proc/slabinfo", shows: "slab caches" }),
@@ -28,8 +28,14 @@ pub(super) const TABLES: [(&[&str], Table); 19] = [
     (&["local_node "], NUMASTAT),
     (&["kbmemfree", "kbmemused"], Table { name: "sar -r", shows: "memory of the whole machine" }),
     (&["pgpgin/s", "pgpgout/s"], Table { name: "sar -B", shows: "rates of the whole machine" }),
+    (&["OBJSIZE", "ALLOCATED", "SSIZE"], CRASH),
+    (&["kbhugfree", "kbhugused"], Table { name: "sar -H", shows: "huge pages of the whole machine" }),
     (&["oom_group_kill "], EVENTS),
     (&["NODE", "ZONE", "ORDER", "STATUS"], Table { name: "compactsnoop", shows: "how long each compaction took" }),
+    (&["COMM", "LAT(ms)", "PAGES"], Table { name: "drsnoop", shows: "how long each direct reclaim took" }),
+    (&["CACHE", "ALLOCS", "BYTES"], Table { name: "slabratetop", shows: "how fast slab caches are allocated" }),
+    (&["Caller", "Avg", "Spin"], Table { name: "klockstat", shows: "waits for mutexes, which the zone lock is not" }),
+    (&["Caller", "Avg", "Wait"], Table { name: "klockstat", shows: "waits for mutexes, which the zone lock is not" }),
     (&["outstanding allocations"], Table { name: "memleak", shows: "what is allocated and not freed" }),
     (&[" |@@", "[", ")"], HISTOGRAM),
     (&[" |**", "->"], HISTOGRAM),
@@ -38,8 +44,12 @@ pub(super) const TABLES: [(&[&str], Table); 19] = [
 /// Pressure stall information; the file is in `Pressure`.
 pub(crate) const PRESSURE: &str = "a file of pressure (PSI)";
 const MEMINFO: Table = Table { name: "/proc/meminfo", shows: "memory of the whole machine" };
+const HUGE_PAGES: Table = Table { name: "/sys/kernel/mm/hugepages", shows: "how many huge pages there are" };
+const CRASH: Table = Table { name: "kmem -s of crash", shows: "slab caches" };
+const GROUP: Table = Table { name: "a memory cgroup's files", shows: "a memory cgroup's limit" };
 const NUMASTAT: Table = Table { name: "numastat", shows: "on which node allocations ended" };
 const EVENTS: Table = Table { name: "memory.events", shows: "how often a memory cgroup reached its limits" };
+const STAT: Table = Table { name: "memory.stat", shows: "what a memory cgroup's memory is" };
 const HISTOGRAM: Table = Table { name: "a tracing tool (a histogram)", shows: "how often each value occurred" };
 
 /// The files of pressure: the end of the path, the file, and what tasks wait for. The names of files come with and without a folder.
@@ -54,7 +64,9 @@ const PRESSURES: [(&str, &str, &str); 7] = [
 ];
 
 /// The first words of the lines whose numbers are kept.
-const NAMES: &str = "MemTotal MemFree HugePages_Total Mem Swap numa_hit numa_miss numa_foreign local_node other_node max oom oom_kill oom_group_kill";
+const NAMES: &str = "MemTotal MemFree HugePages_Total HugePages_Free HugePages_Rsvd Mem Swap numa_hit numa_miss numa_foreign local_node other_node \
+     max oom oom_kill oom_group_kill anon file kernel_stack pagetables sock shmem slab_reclaimable slab_unreclaimable unevictable cache \
+     rss mapped_file";
 
 /// A machine has fewer.
 const MAX_ROWS: usize = 10_000;
@@ -110,6 +122,12 @@ pub(crate) struct Tables {
     /// The nodes of the columns that follow; `None` is a sum.
     heading: Vec<Option<u64>>,
     node_rows: Vec<NodeRow>,
+    /// The file of a memory cgroup whose number is on the next line.
+    group_file: Option<&'static str>,
+    /// How long each compaction or direct reclaim took, in ms: the process and the time.
+    pub(crate) latencies: Vec<(String, f64)>,
+    /// The place of the times in the rows below a heading, counted from the right.
+    latency_column: Option<usize>,
     /// The last `high`, which memory.events has before `max`.
     high: Option<f64>,
 }
@@ -128,7 +146,7 @@ impl Tables {
             self.first.get_or_insert(*table);
             taken = true;
         }
-        let is_heading = ["swpd", "pgpgin/s", "kbmemfree"].iter().any(|name| text.contains(name))
+        let is_heading = ["swpd", "pgpgin/s", "kbmemfree", "kbhugfree"].iter().any(|name| text.contains(name))
             || taken && text.starts_with("total");
         if let Some(file) = pressure_file(text) {
             self.pressure_file = Some(file);
@@ -139,6 +157,10 @@ impl Tables {
         }
         if let Some(nodes) = node_heading(text) {
             self.heading = nodes;
+            return true;
+        }
+        if text.contains("LAT(ms)") {
+            self.latency_column = text.split_ascii_whitespace().rev().position(|word| word == "LAT(ms)");
             return true;
         }
         if let Some(high) = text.strip_prefix("high ") {
@@ -160,6 +182,9 @@ impl Tables {
         taken
             | self.pressure_line(text)
             | self.named_line(text)
+            | self.setting_line(text)
+            | self.group_line(text)
+            | self.latency(text)
             | self.row(text)
             | self.cache(text)
             | self.node(text)
@@ -173,6 +198,9 @@ impl Tables {
             || text.ends_with("kB")
             || begins("node")
             || begins("high ")
+            || text.contains("_hugepages")
+            || text.contains("memory.")
+            || self.group_file.is_some()
             || NAMES.split(' ').any(begins)
     }
 
@@ -219,11 +247,73 @@ impl Tables {
         if is_row {
             self.named.push((name.to_owned(), numbers));
         }
+        if is_row && matches!(name, "slab_reclaimable" | "slab_unreclaimable" | "mapped_file") {
+            self.first.get_or_insert(STAT);
+        }
         // Kernels before 5.17 print no `oom_group_kill`.
         if is_row && name == "oom" {
             self.first.get_or_insert(EVENTS);
         }
         is_row
+    }
+
+    /// `nr_hugepages=9000`, `/sys/…/hugepages-2048kB/free_hugepages:512`: a file of huge pages.
+    fn setting_line(&mut self, text: &str) -> bool {
+        let Some((path, value)) = text.rsplit_once(['=', ':']) else { return false };
+        let name = match path.rsplit('/').next() {
+            Some("nr_hugepages") => "HugePages_Total",
+            Some("free_hugepages") => "HugePages_Free",
+            Some("resv_hugepages") => "HugePages_Rsvd",
+            _ => return false,
+        };
+        let Some(value) = digits(value.trim()).filter(|_| self.named.len() < MAX_ROWS) else { return false };
+        self.first.get_or_insert(HUGE_PAGES);
+        self.named.push((name.to_owned(), vec![value as f64]));
+        true
+    }
+
+    /// `$ cat memory.limit_in_bytes` and the number below it, or `memory.max:524288000`.
+    fn group_line(&mut self, text: &str) -> bool {
+        /// The files of both versions of cgroups, and the name of the number.
+        const FILES: [(&str, &str); 9] = [
+            ("memory.usage_in_bytes", "group_used"),
+            ("memory.current", "group_used"),
+            ("memory.limit_in_bytes", "group_limit"),
+            ("memory.max", "group_limit"),
+            ("memory.max_usage_in_bytes", "group_most"),
+            ("memory.peak", "group_most"),
+            ("memory.failcnt", "group_reached"),
+            ("memory.kmem.limit_in_bytes", "group_kernel_limit"),
+            ("memory.memsw.limit_in_bytes", "group_swap_limit"),
+        ];
+        let (path, value) = text.rsplit_once([':', '=']).unwrap_or((text, ""));
+        let word = path.trim().rsplit(['/', ' ']).next().unwrap_or("");
+        if let Some((_, name)) = FILES.iter().find(|(file, _)| *file == word) {
+            self.group_file = Some(name);
+            return value.is_empty() || self.group_number(value);
+        }
+        self.group_file.is_some() && self.group_number(text)
+    }
+
+    fn group_number(&mut self, text: &str) -> bool {
+        let Some(name) = self.group_file.take().filter(|_| self.named.len() < MAX_ROWS) else { return false };
+        let number = if text.trim() == "max" { Some(u64::MAX) } else { digits(text.trim()) };
+        let Some(number) = number else { return false };
+        self.first.get_or_insert(GROUP);
+        self.named.push((name.to_owned(), vec![number as f64]));
+        true
+    }
+
+    /// A row with a time.
+    fn latency(&mut self, text: &str) -> bool {
+        let Some(column) = self.latency_column.filter(|_| self.latencies.len() < MAX_ROWS) else { return false };
+        let words: Vec<&str> = text.split_ascii_whitespace().take(32).collect();
+        let time = words.len().checked_sub(column + 1).and_then(|at| words[at].parse::<f64>().ok());
+        let Some(time) = time.filter(|time| words.len() >= 4 && time.is_finite() && *time >= 0.0) else { return false };
+        // A time stamp may stand before the process.
+        let process = words.iter().find(|word| !word.starts_with(|c: char| c.is_ascii_digit())).unwrap_or(&words[0]);
+        self.latencies.push(((*process).chars().take(64).collect(), time));
+        true
     }
 
     /// `some avg10=70.24 avg60=68.52 avg300=69.91 total=3559632828`.
@@ -305,6 +395,11 @@ impl Tables {
             ([_, _, share, _, _, _, size, name], None) if share.ends_with('%') => {
                 size.strip_suffix('K').and_then(digits).map(|kib| (*name, kib))
             }
+            // crash: the address, sizes, `32k` for a slab, and the name.
+            ([address, _, _, _, slabs, size, name], None) if address.len() >= 8 && size.ends_with('k') => {
+                let size = size.strip_suffix('k').and_then(digits);
+                digits(slabs).zip(size).map(|(slabs, size)| (*name, slabs.saturating_mul(size)))
+            }
             _ => None,
         };
         let Some((name, kib)) = found.filter(|_| self.caches.len() < MAX_ROWS) else { return false };
@@ -348,6 +443,17 @@ impl Tables {
     /// The first number of the first line with this name.
     pub(crate) fn one(&self, name: &str) -> Option<f64> {
         self.of(name)?.first().copied()
+    }
+
+    /// The number of the only line with this name.
+    pub(crate) fn only(&self, name: &str) -> Option<f64> {
+        let mut lines = self.named.iter().filter(|(known, _)| known == name);
+        lines.next().filter(|_| lines.next().is_none())?.1.first().copied()
+    }
+
+    /// The first number of the last line with this name.
+    pub(crate) fn last(&self, name: &str) -> Option<f64> {
+        self.named.iter().rfind(|(known, _)| known == name)?.1.first().copied()
     }
 
     /// The numbers of these columns of one table, from the first row on. Each has one number or more.
