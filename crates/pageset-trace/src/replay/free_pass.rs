@@ -142,7 +142,7 @@ pub(super) struct FreePass {
     /// The batched frees in progress, by CPU.
     batches: HashMap<u32, Batch, FxBuildHasher>,
     split: SplitBlocks,
-    /// The last allocation of each process for a page that moves: its event, page and order.
+    /// The allocation for a page that moves, if it is the last event of its process: its event, page and order.
     targets: FxHashMap<u32, (u64, Pfn, Order)>,
     moved: FxHashMap<u64, (Pfn, Order)>,
     /// CPUs with a refill whose allocation event has not come yet, and the refill's context.
@@ -218,7 +218,7 @@ impl FreePass {
                 // A page freed twice was allocated without an event in between. No later event shows the list of the
                 // first free.
                 self.settle_by_pageblock(pfn, self.last.get(pfn));
-                let moved = if self.has_moved(event, pfn, order) { FreeNote::MOVED } else { 0 };
+                let moved = if self.has_moved(setting, event, pfn, order) { FreeNote::MOVED } else { 0 };
                 self.notes.push(FreeNote(moved));
                 // Beyond 2^32 frees, the types stay unknown.
                 let free = u32::try_from(self.notes.len()).unwrap_or(0);
@@ -263,21 +263,26 @@ impl FreePass {
                 if is_for_migration(gfp, order) && !in_interrupt {
                     self.targets.insert(event.pid, (notes.events - 1, pfn, order));
                 }
+                } else if !in_interrupt && !self.targets.is_empty() {
+                    self.targets.remove(&event.pid);
             }
             _ => {}
         }
     }
 
-    /// Whether the freed block has moved to the one that its process allocated for this. A block that could not move stays where it is,
-    /// and its new place is freed.
-    fn has_moved(&mut self, event: &Event, pfn: Pfn, order: Order) -> bool {
-        let Some(&(to, target, _)) = self.targets.get(&event.pid).filter(|target| target.2 == order) else {
-            return false;
-        };
-        if event.context != Context::Process {
+    /// Whether the freed block has moved to the one on another node that its process allocated for this just before. A block that could
+    /// not move stays where it is, and its new place is freed.
+    fn has_moved(&mut self, setting: &Setting, event: &Event, pfn: Pfn, order: Order) -> bool {
+        if event.context != Context::Process || self.targets.is_empty() {
             return false;
         }
-        self.targets.remove(&event.pid);
+        let node = |pfn: Pfn| setting.zone_of(pfn).map(|zone| setting.zones[zone].node);
+        let Some((to, target, _)) = self.targets.remove(&event.pid).filter(|&(_, target, wanted)| {
+            // Later frees of the process are of other pages: someone else freed this one.
+            wanted == order && (pfn == target || node(pfn) != node(target))
+        }) else {
+            return false;
+        };
         if pfn != target {
             self.moved.insert(to, (pfn, order));
         }
@@ -448,4 +453,48 @@ impl FreePass {
 /// The number of a page's pageblock, as the index of a [`PageMap`].
 fn pageblock(pfn: Pfn) -> Pfn {
     Pfn(pfn.0 / Order::PAGEBLOCK.pages())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use pageset::CpuId;
+
+    use super::*;
+    use crate::trace::Trace;
+
+    /// The flags of a request for a page's new place.
+    const MIGRATION: u32 = 0x3d_20ca;
+    const FAULT: u32 = 0x14_0dca;
+
+    /// Of a process's events after a request for a page's new place on node 0, the first is the free of the page, on another node.
+    #[test]
+    fn a_page_that_moves_is_freed_next_and_on_another_node() {
+        let piece = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/real/moved_page.pstrace");
+        let setting = Setting::new(&Trace::open(Path::new(piece)).unwrap()).unwrap();
+        let first = |node: u32| {
+            let zone = setting.zones.iter().rfind(|zone| zone.node.0 == node).unwrap();
+            Pfn(zone.frames.end - 512)
+        };
+        let [target, elsewhere, other] = [first(0), first(1), Pfn(first(0).0 + 1)];
+        let event = |pid, kind| Event { time_ns: 0, cpu: CpuId(0), pid, context: Context::Process, kind };
+        let alloc = |pfn, gfp| Kind::Alloc { pfn: Some(pfn), order: Order::ZERO, migratetype: 1, gfp };
+        let free = |pfn| Kind::Free { pfn, order: Order::ZERO };
+        let moved = |after: &[(u32, Kind)]| {
+            let (mut pass, mut notes) = (FreePass::new(true, false), Notes::default());
+            let request = (7, alloc(target, MIGRATION));
+            for (pid, kind) in [request].iter().chain(after) {
+                pass.event(&mut notes, &setting, &event(*pid, kind.clone()), State::Inside);
+            }
+            let frees = pass.finish(&mut notes, false).0;
+            (frees.moved(0).map(|(pfn, _)| pfn), frees.is_on_lru(0, Order::ZERO))
+        };
+        assert_eq!(moved(&[(7, free(elsewhere))]), (Some(elsewhere), false));
+        assert_eq!(moved(&[(8, alloc(other, FAULT)), (7, free(elsewhere))]), (Some(elsewhere), false));
+        assert_eq!(moved(&[(7, free(target))]).0, None, "it could not move");
+        assert_eq!(moved(&[(7, free(other))]).0, None, "a page of the same node");
+        assert_eq!(moved(&[(7, free(other)), (7, free(elsewhere))]).0, None, "a later free");
+        assert_eq!(moved(&[(7, alloc(other, FAULT)), (7, free(elsewhere))]).0, None, "after another request");
+    }
 }
