@@ -5,13 +5,13 @@
 use std::collections::HashMap;
 
 use pageset::{MigrateType, Order, Pfn};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::blocks::{BlockMap, Freed, PageMap};
 use super::findings::{Earlier, Notes};
 use super::gfp::{is_for_migration, migratetype_of};
 use super::setting::{Setting, State};
-use super::split_blocks::SplitBlocks;
+use super::split_blocks::{SplitBlock, SplitBlocks};
 use super::types::ordinary;
 use crate::event::{Context, Event, Kind};
 
@@ -196,11 +196,12 @@ impl FreePass {
             self.before_window = self.notes.len();
             self.places_before_window += u64::from(event.kind.is_input() && state != State::Inside);
         }
+        let mut is_earlier = false;
         if state == State::Inside {
             let began = *self.began.get_or_insert(event.time_ns);
             notes.duration_ns = event.time_ns.saturating_sub(began);
             self.count(notes, event);
-            self.follow_input(event);
+            is_earlier = self.follow_input(event);
         }
         let in_interrupt = event.context != Context::Process;
         if !(in_interrupt && matches!(event.kind, Kind::Free { .. })) {
@@ -222,7 +223,7 @@ impl FreePass {
                 self.notes.push(FreeNote(moved));
                 // Beyond 2^32 frees, the types stay unknown.
                 let free = u32::try_from(self.notes.len()).unwrap_or(0);
-                self.split.freed(event, free, state == State::Inside);
+                self.split.freed(event, free, state == State::Inside, is_earlier);
                 self.last.set(pfn, free);
                 if let Some(batch) = self.batches.get_mut(&event.cpu.0)
                     && free > 0
@@ -262,9 +263,9 @@ impl FreePass {
                 self.settle(pfn, migratetype);
                 if is_for_migration(gfp, order) && !in_interrupt {
                     self.targets.insert(event.pid, (notes.events - 1, pfn, order));
-                }
                 } else if !in_interrupt && !self.targets.is_empty() {
                     self.targets.remove(&event.pid);
+                }
             }
             _ => {}
         }
@@ -389,7 +390,8 @@ impl FreePass {
         }
     }
 
-    fn follow_input(&mut self, event: &Event) {
+    /// Follows the blocks in use. Returns whether the event is the free of a block that was in use before the replay.
+    fn follow_input(&mut self, event: &Event) -> bool {
         match event.kind {
             Kind::Alloc { pfn: Some(pfn), order, .. } => {
                 self.live.insert(pfn, order, 0);
@@ -402,17 +404,20 @@ impl FreePass {
                     let requested = self.requested.get(pageblock(pfn)).unwrap_or(self.bulk.1);
                     self.requested.set(pageblock(pfn), Some(requested));
                 }
-                if known == Freed::Unknown && !self.freed.get(pfn) {
+                let is_earlier = known == Freed::Unknown && !self.freed.get(pfn);
+                if is_earlier {
                     // `finish` sets the type.
                     self.earlier.push(Earlier { pfn, order, migratetype: MigrateType::Movable });
                 }
                 self.freed.set(pfn, true);
+                return is_earlier;
             }
             Kind::BulkAlloc { taken, gfp, .. } => {
                 self.bulk = (self.bulk.0 + u64::from(taken), migratetype_of(gfp).index() as u8);
             }
             _ => {}
         }
+        false
     }
 
     /// The facts about all frees, and the pages that were in use before, by the input alone.
@@ -432,11 +437,31 @@ impl FreePass {
         (FreeNotes { notes, whole, moved, before_window, places_before_window }, self.earlier)
     }
 
+    /// Joins the pages of blocks that were in use before the replay.
+    fn rejoin_earlier(&mut self, blocks: &[SplitBlock]) {
+        let stacks: FxHashMap<Pfn, Order> = blocks.iter().filter_map(SplitBlock::earlier).collect();
+        if stacks.is_empty() {
+            return;
+        }
+        let pages = |(pfn, order): (&Pfn, &Order)| (0..order.pages()).map(|at| pfn.offset(at)).collect::<Vec<_>>();
+        let parts: FxHashSet<Pfn> = stacks.iter().flat_map(pages).collect();
+        self.earlier.retain_mut(|page| match stacks.get(&page.pfn) {
+            Some(order) => {
+                page.order = *order;
+                true
+            }
+            None => !parts.contains(&page.pfn),
+        });
+    }
+
     /// Joins the frees of blocks that the kernel put back whole. Returns the orders of these blocks by their last frees.
     fn rejoin(&mut self, notes: &mut Notes, frees_whole: bool) -> FxHashMap<usize, Order> {
         let mut whole = FxHashMap::default();
         let split = std::mem::take(&mut self.split);
-        for block in split.rejoined(frees_whole) {
+        let is_batched = |free: u32| self.notes[free as usize].0 & FreeNote::BATCHED != 0;
+        let blocks = split.rejoined(frees_whole, is_batched);
+        self.rejoin_earlier(&blocks);
+        for block in blocks {
             let Some((last, parts)) = block.frees.split_last() else { continue };
             for part in parts {
                 self.notes[*part as usize].0 |= FreeNote::PART;

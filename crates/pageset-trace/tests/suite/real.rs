@@ -163,6 +163,19 @@ fn countdowns_begin_before_the_recording() {
     });
 }
 
+/// 7.3: two stacks that were allocated before are freed page by page, and two threads get them whole.
+#[test]
+fn stacks_from_before_the_recording_go_back_whole() {
+    replayed("earlier_stack", |replay, outcomes| {
+        let Found { rejoined_blocks, rejoined_proofs, .. } = found(replay);
+        assert_eq!((rejoined_blocks, rejoined_proofs), (2, 2));
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.totals(|_| true).refills, 1);
+            assert_eq!(explained(replay, outcome), 100.0);
+        }
+    });
+}
+
 /// Ticks on a CPU that no snapshot shows: it has no pageset. The survey and the replay of the others stay the same.
 #[test]
 fn ticks_of_a_cpu_beyond_the_snapshots() {
