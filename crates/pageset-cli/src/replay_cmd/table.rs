@@ -62,6 +62,7 @@ fn borrowed(row: &Replayed) -> String {
         inferred_allocs,
         moved_allocs,
         direct_frees,
+        settings,
         snapshots,
     } = row.taken_from_kernel;
     let parts = [
@@ -72,6 +73,7 @@ fn borrowed(row: &Replayed) -> String {
         (inferred_allocs, "allocations inferred"),
         (moved_allocs, "allocations moved to their refill"),
         (direct_frees, "frees that met a busy pageset"),
+        (settings, "settings that later snapshots show"),
         (snapshots, "later snapshots"),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0);

@@ -5,13 +5,13 @@
 use std::collections::HashMap;
 
 use pageset::{MigrateType, Order, Pfn};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::blocks::{BlockMap, Freed, PageMap};
 use super::findings::{Earlier, Notes};
 use super::gfp::{is_for_migration, migratetype_of};
 use super::setting::{Setting, State};
-use super::split_blocks::SplitBlocks;
+use super::split_blocks::{SplitBlock, SplitBlocks};
 use super::types::ordinary;
 use crate::event::{Context, Event, Kind};
 
@@ -142,7 +142,7 @@ pub(super) struct FreePass {
     /// The batched frees in progress, by CPU.
     batches: HashMap<u32, Batch, FxBuildHasher>,
     split: SplitBlocks,
-    /// The last allocation of each process for a page that moves: its event, page and order.
+    /// The allocation for a page that moves, if it is the last event of its process: its event, page and order.
     targets: FxHashMap<u32, (u64, Pfn, Order)>,
     moved: FxHashMap<u64, (Pfn, Order)>,
     /// CPUs with a refill whose allocation event has not come yet, and the refill's context.
@@ -196,11 +196,12 @@ impl FreePass {
             self.before_window = self.notes.len();
             self.places_before_window += u64::from(event.kind.is_input() && state != State::Inside);
         }
+        let mut is_earlier = false;
         if state == State::Inside {
             let began = *self.began.get_or_insert(event.time_ns);
             notes.duration_ns = event.time_ns.saturating_sub(began);
             self.count(notes, event);
-            self.follow_input(event);
+            is_earlier = self.follow_input(event);
         }
         let in_interrupt = event.context != Context::Process;
         if !(in_interrupt && matches!(event.kind, Kind::Free { .. })) {
@@ -218,11 +219,11 @@ impl FreePass {
                 // A page freed twice was allocated without an event in between. No later event shows the list of the
                 // first free.
                 self.settle_by_pageblock(pfn, self.last.get(pfn));
-                let moved = if self.has_moved(event, pfn, order) { FreeNote::MOVED } else { 0 };
+                let moved = if self.has_moved(setting, event, pfn, order) { FreeNote::MOVED } else { 0 };
                 self.notes.push(FreeNote(moved));
                 // Beyond 2^32 frees, the types stay unknown.
                 let free = u32::try_from(self.notes.len()).unwrap_or(0);
-                self.split.freed(event, free, state == State::Inside);
+                self.split.freed(event, free, state == State::Inside, is_earlier);
                 self.last.set(pfn, free);
                 if let Some(batch) = self.batches.get_mut(&event.cpu.0)
                     && free > 0
@@ -262,22 +263,27 @@ impl FreePass {
                 self.settle(pfn, migratetype);
                 if is_for_migration(gfp, order) && !in_interrupt {
                     self.targets.insert(event.pid, (notes.events - 1, pfn, order));
+                } else if !in_interrupt && !self.targets.is_empty() {
+                    self.targets.remove(&event.pid);
                 }
             }
             _ => {}
         }
     }
 
-    /// Whether the freed block has moved to the one that its process allocated for this. A block that could not move stays where it is,
-    /// and its new place is freed.
-    fn has_moved(&mut self, event: &Event, pfn: Pfn, order: Order) -> bool {
-        let Some(&(to, target, _)) = self.targets.get(&event.pid).filter(|target| target.2 == order) else {
-            return false;
-        };
-        if event.context != Context::Process {
+    /// Whether the freed block has moved to the one on another node that its process allocated for this just before. A block that could
+    /// not move stays where it is, and its new place is freed.
+    fn has_moved(&mut self, setting: &Setting, event: &Event, pfn: Pfn, order: Order) -> bool {
+        if event.context != Context::Process || self.targets.is_empty() {
             return false;
         }
-        self.targets.remove(&event.pid);
+        let node = |pfn: Pfn| setting.zone_of(pfn).map(|zone| setting.zones[zone].node);
+        let Some((to, target, _)) = self.targets.remove(&event.pid).filter(|&(_, target, wanted)| {
+            // Later frees of the process are of other pages: someone else freed this one.
+            wanted == order && (pfn == target || node(pfn) != node(target))
+        }) else {
+            return false;
+        };
         if pfn != target {
             self.moved.insert(to, (pfn, order));
         }
@@ -384,7 +390,8 @@ impl FreePass {
         }
     }
 
-    fn follow_input(&mut self, event: &Event) {
+    /// Follows the blocks in use. Returns whether the event is the free of a block that was in use before the replay.
+    fn follow_input(&mut self, event: &Event) -> bool {
         match event.kind {
             Kind::Alloc { pfn: Some(pfn), order, .. } => {
                 self.live.insert(pfn, order, 0);
@@ -397,17 +404,20 @@ impl FreePass {
                     let requested = self.requested.get(pageblock(pfn)).unwrap_or(self.bulk.1);
                     self.requested.set(pageblock(pfn), Some(requested));
                 }
-                if known == Freed::Unknown && !self.freed.get(pfn) {
+                let is_earlier = known == Freed::Unknown && !self.freed.get(pfn);
+                if is_earlier {
                     // `finish` sets the type.
                     self.earlier.push(Earlier { pfn, order, migratetype: MigrateType::Movable });
                 }
                 self.freed.set(pfn, true);
+                return is_earlier;
             }
             Kind::BulkAlloc { taken, gfp, .. } => {
                 self.bulk = (self.bulk.0 + u64::from(taken), migratetype_of(gfp).index() as u8);
             }
             _ => {}
         }
+        false
     }
 
     /// The facts about all frees, and the pages that were in use before, by the input alone.
@@ -427,11 +437,31 @@ impl FreePass {
         (FreeNotes { notes, whole, moved, before_window, places_before_window }, self.earlier)
     }
 
+    /// Joins the pages of blocks that were in use before the replay.
+    fn rejoin_earlier(&mut self, blocks: &[SplitBlock]) {
+        let stacks: FxHashMap<Pfn, Order> = blocks.iter().filter_map(SplitBlock::earlier).collect();
+        if stacks.is_empty() {
+            return;
+        }
+        let pages = |(pfn, order): (&Pfn, &Order)| (0..order.pages()).map(|at| pfn.offset(at)).collect::<Vec<_>>();
+        let parts: FxHashSet<Pfn> = stacks.iter().flat_map(pages).collect();
+        self.earlier.retain_mut(|page| match stacks.get(&page.pfn) {
+            Some(order) => {
+                page.order = *order;
+                true
+            }
+            None => !parts.contains(&page.pfn),
+        });
+    }
+
     /// Joins the frees of blocks that the kernel put back whole. Returns the orders of these blocks by their last frees.
     fn rejoin(&mut self, notes: &mut Notes, frees_whole: bool) -> FxHashMap<usize, Order> {
         let mut whole = FxHashMap::default();
         let split = std::mem::take(&mut self.split);
-        for block in split.rejoined(frees_whole) {
+        let is_batched = |free: u32| self.notes[free as usize].0 & FreeNote::BATCHED != 0;
+        let blocks = split.rejoined(frees_whole, is_batched);
+        self.rejoin_earlier(&blocks);
+        for block in blocks {
             let Some((last, parts)) = block.frees.split_last() else { continue };
             for part in parts {
                 self.notes[*part as usize].0 |= FreeNote::PART;
@@ -448,4 +478,48 @@ impl FreePass {
 /// The number of a page's pageblock, as the index of a [`PageMap`].
 fn pageblock(pfn: Pfn) -> Pfn {
     Pfn(pfn.0 / Order::PAGEBLOCK.pages())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use pageset::CpuId;
+
+    use super::*;
+    use crate::trace::Trace;
+
+    /// The flags of a request for a page's new place.
+    const MIGRATION: u32 = 0x3d_20ca;
+    const FAULT: u32 = 0x14_0dca;
+
+    /// Of a process's events after a request for a page's new place on node 0, the first is the free of the page, on another node.
+    #[test]
+    fn a_page_that_moves_is_freed_next_and_on_another_node() {
+        let piece = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/real/moved_page.pstrace");
+        let setting = Setting::new(&Trace::open(Path::new(piece)).unwrap()).unwrap();
+        let first = |node: u32| {
+            let zone = setting.zones.iter().rfind(|zone| zone.node.0 == node).unwrap();
+            Pfn(zone.frames.end - 512)
+        };
+        let [target, elsewhere, other] = [first(0), first(1), Pfn(first(0).0 + 1)];
+        let event = |pid, kind| Event { time_ns: 0, cpu: CpuId(0), pid, context: Context::Process, kind };
+        let alloc = |pfn, gfp| Kind::Alloc { pfn: Some(pfn), order: Order::ZERO, migratetype: 1, gfp };
+        let free = |pfn| Kind::Free { pfn, order: Order::ZERO };
+        let moved = |after: &[(u32, Kind)]| {
+            let (mut pass, mut notes) = (FreePass::new(true, false), Notes::default());
+            let request = (7, alloc(target, MIGRATION));
+            for (pid, kind) in [request].iter().chain(after) {
+                pass.event(&mut notes, &setting, &event(*pid, kind.clone()), State::Inside);
+            }
+            let frees = pass.finish(&mut notes, false).0;
+            (frees.moved(0).map(|(pfn, _)| pfn), frees.is_on_lru(0, Order::ZERO))
+        };
+        assert_eq!(moved(&[(7, free(elsewhere))]), (Some(elsewhere), false));
+        assert_eq!(moved(&[(8, alloc(other, FAULT)), (7, free(elsewhere))]), (Some(elsewhere), false));
+        assert_eq!(moved(&[(7, free(target))]).0, None, "it could not move");
+        assert_eq!(moved(&[(7, free(other))]).0, None, "a page of the same node");
+        assert_eq!(moved(&[(7, free(other)), (7, free(elsewhere))]).0, None, "a later free");
+        assert_eq!(moved(&[(7, alloc(other, FAULT)), (7, free(elsewhere))]).0, None, "after another request");
+    }
 }

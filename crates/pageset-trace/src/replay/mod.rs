@@ -86,7 +86,8 @@ pub enum Level {
     /// The events that act on a pageset: allocations, bulk allocations, frees, the timer work, reclaim and requests to
     /// drain. Also the pageset's state at the start: the first snapshot, and the counters and list lengths that no
     /// snapshot prints. Those are inferred from the first moves. [`Borrowed`] counts the values that come from the
-    /// kernel's own moves.
+    /// kernel's own moves. Also watermarks and sizes of pagesets that were set while recording, as a sysctl or the first
+    /// use of huge pages sets them, from the snapshot that first shows them.
     Input,
     /// Also the information in the kernel's later refills and drains: allocations without an event, frees that met a
     /// busy pageset, and the time of each refill. Also the zones' free memory in later snapshots.
@@ -128,6 +129,10 @@ pub struct Borrowed {
     pub moved_allocs: u64,
     /// Frees that probably met a busy pageset. Reconstructed only.
     pub direct_frees: u64,
+    /// Later snapshots with other watermarks or sizes of pagesets than before: they were set between two snapshots, at a moment that
+    /// no event shows. Input only; the other level uses every snapshot.
+    #[serde(default)]
+    pub settings: u64,
     /// Later snapshots with watermarks and free memory that the replay used. Reconstructed only.
     #[serde(rename = "later_snapshots")]
     pub snapshots: u64,

@@ -117,6 +117,8 @@ struct Run<'r, 'a> {
     hotplug_changed: bool,
     /// The state of each zone in the last used snapshot.
     states: Vec<&'r ZoneState>,
+    /// Whether watermarks were set since the start, which ends their boost, as the input shows it.
+    is_set: bool,
     /// Pages of bulk allocations by zone, the oldest first.
     bulk: Vec<VecDeque<Pfn>>,
     /// The scanner that takes blocks off the free lists, by zone.
@@ -170,6 +172,7 @@ impl<'r, 'a> Run<'r, 'a> {
             hotplug: Hotplug::new(plan.setting),
             hotplug_changed: false,
             states: plan.setting.zones.iter().map(|zone| &zone.start).collect(),
+            is_set: false,
             bulk: vec![VecDeque::new(); plan.setting.zones.len()],
             scanners: online.map(FreeScanner::new).collect(),
             done: FxHashSet::default(),
@@ -249,7 +252,8 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn set_parameters(&self, zone: usize) {
         let state = self.states[zone];
-        self.zone(zone).set_watermarks(state.watermarks, state.reserve);
+        let watermarks = if self.is_set { state.marks() } else { state.watermarks };
+        self.zone(zone).set_watermarks(watermarks, state.reserve);
         let sharers = self.hotplug.sharers(zone).filter(|_| self.hotplug_changed || !state.bounds_shown);
         let bounds = match self.hotplug.is_off(zone) {
             true => Bounds::DISABLED,
@@ -592,10 +596,23 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// Applies a later snapshot's parameters.
     fn snapshot(&mut self, tag: &str) {
-        // The input level uses only the first snapshot.
-        if self.plan.level != Level::Input {
-            holds::uncounted(|| self.apply_snapshot(tag));
+        match self.plan.level {
+            Level::Input => self.apply_settings(tag),
+            Level::Reconstructed => holds::uncounted(|| self.apply_snapshot(tag)),
         }
+    }
+
+    /// Applies what was set since the last snapshot: input as the requests are. No event shows the moment.
+    fn apply_settings(&mut self, tag: &str) {
+        let Some(states) = self.plan.setting.snapshot(tag) else { return };
+        let tunes = self.plan.setting.kernel_tuning().auto_high;
+        if !states.iter().zip(&self.states).any(|(state, before)| state.is_set_since(before, tunes)) {
+            return;
+        }
+        self.states = states.iter().collect();
+        (self.is_set, self.hotplug_changed) = (true, false);
+        (0..states.len()).for_each(|zone| self.set_parameters(zone));
+        self.outcome.borrowed.settings += 1;
     }
 
     fn apply_snapshot(&mut self, tag: &str) {

@@ -74,6 +74,24 @@ pub struct PagesetSnapshot {
 }
 
 impl ZoneState {
+    /// The watermarks as they were set, without their boost.
+    pub(super) fn marks(&self) -> Watermarks {
+        let Watermarks { min, low, high } = self.watermarks;
+        let set = |mark: u64| mark.saturating_sub(self.boost);
+        Watermarks { min: set(min), low: set(low), high: set(high) }
+    }
+
+    /// Whether watermarks or sizes of pagesets were set since the state `before`. The kernel itself changes `high` if it `tunes` it and
+    /// prints no bounds.
+    pub(super) fn is_set_since(&self, before: &ZoneState, tunes: bool) -> bool {
+        let settings = |state: &ZoneState| {
+            let Bounds { batch, high_min, high_max } = state.bounds;
+            let high = (!tunes || state.bounds_shown).then_some((high_min, high_max));
+            (state.marks(), state.reserve, batch, high)
+        };
+        settings(self) != settings(before)
+    }
+
     /// Pages on free lists or in pagesets.
     pub(super) fn unused(&self) -> u64 {
         self.pagesets.iter().fold(self.free, |sum, p| sum.saturating_add(p.count))
@@ -151,7 +169,10 @@ impl Setting {
         }
         let cpus = cpu_count(trace, all())?;
         let nodes = nodes_of_cpus(trace, start, cpus);
-        let states = |info: &Zoneinfo| zones.iter().map(|z| later_state(z, info)).collect::<Vec<_>>();
+        let mut bounds: Vec<Bounds> = zones.iter().map(|zone| zone.start.bounds).collect();
+        let mut states = |info: &Zoneinfo| {
+            zones.iter().zip(&mut bounds).map(|(zone, bounds)| later_state(zone, info, bounds)).collect::<Vec<_>>()
+        };
         let facts = trace.facts();
         let bulk_recorded = facts.sources.iter().any(|source| source.contains("bulk"));
         let has_bulk = |release: Release| (release.major, release.minor) >= (5, 13);
@@ -372,8 +393,14 @@ fn zone<'i>(
     })
 }
 
-fn later_state(zone: &ZoneSetting, info: &Zoneinfo) -> ZoneState {
-    info.zone(zone.node.0, &zone.name).map_or_else(|| zone.start.clone(), start_state)
+/// A zone in a later snapshot. `before` are its bounds in the snapshot before, and then in this one.
+fn later_state(zone: &ZoneSetting, info: &Zoneinfo, before: &mut Bounds) -> ZoneState {
+    let mut state = info.zone(zone.node.0, &zone.name).map_or_else(|| zone.start.clone(), start_state);
+    // Pagesets that are switched off show a batch of one page, and come on again with the bounds that they had.
+    let is_off = state.bounds.batch == Bounds::DISABLED.batch && before.batch > state.bounds.batch;
+    *before = if is_off { *before } else { state.bounds };
+    state.bounds = *before;
+    state
 }
 
 fn start_state(section: &ZoneSection) -> ZoneState {
@@ -479,6 +506,45 @@ mod tests {
         let state = start_state(info.zone(0, "DMA32").expect("the zone DMA32"));
         assert_eq!(state.boost, 512);
         assert_eq!(state.watermarks, Watermarks { min: 414 + 512, low: 517 + 512, high: 620 + 512 });
+    }
+
+    /// A boost comes and goes, and a kernel that tunes `high` changes it where it prints no bounds.
+    #[test]
+    fn what_is_set_is_told_from_what_changes_by_itself() {
+        let info =
+            Zoneinfo::parse(include_str!("../../tests/zoneinfo/linux-6.1-boosted.txt")).expect("a kernel's zoneinfo");
+        let before = start_state(info.zone(0, "DMA32").expect("the zone DMA32"));
+        assert_eq!(before.marks(), Watermarks { min: 414, low: 517, high: 620 });
+        let Bounds { batch, high_min, high_max } = before.bounds;
+        let calm = ZoneState { boost: 0, watermarks: before.marks(), free: 1, ..before.clone() };
+        let marks = ZoneState { watermarks: Watermarks { low: 518, ..before.marks() }, ..calm.clone() };
+        let high = ZoneState { bounds: Bounds { batch, high_min, high_max: high_max + 1 }, ..before.clone() };
+        let shown = ZoneState { bounds_shown: true, ..high.clone() };
+        for (state, expected) in [(calm, [false; 2]), (marks, [true; 2]), (high, [true, false]), (shown, [true; 2])] {
+            assert_eq!([false, true].map(|tunes| state.is_set_since(&before, tunes)), expected, "{state:?}");
+        }
+    }
+
+    /// Memory goes off-line while the recorder reads zoneinfo.
+    #[test]
+    fn pagesets_that_are_switched_off_keep_their_bounds() {
+        let info =
+            Zoneinfo::parse(include_str!("../../tests/zoneinfo/linux-6.1-boosted.txt")).expect("a kernel's zoneinfo");
+        let section = info.zone(0, "DMA32").expect("the zone DMA32");
+        let zone = zone(section, [&info].into_iter(), None).expect("a zone");
+        let with = |batch, high| {
+            let mut info = info.clone();
+            let zones = info.zones.iter_mut().filter(|zone| zone.name == "DMA32");
+            for pageset in zones.flat_map(|zone| &mut zone.pagesets) {
+                (pageset.batch, pageset.high) = (batch, high);
+            }
+            info
+        };
+        let mut before = zone.start.bounds;
+        let mut bounds = |batch, high| later_state(&zone, &with(batch, high), &mut before).bounds;
+        assert_eq!(bounds(1, 0), zone.start.bounds);
+        let set = Bounds { batch: 31, high_min: 999, high_max: 999 };
+        assert_eq!([bounds(31, 999), bounds(1, 0)], [set; 2]);
     }
 
     #[test]

@@ -5,10 +5,12 @@
 //! of single pages before it has handed out one of the pages, they were never on that list. Blocks of one kind, which is the
 //! order and the flags of the request, are all freed by the same code, so that proofs decide for all of them.
 //!
-//! A row of pages without a whole allocation proves nothing: a pipe frees its pages one after the other, too.
+//! A row of pages without a whole allocation proves nothing: a pipe frees its pages one after the other, too. But stacks that were
+//! allocated before the recording are freed in it. A row of the size of a stack, of pages that were in use before, went back whole if it
+//! comes back with its order, or if its process frees other blocks that go back whole: the kernel's workers do.
 
 use pageset::{Order, Pfn};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::PageMap;
 use crate::event::{Context, Event, Kind};
@@ -16,11 +18,18 @@ use crate::event::{Context, Event, Kind};
 /// The flag of requests for compound pages, which are freed whole, or as what they were split into.
 const GFP_COMP: u32 = 0x4_0000;
 
+/// A stack of a thread: 16 KiB of pages of 4 KiB.
+const STACK: Order = Order::new(2).expect("an order");
+
 /// A block that was freed page by page in a row.
 #[derive(Debug)]
 pub(super) struct SplitBlock {
     pub(super) order: Order,
-    gfp: u32,
+    head: Pfn,
+    /// The flags of its request; `None` for a row of pages that were in use before.
+    gfp: Option<u32>,
+    /// The process that freed it.
+    pid: u32,
     /// The requested migratetype, by the kernel's number.
     pub(super) migratetype: u8,
     /// The numbers of the frees.
@@ -29,6 +38,13 @@ pub(super) struct SplitBlock {
     pub(super) proof: Option<bool>,
     /// Whether the frees are in the replayed window.
     pub(super) is_inside: bool,
+}
+
+impl SplitBlock {
+    /// The pages of a row that were in use before, by their first page and order.
+    pub(super) fn earlier(&self) -> Option<(Pfn, Order)> {
+        self.gfp.is_none().then_some((self.head, self.order))
+    }
 }
 
 /// A row of frees that goes on.
@@ -94,19 +110,29 @@ impl SplitBlocks {
         }
     }
 
-    /// Handles free number `free`, plus one.
-    pub(super) fn freed(&mut self, event: &Event, free: u32, is_inside: bool) {
+    /// Handles free number `free`, plus one. `is_earlier`: the page was in use before the replay.
+    pub(super) fn freed(&mut self, event: &Event, free: u32, is_inside: bool, is_earlier: bool) {
         let Kind::Free { pfn, order } = event.kind else { return };
         let request = if self.requests.is_empty() { None } else { self.requests.remove(&pfn) };
-        if request.is_none() && self.rows.is_empty() {
+        let may_be_stack = is_earlier && event.context == Context::Process && pfn.is_aligned(STACK);
+        if request.is_none() && self.rows.is_empty() && !may_be_stack {
             return;
         }
         let key = (event.cpu.0, event.context as u8);
         let mut row = self.rows.remove(&key);
-        if let Some(request) = request.filter(|request| order == Order::ZERO && request.order > order) {
-            let Request { order, migratetype, gfp } = request;
-            let block = SplitBlock { order, gfp, migratetype, frees: Vec::new(), proof: None, is_inside };
-            row = Some(Row { pid: event.pid, context: event.context, next: pfn, left: order.pages(), block });
+        let request = request.filter(|request| order == Order::ZERO && request.order > order);
+        let goes_on = row.as_ref().is_some_and(|row| (row.pid, row.next) == (event.pid, pfn));
+        if request.is_some() || order == Order::ZERO && may_be_stack && !goes_on {
+            let pid = event.pid;
+            let gfp = request.map(|request| request.gfp);
+            let Request { order, migratetype, .. } =
+                request.unwrap_or(Request { order: STACK, migratetype: 0, gfp: 0 });
+            let frees = Vec::new();
+            let block = SplitBlock { order, head: pfn, gfp, pid, migratetype, frees, proof: None, is_inside };
+            row = Some(Row { pid, context: event.context, next: pfn, left: order.pages(), block });
+        } else if !is_earlier {
+            // A row of pages that were in use before has no others.
+            row = row.filter(|row| row.block.gfp.is_some());
         }
         let Some(mut row) = row.filter(|row| {
             (row.pid, row.context, row.next, Order::ZERO, free > 0) == (event.pid, event.context, pfn, order, true)
@@ -129,7 +155,8 @@ impl SplitBlocks {
         for at in 0..block.order.pages() {
             self.awaited.set(head.offset(at), index as u32 + 1);
         }
-        if !self.bulk_unseen {
+        // Of a row of pages that were in use before, the list is not known.
+        if !self.bulk_unseen && block.gfp.is_some() {
             self.listed.entry(cpu).or_default().push((last, index));
         }
         self.blocks.push(block);
@@ -185,17 +212,27 @@ impl SplitBlocks {
     }
 
     /// The blocks that the kernel put back whole: of kinds with more proofs for it than against, and without any proof if
-    /// `frees_whole`.
-    pub(super) fn rejoined(self, frees_whole: bool) -> impl Iterator<Item = SplitBlock> {
+    /// `frees_whole`. Also rows of pages that were in use before, unless a batch committed them page by page, as `is_batched` tells.
+    pub(super) fn rejoined(self, frees_whole: bool, is_batched: impl Fn(u32) -> bool) -> Vec<SplitBlock> {
         let mut votes: FxHashMap<(Order, u32), i64> = FxHashMap::default();
         for block in &self.blocks {
             let vote = block.proof.map_or(0, |whole| if whole { 1 } else { -1 });
-            *votes.entry((block.order, block.gfp)).or_default() += vote;
+            let Some(gfp) = block.gfp else { continue };
+            *votes.entry((block.order, gfp)).or_default() += vote;
         }
-        self.blocks.into_iter().filter(move |block| match votes[&(block.order, block.gfp)] {
-            0 => frees_whole,
-            votes => votes > 0,
-        })
+        let is_whole = |block: &SplitBlock| match block.gfp.map(|gfp| votes[&(block.order, gfp)]) {
+            None => false,
+            Some(0) => frees_whole,
+            Some(votes) => votes > 0,
+        };
+        let workers: FxHashSet<u32> =
+            self.blocks.iter().filter(|block| is_whole(block)).map(|block| block.pid).collect();
+        let is_stack = |block: &SplitBlock| {
+            block.gfp.is_none()
+                && block.proof.unwrap_or(workers.contains(&block.pid))
+                && !block.frees.iter().any(|free| is_batched(*free))
+        };
+        self.blocks.into_iter().filter(|block| is_whole(block) || is_stack(block)).collect()
     }
 }
 
@@ -227,15 +264,21 @@ mod tests {
 
     /// The orders, frees and proofs of the blocks that go back whole.
     fn rejoined(events: &[Event], frees_whole: bool) -> Vec<(u8, Vec<u32>, Option<bool>)> {
+        rejoined_of(events, frees_whole, &[])
+    }
+
+    /// Like [`rejoined`], with pages that were in use before.
+    fn rejoined_of(events: &[Event], frees_whole: bool, earlier: &[u64]) -> Vec<(u8, Vec<u32>, Option<bool>)> {
         let (mut blocks, mut frees) = (SplitBlocks::new(false), 0);
         for event in events {
             blocks.event(|_| Some(0), event);
-            if matches!(event.kind, Kind::Free { .. }) {
+            if let Kind::Free { pfn, .. } = event.kind {
                 frees += 1;
-                blocks.freed(event, frees, true);
+                blocks.freed(event, frees, true, earlier.contains(&pfn.0));
             }
         }
-        blocks.rejoined(frees_whole).map(|block| (block.order.get(), block.frees, block.proof)).collect()
+        let blocks = blocks.rejoined(frees_whole, |_| false);
+        blocks.into_iter().map(|block| (block.order.get(), block.frees, block.proof)).collect()
     }
 
     /// A block of order 2 that is freed as four pages, and `then`.
@@ -274,5 +317,25 @@ mod tests {
         for events in [single, unknown, compound, interrupted, stack(&[])[..4].to_vec()] {
             assert_eq!(rejoined(&events, true), [], "{events:?}");
         }
+    }
+
+    /// Stacks that were allocated before the recording.
+    #[test]
+    fn rows_of_earlier_pages_are_stacks_if_a_later_event_or_their_process_shows_it() {
+        let row = |from: u64| (from..from + 4).map(free).collect::<Vec<_>>();
+        let earlier: Vec<u64> = (128..136).collect();
+        let of = |events: &[Event]| rejoined_of(events, true, &earlier);
+        assert_eq!(of(&row(128)), [], "nothing shows it");
+        let frees = vec![0, 1, 2, 3];
+        assert_eq!(of(&[row(128), vec![alloc(128, 2, GFP)]].concat()), [(2, frees.clone(), Some(true))]);
+        let two = [row(128), stack(&[])].concat();
+        assert_eq!(of(&two), [(2, frees.clone(), None), (2, vec![4, 5, 6, 7], None)], "the same process");
+        assert_eq!(of(&[two.clone(), vec![alloc(130, 0, GFP)]].concat()).len(), 1, "the page was on the list");
+        let mut other = two.clone();
+        other[4..].iter_mut().for_each(|event| event.pid = 8);
+        assert_eq!(of(&other).len(), 1, "another process");
+        assert_eq!(of(&[row(129), stack(&[])].concat()).len(), 1, "not a stack's first page");
+        assert_eq!(of(&[row(128), row(132), stack(&[])].concat()).len(), 3);
+        assert_eq!(rejoined_of(&two, true, &earlier[..3]).len(), 1, "one of the pages is new");
     }
 }

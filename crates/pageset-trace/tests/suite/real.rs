@@ -163,6 +163,45 @@ fn countdowns_begin_before_the_recording() {
     });
 }
 
+/// Somebody sets `high` anew while recording. The input shows that, too: by the next snapshot.
+#[test]
+fn what_is_set_while_recording_is_input() {
+    let recorded = open("../../traces/lab/6.1-amd64.4cpu.unix1.pstrace");
+    let mut writer = Writer::create(Vec::new(), recorded.facts()).unwrap();
+    for (tag, text) in &recorded.snapshots().texts {
+        let is_later = tag.starts_with("mid") || tag.starts_with("fini");
+        let high = |line: &str| {
+            if line.starts_with("              high:") { "              high: 126" } else { line }.to_owned()
+        };
+        let set: Vec<String> = text.lines().map(high).collect();
+        writer.snapshot_text(tag, &if is_later { set.join("\n") + "\n" } else { text.clone() }).unwrap();
+    }
+    recorded.events().unwrap().for_each(|event| writer.event(&event.unwrap()).unwrap());
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&writer.finish().unwrap()).unwrap();
+    let set = Trace::open(file.path()).unwrap();
+    let [before, after] = [&recorded, &set].map(|trace| {
+        let replay = Replay::prepare(trace, &mut |_| {}).unwrap();
+        replay.run(&replay.kernel_rules(), Level::Input, &mut |_| {}).unwrap()
+    });
+    assert_eq!([&before, &after].map(|outcome| outcome.borrowed.settings), [0, 1]);
+    let pages = [before, after].map(|outcome| outcome.moves.totals(|_| true).drain_pages);
+    assert!(pages[1] > pages[0] + 500, "{pages:?}");
+}
+
+/// 7.3: two stacks that were allocated before are freed page by page, and two threads get them whole.
+#[test]
+fn stacks_from_before_the_recording_go_back_whole() {
+    replayed("earlier_stack", |replay, outcomes| {
+        let Found { rejoined_blocks, rejoined_proofs, .. } = found(replay);
+        assert_eq!((rejoined_blocks, rejoined_proofs), (2, 2));
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.totals(|_| true).refills, 1);
+            assert_eq!(explained(replay, outcome), 100.0);
+        }
+    });
+}
+
 /// Ticks on a CPU that no snapshot shows: it has no pageset. The survey and the replay of the others stay the same.
 #[test]
 fn ticks_of_a_cpu_beyond_the_snapshots() {
