@@ -264,9 +264,6 @@ impl PagePool {
 
     /// Drains the caches of all zones before it returns.
     ///
-    /// `drain_all` does not guarantee this: it returns at once while another thread drains, and that thread may already
-    /// have passed some caches.
-    ///
     /// If a filter of system calls that came after the pool refuses `membarrier`, the calling thread drains on each CPU that
     /// it can run on. Other caches keep their pages.
     pub(crate) fn drain_every_zone(&self) {
@@ -274,7 +271,7 @@ impl PagePool {
         if !machine.has_fences() {
             return machine.on_each_cpu(|| self.drain_own_cache());
         }
-        self.allocator().zones().for_each(|zone| zone.drain_all());
+        self.allocator().drain_all();
     }
 
     /// Drains the caches of the caller's CPU. If another thread of this CPU holds one, that cache keeps its pages.
@@ -518,14 +515,8 @@ impl PagePool {
     /// # }
     /// ```
     pub fn drain(&self) {
-        if self.is_forked() {
-            return;
-        }
-        let machine = self.allocator().machine();
-        if machine.has_fences() {
-            self.allocator().drain_all();
-        } else {
-            machine.on_each_cpu(|| self.drain_own_cache());
+        if !self.is_forked() {
+            self.drain_every_zone();
         }
     }
 

@@ -132,8 +132,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.settle_all(self.env(), Scope::Zone);
     }
 
-    /// Drains all pagesets of all zones, each under its lock, and completes the deferred frees. Pages freed meanwhile may
-    /// stay. Returns at once if another drain of all CPUs is running: that drain suffices. Specification 8.1.
+    /// Drains all pagesets of all zones, each under its lock, and completes the deferred frees, also while another drain of all CPUs is
+    /// running. Pages freed meanwhile may stay. Specification 8.1.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
@@ -147,8 +147,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # }
     /// ```
     pub fn drain_all(&self) {
+        self.zones.iter().for_each(|zone| self.drain_zone(zone));
+    }
+
+    /// As [`Self::drain_all`], unless another call of this is running: of requests that find no memory, one drains for all.
+    /// Specification 8.1.
+    pub(crate) fn drain_for_reclaim(&self) {
         if let Some(_draining) = Exclusive::try_begin(&self.draining) {
-            self.zones.iter().for_each(|zone| zone.settle_all(self.env(), Scope::Zone));
+            self.drain_all();
         }
     }
 }
@@ -177,8 +183,7 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
         self.zone.try_drain_pages(self.allocator.env(), self.allocator.machine.cpu(), pages)
     }
 
-    /// Drains all pagesets of the zone, each under its lock, and completes its deferred frees, also
-    /// while another drain of all CPUs is running. Pages freed meanwhile may stay. Specification 8.1.
+    /// As [`Allocator::drain_all`], for this zone.
     pub fn drain_all(self) {
         self.allocator.drain_zone(self.zone);
     }

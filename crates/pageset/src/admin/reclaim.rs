@@ -86,7 +86,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                     return Ok(pfn);
                 }
                 self.unreserve_highatomic(request, false)?;
-                self.drain_all();
+                self.drain_for_reclaim();
                 if let Some(pfn) = self.retry(request)? {
                     return Ok(pfn);
                 }

@@ -9,12 +9,16 @@ use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::policy::BulkFree;
 use crate::policy::lists::order_of;
-use crate::store::{self, Cache, Lists, Refill, Store};
+use crate::store::{self, Batches, Cache, Lists, Parts, Refill, Store};
 use crate::sync::{self, LockedWord};
 use crate::zone::ZoneGuard;
 
 /// The most blocks that a bulk allocation takes under one hold of a pageset's lock: as many as [`Tuning::long_free_run`] puts in.
 pub(crate) const TAKEN_PER_HOLD: usize = 512;
+
+/// How often a refill tries to lock its own region while that region's depot has blocks. A guess: about a microsecond, in which a drain to
+/// a depot copies its blocks.
+const TRIES: u32 = 16;
 
 /// The result of an allocation from a pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,13 +127,20 @@ impl<M: Machine> CachedZone<'_, M> {
         pcp: &PcpGuard<'_, M::Lock, G>,
         list: usize,
         wanted: Wanted,
-        blocks: u32,
+        mut blocks: u32,
     ) -> u32 {
         let in_hold = env.tuning.bulk_free.refill_blocks();
         // Where memory is short, the rest of a split block goes to the lists, as drains do.
         let leaves = self.may_leave(env, pcp);
         let unlocked = Refill { zone: &self.shared, env, list, wanted, region: pcp.region(), held: None, leaves };
         let mut taken = store::ALL.take(&unlocked, pcp, blocks);
+        if taken == 0 && Batches.is_worth_a_lock(&unlocked) && self.shared.buddy.regions.len() > 1 {
+            // As many as the smallest refill are enough: more are on their way, and others may never have been touched.
+            let smallest = (pcp.batch() >> wanted.order.get()).max(env.tuning.batch_blocks.into());
+            let enough = smallest.max(1).min(blocks);
+            taken = self.refill_from_depot(&unlocked, pcp, blocks.min(in_hold));
+            blocks = if taken < enough { enough } else { taken };
+        }
         while taken < blocks {
             let take = |guard: &ZoneGuard<'_, '_, M>, wanted| {
                 let refill = Refill { wanted, region: guard.number(), held: Some(guard), ..unlocked };
@@ -148,6 +159,24 @@ impl<M: Machine> CachedZone<'_, M> {
             }
         }
         taken
+    }
+}
+
+impl<M: Machine> CachedZone<'_, M> {
+    /// Fills a list with up to `most` blocks of the depot of the pageset's region, which drains have left lately. Returns their number.
+    ///
+    /// Where one CPU frees what another one allocates, each block that comes from elsewhere is one more in use between them from then on.
+    /// So the blocks are worth a short wait for the region's lock. Where that is in vain, blocks of its bitmaps need no lock.
+    fn refill_from_depot(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
+        let &Refill { zone, env, wanted, region, .. } = refill;
+        if wanted.waits {
+            zone.complete_some_deferred(env);
+        }
+        let mut tries = 0..if wanted.waits { TRIES } else { 1 };
+        match tries.find_map(|_| zone.try_lock_region(env, LockPath::Refill, region)) {
+            Some(guard) => Batches.take(&Refill { held: Some(&guard), ..*refill }, cache, most),
+            None => Parts.take(refill, cache, most),
+        }
     }
 }
 

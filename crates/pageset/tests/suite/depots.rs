@@ -1,12 +1,15 @@
 //! Depots: batches of blocks that pass from a CPU that frees to a CPU that allocates, and when they go back.
 
+use std::cell::Cell;
+use std::collections::{HashSet, VecDeque};
+
 use crate::support::{Behaving, Behaviour, Known, World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{PAGESET, PAGESET_LISTS};
 use pageset::policy::{Bounds, TuningError, Watermarks};
 use pageset::{
-    Alloc, AllocFrom, Allocator, Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, RegionRule,
-    Request, SpinLock, Tuning, Wait, ZoneKind, ZoneSpec,
+    Alloc, AllocFrom, Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock,
+    RegionRule, Request, SpinLock, Tuning, Wait, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -265,7 +268,9 @@ fn other_cpus_give_way_to_requests() {
 struct OwnOnly;
 
 thread_local! {
-    static CPU: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    static CPU: Cell<u32> = const { Cell::new(0) };
+    /// How many of the next tries to lock a region fail.
+    static BUSY: Cell<u32> = const { Cell::new(0) };
 }
 
 impl Behaviour for OwnOnly {
@@ -299,6 +304,86 @@ fn only_a_request_that_waits_for_memory_waits_for_pagesets() {
     assert!(kept > 0);
     assert_eq!(take(Wait::Lock), 2 * REGION - kept);
     assert_eq!(take(Wait::Memory), kept);
+}
+
+/// A lock that another CPU seems to hold for the next [`BUSY`] tries.
+#[derive(Debug, Default)]
+struct Contended(SpinLock);
+
+impl RawLock for Contended {
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        let busy = BUSY.get();
+        BUSY.set(busy.saturating_sub(1));
+        busy == 0 && self.0.try_lock()
+    }
+
+    fn unlock(&self) {
+        self.0.unlock();
+    }
+}
+
+/// Two CPUs, which one thread takes turns on. Only the locks of regions are contended.
+struct Turns;
+
+impl Machine for Turns {
+    type Lock = Contended;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(CPU.get())
+    }
+
+    fn try_lock_pageset(&self, lock: &Contended, _cpu: CpuId) -> bool {
+        lock.0.try_lock()
+    }
+}
+
+/// The pages that a ring of 512 pages touches, where CPU 0 allocates 200,000 pages and CPU 1 frees each after 512 others. At every other
+/// refill of CPU 0, the first `busy` tries to lock a region fail.
+fn touched_by_a_ring(busy: u32) -> usize {
+    let range = [PageRange::new(Pfn(BASE), 2 * REGION)];
+    let spec = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range[0], ranges: &range }];
+    let config = Config::new(&spec, &[NodeId(0); 2]);
+    let metadata = OwnedMetadata::new(&config).expect("memory");
+    let mut zones = metadata.zones();
+    let world = Allocator::new(Turns, &config, metadata.lend(&mut zones)).expect("the map is valid");
+    let (mut ring, mut touched) = (VecDeque::new(), HashSet::new());
+    let mut refills = 0;
+    for _ in 0..200_000 {
+        CPU.set(0);
+        let is_empty = world.pageset(0, CpuId(0)).state().count == 0;
+        refills += u32::from(is_empty);
+        BUSY.set(if is_empty && refills % 2 == 0 { busy } else { 0 });
+        let pfn = world.alloc(&movable(0)).expect("memory");
+        BUSY.set(0);
+        touched.insert(pfn);
+        ring.push_back(pfn);
+        CPU.set(1);
+        if ring.len() > 512 {
+            world.free(ring.pop_front().expect("a page"), Order::ZERO).expect("in use");
+        }
+    }
+    CPU.set(1);
+    ring.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+    assert!(refills > 300, "{refills} refills");
+    let stats = world.at(0).stats();
+    assert_eq!(world.at(0).audit().expect("the audit passes").cached, stats.depot + stats.pagesets.count);
+    touched.len()
+}
+
+/// The CPU that allocates takes what the other one freed, though that one holds the lock of the region at times: briefly; as long as all
+/// tries, so that it takes from the bitmaps; and longer, so that it takes a little from another region.
+#[test]
+fn a_ring_between_cpus_stays_small_where_locks_are_busy() {
+    let quiet = touched_by_a_ring(0);
+    assert!(quiet <= 1024, "{quiet} pages: the ring, and what each CPU keeps");
+    for (busy, most) in [(1, quiet), (15, quiet), (16, 1152), (17, 1152), (40, 1152)] {
+        let touched = touched_by_a_ring(busy);
+        assert!(touched <= most, "{busy} tries fail: {touched} pages, not {quiet}");
+    }
 }
 
 #[test]

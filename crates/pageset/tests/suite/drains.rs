@@ -1,12 +1,17 @@
 //! The blocks that a drain takes, their order, and the number of zone lock holds. Specification 3, 4.8, 8.1.
 
-use crate::support::{Known, World, build, movable, one_zone};
+use std::cell::Cell;
+use std::sync::Barrier;
+use std::thread;
+
+use crate::support::{Behaving, Behaviour, Known, World, build, movable, one_zone};
 use pageset::admin::stats::PagesetStats;
+use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, Tuning, Watermarks};
 use pageset::{
-    AllocError, Config, CpuId, Free, FreeTo, Immovable, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, Request,
-    Wait, ZoneKind, ZoneSpec,
+    AllocError, Allocator, Config, CpuId, Free, FreeTo, Immovable, MigrateType, NodeId, Order, OwnerRule, PageRange,
+    Pfn, RawLock, Request, SpinLock, Wait, ZoneKind, ZoneSpec,
 };
 
 use MigrateType::{Movable, Reclaimable, Unmovable};
@@ -277,6 +282,53 @@ fn drains_of_all_cpus_complete_deferred_frees() {
         all_deferred(|world| {
             drain(world);
             assert_eq!(world.at(0).stats().nr_free_pages, 1 << 12);
+        });
+    }
+}
+
+thread_local! {
+    static STOPS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A machine on which the next lock of a pageset by a thread with `STOPS` waits until another thread has met it twice.
+struct Stopping(Barrier);
+
+impl Behaviour for Stopping {
+    fn lock_pageset(&self, lock: &SpinLock, _cpu: CpuId) {
+        if STOPS.replace(false) {
+            self.0.wait();
+            self.0.wait();
+        }
+        lock.lock();
+    }
+}
+
+/// A drain drains everything, also while another one is running, which may have passed some pagesets.
+#[test]
+fn two_drains_of_all_cpus_at_once_both_drain() {
+    let range = [PageRange::new(Pfn(0), 1 << 12)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range[0], ranges: &range }];
+    let config = Config::new(&zones, &[NodeId(0); 2]);
+    let drains: [fn(&Allocator<'_, Behaving<'_>>); 2] = [|world| world.drain_all(), |world| world.at(0).drain_all()];
+    for drain in drains {
+        let stopping = Stopping(Barrier::new(2));
+        let metadata = OwnedMetadata::new(&config).expect("memory");
+        let mut zones = metadata.zones();
+        let world = Allocator::new(Behaving(&stopping), &config, metadata.lend(&mut zones)).expect("the map is valid");
+        let pfn = world.alloc(&movable(0)).expect("memory");
+        world.free(pfn, Order::ZERO).expect("in use");
+        assert!(world.pageset(0, CpuId(0)).state().count > 0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                STOPS.set(true);
+                world.drain_all();
+            });
+            stopping.0.wait();
+            drain(&world);
+            let left = world.pageset(0, CpuId(0)).state().count;
+            // First the other thread goes on, or a failure would wait for it.
+            stopping.0.wait();
+            assert_eq!(left, 0, "the other drain has not begun with this pageset");
         });
     }
 }

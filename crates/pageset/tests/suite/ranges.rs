@@ -96,7 +96,7 @@ fn free_range_frees_all_or_nothing() {
         assert_eq!(refused(5000, 5001).reason, WrongFree::NotOurs);
         assert_eq!(
             world.free_with(Free::whole_blocks(PageRange::new(page(0), 0))).expect_err("empty").reason,
-            WrongFree::NotOurs
+            WrongFree::NoPages
         );
         assert_eq!(world.at(0).stats(), before);
         world.free_with(Free::whole_blocks(range(512, 1024))).expect("nothing has changed");

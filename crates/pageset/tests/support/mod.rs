@@ -89,6 +89,10 @@ pub trait Behaviour: Sync {
         lock.try_lock()
     }
 
+    fn lock_pageset(&self, lock: &SpinLock, _cpu: CpuId) {
+        lock.lock();
+    }
+
     fn probe(&self, _access: Access) {}
 
     fn relax(&self) {
@@ -112,6 +116,10 @@ impl Machine for Behaving<'_> {
 
     fn try_lock_pageset(&self, lock: &SpinLock, cpu: CpuId) -> bool {
         self.0.try_lock_pageset(lock, cpu)
+    }
+
+    fn lock_pageset(&self, lock: &SpinLock, cpu: CpuId) {
+        self.0.lock_pageset(lock, cpu);
     }
 
     fn probe(&self, access: Access) {

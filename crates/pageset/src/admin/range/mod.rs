@@ -166,8 +166,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Claims all blocks of a range, as [`crate::Free::whole_blocks`] names them: every other free of them fails.
     pub(crate) fn claim_range(&self, range: PageRange) -> Result<(&'a CachedZone<'a, M>, Span), FreeError> {
-        let not_ours = FreeError { pfn: range.start, order: Order::ZERO, reason: WrongFree::NotOurs };
-        let (zone, span) = self.span_of(range).map_err(|_| not_ours)?;
+        let (zone, span) = self.span_of(range).map_err(|error| {
+            let reason = if error.obstacle == Obstacle::Empty { WrongFree::NoPages } else { WrongFree::NotOurs };
+            FreeError { pfn: range.start, order: Order::ZERO, reason }
+        })?;
         let mut page = span.first;
         while page < span.end {
             let room = largest_at(page, span.end);
