@@ -75,19 +75,19 @@ pub struct ZoneStats {
     pub depot_in_pages: u64,
     /// Pages that refills took from depots. They count as refilled, too.
     pub depot_out_pages: u64,
-    /// Free pages in bitmaps of pageblocks: [`crate::Tuning::bitmaps`]. They count as free pages, too.
+    /// Free pages in bitmaps of pageblocks: [`crate::policy::Holds::Short`]. They count as free pages, too.
     pub bitmap: u64,
     /// Pages that drains left in bitmaps, and that refills took from there, without a lock. They count as drained and refilled, too.
     pub bitmap_pages: u64,
-    /// Pageblocks that refills claimed: [`crate::Tuning::claim_blocks`].
+    /// Pageblocks that refills claimed: [`crate::policy::ClaimRule::Claim`].
     pub claimed_blocks: u64,
-    /// Pages that refills took back from parts of their CPU's own pageblocks: [`crate::Tuning::owners`].
+    /// Pages that refills took back from parts of their CPU's own pageblocks: [`crate::OwnerRule`].
     pub own_parts: u64,
     /// Pages that other CPUs left for the owners of their pageblocks, who have not taken them yet: [`crate::OwnerRule::List`].
     pub waiting: u64,
     /// Pages that other CPUs freed into the pagesets of their pageblocks' owners.
     pub owner_pages: u64,
-    /// Merges of two blocks in a pageset: [`crate::Tuning::merge_blocks`].
+    /// Merges of two blocks in a pageset: [`crate::policy::ClaimRule::Merge`].
     pub pageset_merges: u64,
     /// Pages whose free is deferred. They are neither on a free list nor in a pageset. [`Self::pgfree`] counts them.
     /// Three calls defer frees: [`crate::FreeTo::Deferred`], a split or merge in a full pageset, and an owner that cannot keep a page.

@@ -358,7 +358,7 @@ impl Config<'_> {
     }
 
     /// Size of the metadata of a zone, given by its number. With the default rules about 9.7 bytes per page, and 6 to 18 KiB per
-    /// CPU; so at most 12 bytes per page in zones of 2^14 pages per CPU and more. [`Tuning::clusters`] adds 4 bytes per
+    /// CPU; so at most 12 bytes per page in zones of 2^14 pages per CPU and more. [`ClusterRule`](crate::policy::ClusterRule) adds 4 bytes per
     /// page and 8 per batch of pages.
     ///
     /// # Errors
@@ -466,18 +466,18 @@ impl Config<'_> {
         if arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
             return Err(too_large);
         }
-        let region_order = tuning.regions.order(pages, self.sharers(zone.node));
-        if let RegionRule::Fixed(given) = tuning.regions
+        let region_order = tuning.backing.regions().order(pages, self.sharers(zone.node));
+        if let RegionRule::Fixed(given) = tuning.backing.regions()
             && u64::from(given) > pages / largest
         {
             return Err(MapError::Regions { start: zone.span.start, given, allowed: pages / largest });
         }
         // The largest part of the metadata. A 32-bit machine has no room for that of the largest span.
         let regions = pages.div_ceil(1 << region_order);
-        let depots = if tuning.depot { regions * Depot::WORDS as u64 } else { 0 };
+        let depots = if tuning.backing.depot() { regions * Depot::WORDS as u64 } else { 0 };
         let types = (pages >> Order::PAGEBLOCK.get()) as usize;
         let research = ResearchWords::new(&tuning, [zone.span.pages, pages, types as u64], self.cpus.len(), batch);
-        let bitmaps = if tuning.bitmaps { bitmaps::words(types) } else { 0 };
+        let bitmaps = if tuning.backing.bitmaps() { bitmaps::words(types) } else { 0 };
         let words = 2 * slots + array * self.cpus.len() as u64 + depots + research.len() + bitmaps as u64;
         if words > (isize::MAX as usize / size_of::<AtomicU32>()) as u64 {
             return Err(too_large);

@@ -23,7 +23,7 @@ impl<M: Machine> CachedZone<'_, M> {
         leaves: bool,
         relock: impl Fn() -> Option<MachineGuard<'p, M::Lock>>,
     ) -> Option<MachineGuard<'p, M::Lock>> {
-        let chunk = if env.tuning.bulk_free == BulkFree::Chunked { pcp.batch() } else { due };
+        let chunk = if env.tuning.backing.bulk_free() == Some(BulkFree::Chunked) { pcp.batch() } else { due };
         let mut held = Some(pcp);
         while let Some(pcp) = &mut held {
             let drained = if leaves && self.may_leave(env, pcp) {
@@ -31,11 +31,11 @@ impl<M: Machine> CachedZone<'_, M> {
             } else {
                 self.drain(env, pcp, due.min(chunk), list, None)
             };
-            due = due.saturating_sub(match env.tuning.bulk_free {
+            due = due.saturating_sub(match env.tuning.backing.bulk_free() {
                 // Nothing is left that could be drained.
-                BulkFree::ShortHolds if drained == 0 => due,
-                BulkFree::ShortHolds => drained,
-                _ if env.tuning.merges_in_pageset() => drained.max(chunk),
+                None if drained == 0 => due,
+                None => drained,
+                _ if env.tuning.backing.merges_in_pageset() => drained.max(chunk),
                 _ => chunk,
             });
             if due == 0 {

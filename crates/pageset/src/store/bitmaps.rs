@@ -1,5 +1,5 @@
 //! Drains to the bitmaps of pageblocks, and refills from there, without a lock: the rule
-//! [`Tuning::bitmaps`](crate::Tuning::bitmaps).
+//! [`Holds::Short`](crate::policy::Holds::Short).
 
 use core::sync::atomic::AtomicU32;
 
@@ -44,7 +44,7 @@ impl Store for Parts {
 
     #[inline(always)]
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
-        if !drain.env.tuning.bitmaps {
+        if !drain.env.tuning.backing.bitmaps() {
             return Given::default();
         }
         let pages = drain_in_order(drain, cache, |blocks, order, held| {

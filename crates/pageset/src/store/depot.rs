@@ -1,5 +1,5 @@
 //! Batches of blocks that pass from drains to refills by way of the regions' depots: the rule
-//! [`Tuning::depot`](crate::Tuning::depot).
+//! [`Holds::Short`](crate::policy::Holds::Short).
 
 use core::sync::atomic::AtomicU32;
 
@@ -26,7 +26,11 @@ impl Store for Batches {
     /// Needs the lock of the region.
     #[inline(always)]
     fn take<M: Machine>(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
-        if refill.env.tuning.depot && refill.held.is_some() { refill_from_depot(refill, cache, most) } else { 0 }
+        if refill.env.tuning.backing.depot() && refill.held.is_some() {
+            refill_from_depot(refill, cache, most)
+        } else {
+            0
+        }
     }
 
     /// The pages of a batch need not be touched.
@@ -37,7 +41,7 @@ impl Store for Batches {
 
     #[inline(always)]
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
-        let pages = if drain.env.tuning.depot { drain_to_depots(drain, cache) } else { 0 };
+        let pages = if drain.env.tuning.backing.depot() { drain_to_depots(drain, cache) } else { 0 };
         Given { pages, ends: drain.wanted - pages < drain.batch }
     }
 

@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::buddy::{Buddy, Capture, Env, Wanted};
 use crate::frame::MigrateType;
 use crate::machine::Machine;
-use crate::policy::{BulkFree, Tuning};
+use crate::policy::Tuning;
 use crate::zone::{Zone, ZoneGuard};
 
 pub(crate) use bitmaps::Parts;
@@ -160,7 +160,7 @@ impl<M: Machine> Drain<'_, M> {
     /// Whether one hold of the zone's only lock serves the drain, as in the kernels.
     #[inline]
     pub(crate) fn is_one_hold(&self) -> bool {
-        self.env.tuning.bulk_free != BulkFree::ShortHolds && matches!(self.zone.buddy.regions, [_])
+        self.env.tuning.backing.bulk_free().is_some() && matches!(self.zone.buddy.regions, [_])
     }
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct Given {
 /// Whether the rules have stores whose pages are on no free list.
 #[inline(always)]
 pub(crate) fn hides(tuning: &Tuning) -> bool {
-    tuning.depot || tuning.bitmaps
+    tuning.backing.depot() || tuning.backing.bitmaps()
 }
 
 /// Settles the pages of some regions that no refill needed for a round. A round is `cpus` ticks, of any CPUs. Each tick looks after the next

@@ -34,7 +34,7 @@ const LIST: usize = 1;
 fn world(test: impl FnOnce(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>)) {
     let ranges = [PageRange::new(Pfn(0), 1 << 14)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::Fixed(2), ..Tuning::default() };
+    let tuning = Tuning { backing: Tuning::default().backing.with_regions(RegionRule::Fixed(2)), ..Tuning::default() };
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
