@@ -329,12 +329,8 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         if found < order || !list.is_ordinary() {
             return false;
         }
-        if found == Order::ZERO {
-            // A refill in flight may own a page that looks free.
-            self.wait_for_refills();
-            if !self.is_free(page, Order::ZERO) {
-                return false;
-            }
+        if found == Order::ZERO && !self.is_surely_free(page, Order::ZERO) {
+            return false;
         }
         self.remove(head, found);
         self.put_rest(head, found, page, order, list);

@@ -87,8 +87,7 @@ impl<M: Machine> CachedZone<'_, M> {
         wanted: Wanted,
         blocks: u32,
     ) -> Option<u32> {
-        let one_hold = env.tuning.backing.bulk_free().is_some();
-        let taken = if one_hold && let [_] = self.shared.buddy.regions {
+        let taken = if store::is_one_hold(&self.shared, env) {
             let zone = self.shared.lock_for(env, LockPath::Refill, wanted, 0)?;
             let (zone, taken) = self.refill_from_clusters(zone, pcp, list, wanted, blocks);
             let zone = if taken < blocks {

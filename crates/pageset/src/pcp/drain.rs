@@ -102,15 +102,14 @@ impl<M: Machine> CachedZone<'_, M> {
         start: usize,
         capture: Option<&Capture>,
     ) -> u32 {
-        self.absorb(env, pcp);
-        let wanted = pages.min(pcp.count());
-        if wanted == 0 {
-            return 0;
-        }
         // None unless a rule of `research` is on: with the rules of 5.18 and later whole lists are drained.
-        let drained = self
-            .drain_by_research(env, pcp, wanted, start, capture)
-            .unwrap_or_else(|| Lists.give(&self.offer(env, pcp, wanted, start, capture), pcp).pages);
+        let drained = self.drain_by_research(env, pcp, pages, start, capture).unwrap_or_else(|| {
+            let wanted = pages.min(pcp.count());
+            if wanted == 0 {
+                return 0;
+            }
+            Lists.give(&self.offer(env, pcp, wanted, start, capture), pcp).pages
+        });
         pcp.note_drain(drained);
         drained
     }

@@ -33,7 +33,7 @@ impl RegionRule {
     const SMALLEST: u64 = 1 << 14;
 
     /// The pages of a region, as a power of two, for a zone of `pages` pages that `cpus` CPUs share.
-    pub(crate) fn order(self, pages: u64, cpus: u32) -> u32 {
+    fn order(self, pages: u64, cpus: u32) -> u32 {
         let regions = match self {
             Self::One => 1,
             Self::PerCpu => u64::from(cpus).min(pages / Self::SMALLEST),
@@ -171,6 +171,17 @@ impl Backing {
         match *self {
             Self::Regions { count, .. } => count,
             Self::Kernel(_) | Self::MergeSkip { .. } | Self::Claims { .. } => RegionRule::One,
+        }
+    }
+
+    /// The pages of a region, as a power of two, for a zone of `pages` pages that `cpus` CPUs share.
+    ///
+    /// # Errors
+    /// The count that was set, if the zone has fewer blocks of the largest order.
+    pub(crate) fn region_order(&self, pages: u64, cpus: u32) -> Result<u32, u32> {
+        match self.regions() {
+            RegionRule::Fixed(given) if u64::from(given) > pages / Order::MAX.pages() => Err(given),
+            rule => Ok(rule.order(pages, cpus)),
         }
     }
 

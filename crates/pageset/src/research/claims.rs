@@ -208,10 +208,15 @@ impl<M: Machine> CachedZone<'_, M> {
         &self,
         env: Env<'_, M>,
         pcp: &PcpGuard<'_, M::Lock, G>,
-        wanted: u32,
+        pages: u32,
         start: usize,
         capture: Option<&Capture>,
     ) -> Option<u32> {
+        self.absorb(env, pcp);
+        let wanted = pages.min(pcp.count());
+        if wanted == 0 {
+            return Some(0);
+        }
         let merges = env.tuning.backing.merges_in_pageset();
         if merges {
             self.merge_in(env, pcp);
@@ -457,7 +462,7 @@ impl<M: Machine> Locked<'_, '_, M> {
 
 impl<L> Buddy<'_, L> {
     /// Checks that no free pageblock has an owner, and that each owned pageblock with free blocks is on its owner's list.
-    pub(crate) fn check_owners(&self) -> Result<(), Mismatch> {
+    pub(super) fn check_owners(&self) -> Result<(), Mismatch> {
         let (frames, owners) = (&self.frames, &self.research.owners);
         let pages = Order::PAGEBLOCK.pages() as u32;
         for start in (0..owners.pageblocks()).map(|slot| slot * pages) {

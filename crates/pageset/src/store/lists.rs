@@ -239,7 +239,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         while rest != 0 {
             let at = rest.trailing_zeros() as usize;
             let page = blocks[at].get();
-            if self.region_of(page) != self.number() {
+            if !self.covers(page) {
                 rest &= rest - 1;
                 continue;
             }
