@@ -23,7 +23,8 @@ impl<M: Machine> CachedZone<'_, M> {
         leaves: bool,
         relock: impl Fn() -> Option<MachineGuard<'p, M::Lock>>,
     ) -> Option<MachineGuard<'p, M::Lock>> {
-        let chunk = if env.tuning.backing.bulk_free() == Some(BulkFree::Chunked) { pcp.batch() } else { due };
+        let bulk_free = env.tuning.backing.bulk_free();
+        let chunk = if bulk_free == Some(BulkFree::Chunked) { pcp.batch() } else { due };
         let mut held = Some(pcp);
         while let Some(pcp) = &mut held {
             let drained = if leaves && self.may_leave(env, pcp) {
@@ -31,7 +32,7 @@ impl<M: Machine> CachedZone<'_, M> {
             } else {
                 self.drain(env, pcp, due.min(chunk), list, None)
             };
-            due = due.saturating_sub(match env.tuning.backing.bulk_free() {
+            due = due.saturating_sub(match bulk_free {
                 // Nothing is left that could be drained.
                 None if drained == 0 => due,
                 None => drained,

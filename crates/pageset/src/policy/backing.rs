@@ -197,10 +197,26 @@ impl Backing {
         }
     }
 
+    /// Whether refills and drains hold a region's lock for a bounded number of blocks: [`Holds::Short`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn has_short_holds(&self) -> bool {
+        matches!(self, Self::Regions { holds: Holds::Short { .. }, .. })
+    }
+
     /// Blocks that one hold of a refill takes.
     #[inline(always)]
     pub(crate) const fn refill_blocks(&self) -> u32 {
-        if self.bulk_free().is_some() { u32::MAX } else { Self::REFILL_BLOCKS }
+        if self.has_short_holds() { Self::REFILL_BLOCKS } else { u32::MAX }
+    }
+
+    /// Whether some stores have pages that are on no free list.
+    #[inline(always)]
+    pub(crate) const fn hides(&self) -> bool {
+        match self {
+            Self::Regions { holds: Holds::Short { depot, bitmaps }, .. } => *depot || *bitmaps,
+            _ => false,
+        }
     }
 
     /// Whether drains leave batches of blocks in depots.

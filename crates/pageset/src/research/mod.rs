@@ -19,6 +19,7 @@
 //! | `CachedZone::drain_by_research` | a drain | none: whole lists are drained |
 //! | `CachedZone::absorb`, `absorb_all`, `left_above_high`, `nothing_waits`, `end_drain` | drains, ticks, the audit | others leave nothing |
 //! | `CachedZone::left_by_others`, `Buddy::has_skipped`, `check_research` | the audit | nothing to check |
+//! | `CachedZone::research_counts` | the statistics | zeros |
 //! | `Zone::merges`, `merge_skipped` | compaction, ranges, a request that found nothing | nothing was skipped |
 //!
 //! | module | contents |
@@ -42,6 +43,11 @@ mod round_robin;
 #[cfg(feature = "research")]
 mod steal;
 
+#[cfg(feature = "research")]
+use crate::buddy::{Buddy, Mismatch};
+use crate::machine::Machine;
+use crate::pcp::CachedZone;
+
 /// The counters of these rules in one zone.
 pub(crate) struct Counts {
     /// Those of [`Research`](crate::buddy::research::Research).
@@ -50,7 +56,7 @@ pub(crate) struct Counts {
     pub(crate) pagesets: [u64; 2],
 }
 
-impl<M: crate::machine::Machine> crate::pcp::CachedZone<'_, M> {
+impl<M: Machine> CachedZone<'_, M> {
     /// The counters of these rules, at a recent moment.
     pub(crate) fn research_counts(&self) -> Counts {
         let each = self.pagesets.iter().map(|pageset| pageset.research.counters());
@@ -60,9 +66,9 @@ impl<M: crate::machine::Machine> crate::pcp::CachedZone<'_, M> {
 }
 
 #[cfg(feature = "research")]
-impl<L> crate::buddy::Buddy<'_, L> {
+impl<L> Buddy<'_, L> {
     /// Checks clusters, and the owners of pageblocks.
-    pub(crate) fn check_research(&self) -> Result<(), crate::buddy::Mismatch> {
+    pub(crate) fn check_research(&self) -> Result<(), Mismatch> {
         self.check_clusters()?;
         self.check_owners()
     }

@@ -229,7 +229,7 @@ impl<M: Machine> Drain<'_, M> {
 /// Whether one hold of the zone's only lock serves a refill or a drain, as in the kernels.
 #[inline]
 pub(crate) fn is_one_hold<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>) -> bool {
-    env.tuning.backing.bulk_free().is_some() && matches!(zone.buddy.regions, [_])
+    !env.tuning.backing.has_short_holds() && matches!(zone.buddy.regions, [_])
 }
 
 /// What a store took from a drain.
@@ -243,7 +243,7 @@ pub(crate) struct Given {
 /// Whether the rules have stores whose pages are on no free list.
 #[inline(always)]
 pub(crate) fn hides(tuning: &Tuning) -> bool {
-    tuning.backing.depot() || tuning.backing.bitmaps()
+    tuning.backing.hides()
 }
 
 /// Pages of the stores that do not count as free pages of the zone, at a recent moment.
