@@ -14,7 +14,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent / "crates/pageset/src"
 # A layout: its own files, and the names of fields, methods and modules that ask for it.
 LAYOUTS = {
-    "bitmaps": (["buddy/bitmaps", "buddy/parts"], r"\w*bitmap\w*|free_whole|found_in|is_part|part_pages|has_parts|moves_parts|Parts|Moves"),
+    "bitmaps": (["buddy/bitmaps", "buddy/parts"], r"\w*bitmap\w*|free_whole|found_in|is_part|await_moves|part_pages|has_parts|moves_parts|Parts|Moves"),
     "regions": (
         ["buddy/region", "pcp/regions"],
         r"regions|region_of|region_order|region_starts|region_end|regions_from|prefer_region|"
@@ -27,7 +27,7 @@ LAYOUTS = {
         r"nothing_waits|end_drain|check_owners|has_owners|merges_in_pageset|"
         r"clusters|in_flight|skips_merge|skips_merged|merge_skip|merge_skipped|wait_for_refills|put_in_cluster|"
         r"remove_from_cluster|refill_from_clusters|drain_by_old_rules|steal_before_615|count_skips|research|check_clusters|"
-        r"note_put|put_unmerged|without_waiters|drain_by_research|has_skipped|is_at_rest",
+        r"note_put|put_unmerged|without_waiters|drain_by_research|has_skipped|is_at_rest|check_research|research_counts",
     ),
     "depot": (["buddy/depot"], r"\w*depots?|depot_\w+|has_batches|Batches"),
 }

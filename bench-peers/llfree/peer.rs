@@ -25,7 +25,8 @@ pub fn new(name: &str, frames: usize) -> Option<Box<dyn DynAlloc>> {
     let switched = NAMES.iter().position(|known| *known == name)? == 1;
     let rules = Tuning::default();
     // The batch of a pool of this size.
-    let rules = Tuning { bitmaps: rules.bitmaps != switched, batch: BatchRule::Fixed(64), ..rules };
+    let backing = rules.backing.with_stores(rules.backing.depot(), rules.backing.bitmaps() != switched);
+    let rules = Tuning { backing, batch: BatchRule::Fixed(64), ..rules };
     Some(Box::new(Pool(PagePool::builder(frames as u64 * 4096).tuning(rules).build().expect("a pool"))))
 }
 

@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use core::panic::PanicInfo;
 
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
-use pageset::policy::{BulkFree, FallbackRule, HAS_RESEARCH, Tuning, TuningError};
+use pageset::policy::{Backing, BulkFree, ClaimRule, FallbackRule, HAS_RESEARCH, Tuning, TuningError};
 use pageset::{
     Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind,
     ZoneSpec,
@@ -15,9 +15,9 @@ use pageset::{
 // This program is built without the feature `research`: rules that kernels dropped or never merged are refused, the default rules are not.
 const _: () = assert!(!HAS_RESEARCH && Tuning::check(&PAGESET).is_ok() && Tuning::check(&LINUX_6_18).is_ok());
 const REFUSED: [Tuning; 3] = [
-    Tuning { bulk_free: BulkFree::TwoPass, ..LINUX_6_18 },
+    Tuning { backing: Backing::Kernel(BulkFree::TwoPass), ..LINUX_6_18 },
     Tuning { fallback: FallbackRule::Steal, ..LINUX_6_18 },
-    Tuning { merge_blocks: true, ..PAGESET },
+    Tuning { backing: Backing::Claims { chunked: true, blocks: ClaimRule::Merge }, ..PAGESET },
 ];
 const _: () = assert!(matches!(REFUSED[0].check(), Err(TuningError::NeedsResearch { .. })));
 const _: () = assert!(matches!(REFUSED[1].check(), Err(TuningError::NeedsResearch { .. })));

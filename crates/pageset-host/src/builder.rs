@@ -4,8 +4,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use pageset::policy::BatchRule;
+use pageset::policy::ClaimRule;
 use pageset::policy::sizes::{WatermarkRule, zone_batch};
-use pageset::{Config, FreeCheck, NodeId, OwnerRule, PageRange, Tuning, ZoneKind, ZoneSpec};
+use pageset::{Backing, Config, FreeCheck, NodeId, OwnerRule, PageRange, Tuning, ZoneKind, ZoneSpec};
 
 use crate::error::{PoolError, address_space_error, prefault_error};
 use crate::give_back::{GiveBack, GiveBackParts, MAX_AGE};
@@ -336,8 +337,14 @@ impl PoolBuilder {
 /// The rules as a pool uses them. It drains other CPUs' caches itself: only it knows whether it may take their locks. A free takes none
 /// of them, so blocks of other CPUs' pageblocks are left on lists.
 fn tuning_for_pool(tuning: Tuning) -> Tuning {
-    let owners = if tuning.owners == OwnerRule::Off { OwnerRule::Off } else { OwnerRule::List };
-    Tuning { drain_for_requests: false, owners, ..tuning }
+    let mut tuning = Tuning { drain_for_requests: false, ..tuning };
+    if let Backing::Claims { blocks: ClaimRule::Claim(owners) | ClaimRule::ClaimAndMerge(owners), .. } =
+        &mut tuning.backing
+        && *owners != OwnerRule::Off
+    {
+        *owners = OwnerRule::List;
+    }
+    tuning
 }
 
 /// A pool keeps no minimum free. The low and high watermarks, 0.1 and 0.2 %, only decide when caches start to shrink.

@@ -3,6 +3,7 @@
 use pageset::Tuning;
 
 use crate::keys::Value;
+use crate::layout::Draft;
 use crate::set::RuleSet;
 use crate::table::KEYS;
 
@@ -14,7 +15,8 @@ pub fn described(tuning: &Tuning) -> Vec<(&'static str, Value)> {
 impl RuleSet {
     /// The rules by key, including the set's data of the machine.
     pub fn by_key(&self) -> Vec<(&'static str, Value)> {
-        KEYS.iter().filter_map(|key| Some((key.name, key.get(self)?))).collect()
+        let draft = Draft::new(self);
+        KEYS.iter().filter_map(|key| Some((key.name, key.get(&draft)?))).collect()
     }
 
     /// The set of `others` with the fewest differences (the last one of several), and the rules in which this set

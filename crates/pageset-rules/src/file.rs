@@ -172,7 +172,7 @@ fn stem(path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use pageset::policy::presets::*;
-    use pageset::policy::{BatchRule, BulkFree, HighRule};
+    use pageset::policy::{Backing, BatchRule, BulkFree, HighRule};
 
     use super::*;
 
@@ -194,7 +194,12 @@ mod tests {
             (
                 "base = 'linux-5.18'\nprev_high_order = true\nmerge_by_type = 'off'\nbulk_free = 'chunked'",
                 "mine",
-                Tuning { prev_high_order: true, merge_by_type: false, bulk_free: BulkFree::Chunked, ..LINUX_5_18 },
+                Tuning {
+                    prev_high_order: true,
+                    merge_by_type: false,
+                    backing: Backing::Kernel(BulkFree::Chunked),
+                    ..LINUX_5_18
+                },
             ),
             (
                 "high_min = 1_000\nhigh_max = 0x1000",

@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use pageset::policy::sizes::MIN_HIGH_FRACTION;
-use pageset::policy::{HighRule, RegionRule, Tuning};
+use pageset::policy::{HighRule, RegionRule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::set::RuleSet;
+use crate::layout::Draft;
 use crate::words::NamedValues;
 
 /// The value of a key.
@@ -67,12 +67,12 @@ impl Key {
     }
 
     /// Sets the rule; `None` if the value is not allowed.
-    pub(crate) fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+    pub(crate) fn set(&self, rules: &mut Draft, value: &Value) -> Option<()> {
         self.rule.set(rules, value)
     }
 
     /// The rule's current value; `None` if another key has it.
-    pub(crate) fn get(&self, rules: &RuleSet) -> Option<Value> {
+    pub(crate) fn get(&self, rules: &Draft) -> Option<Value> {
         self.rule.get(rules)
     }
 }
@@ -80,47 +80,47 @@ impl Key {
 /// The access to a key's rule.
 pub(crate) trait Rule {
     fn allowed(&self) -> String;
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()>;
-    fn get(&self, rules: &RuleSet) -> Option<Value>;
+    fn set(&self, rules: &mut Draft, value: &Value) -> Option<()>;
+    fn get(&self, rules: &Draft) -> Option<Value>;
 }
 
 /// A rule that is on or off.
-pub(crate) struct Switch(pub(crate) fn(&mut Tuning) -> &mut bool);
+pub(crate) struct Switch(pub(crate) fn(&mut Draft) -> &mut bool);
 
 impl Rule for Switch {
     fn allowed(&self) -> String {
         "on (true) or off (false)".to_owned()
     }
 
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+    fn set(&self, rules: &mut Draft, value: &Value) -> Option<()> {
         let Value::Switch(on) = *value else { return None };
-        *(self.0)(&mut rules.tuning) = on;
+        *(self.0)(rules) = on;
         Some(())
     }
 
-    fn get(&self, rules: &RuleSet) -> Option<Value> {
-        let mut tuning = rules.tuning;
-        Some(Value::Switch(*(self.0)(&mut tuning)))
+    fn get(&self, rules: &Draft) -> Option<Value> {
+        let mut copy = *rules;
+        Some(Value::Switch(*(self.0)(&mut copy)))
     }
 }
 
 /// A rule with one of several words as its value.
-pub(crate) struct Words<T>(pub(crate) fn(&mut Tuning) -> &mut T);
+pub(crate) struct Words<T>(pub(crate) fn(&mut Draft) -> &mut T);
 
 impl<T: NamedValues> Rule for Words<T> {
     fn allowed(&self) -> String {
         T::all_words()
     }
 
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+    fn set(&self, rules: &mut Draft, value: &Value) -> Option<()> {
         let Value::Word(word) = value else { return None };
-        *(self.0)(&mut rules.tuning) = T::of_word(word)?;
+        *(self.0)(rules) = T::of_word(word)?;
         Some(())
     }
 
-    fn get(&self, rules: &RuleSet) -> Option<Value> {
-        let mut tuning = rules.tuning;
-        (self.0)(&mut tuning).word().map(|word| Value::Word(word.to_owned()))
+    fn get(&self, rules: &Draft) -> Option<Value> {
+        let mut copy = *rules;
+        (self.0)(&mut copy).word().map(|word| Value::Word(word.to_owned()))
     }
 }
 
@@ -128,8 +128,8 @@ impl<T: NamedValues> Rule for Words<T> {
 pub(crate) struct Number {
     pub(crate) range: RangeInclusive<u32>,
     pub(crate) unit: &'static str,
-    pub(crate) set: fn(&mut RuleSet, u32),
-    pub(crate) get: fn(&RuleSet) -> Option<u32>,
+    pub(crate) set: fn(&mut Draft, u32),
+    pub(crate) get: fn(&Draft) -> Option<u32>,
 }
 
 impl Number {
@@ -144,12 +144,12 @@ impl Rule for Number {
         format!("{} to {}{}", self.range.start(), self.range.end(), self.unit)
     }
 
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+    fn set(&self, rules: &mut Draft, value: &Value) -> Option<()> {
         (self.set)(rules, self.within(value)?);
         Some(())
     }
 
-    fn get(&self, rules: &RuleSet) -> Option<Value> {
+    fn get(&self, rules: &Draft) -> Option<Value> {
         (self.get)(rules).map(|number| Value::Number(number.into()))
     }
 }
@@ -162,7 +162,7 @@ impl Rule for High {
         format!("{}, {}", self.0.allowed(), HighRule::all_words())
     }
 
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+    fn set(&self, rules: &mut Draft, value: &Value) -> Option<()> {
         match value {
             Value::Word(word) => {
                 rules.tuning.high = HighRule::of_word(word)?;
@@ -172,7 +172,7 @@ impl Rule for High {
         }
     }
 
-    fn get(&self, rules: &RuleSet) -> Option<Value> {
+    fn get(&self, rules: &Draft) -> Option<Value> {
         rules.tuning.high.word().map(|word| Value::Word(word.to_owned()))
     }
 }
@@ -185,8 +185,8 @@ impl Rule for Regions {
         format!("{}, or a number from 1 on, up to the 4-MiB blocks of a zone", RegionRule::all_words())
     }
 
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
-        rules.tuning.regions = match value {
+    fn set(&self, rules: &mut Draft, value: &Value) -> Option<()> {
+        rules.layout.regions = match value {
             Value::Word(word) => RegionRule::of_word(word)?,
             Value::Number(number) => RegionRule::Fixed(u32::try_from(*number).ok().filter(|&regions| regions > 0)?),
             Value::Switch(_) => return None,
@@ -194,8 +194,8 @@ impl Rule for Regions {
         Some(())
     }
 
-    fn get(&self, rules: &RuleSet) -> Option<Value> {
-        Some(match rules.tuning.regions {
+    fn get(&self, rules: &Draft) -> Option<Value> {
+        Some(match rules.layout.regions {
             RegionRule::Fixed(regions) => Value::Number(regions.into()),
             rule => Value::Word(rule.word()?.to_owned()),
         })
@@ -210,14 +210,14 @@ impl Rule for Fraction {
         format!("0 for none, or {MIN_HIGH_FRACTION} to {}", u32::MAX)
     }
 
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+    fn set(&self, rules: &mut Draft, value: &Value) -> Option<()> {
         let Value::Number(number) = *value else { return None };
         let fraction = u32::try_from(number).ok().filter(|&f| f == 0 || f >= MIN_HIGH_FRACTION)?;
         rules.high_fraction = Some(fraction);
         Some(())
     }
 
-    fn get(&self, rules: &RuleSet) -> Option<Value> {
+    fn get(&self, rules: &Draft) -> Option<Value> {
         rules.high_fraction.map(|fraction| Value::Number(fraction.into()))
     }
 }

@@ -5,6 +5,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `set` | a set of rules and its name |
+//! | `layout` | the layout of a zone, part by part; a set while keys change it |
 //! | `words`, `keys`, `table` | one key for each rule, its values, and their conversion to text and JSON |
 //! | `describe` | the rules of a set by key, and its difference from another set |
 //! | `nearest` | suggestions for misspelt names |
@@ -18,6 +19,7 @@ mod describe;
 mod error;
 mod file;
 mod keys;
+mod layout;
 mod nearest;
 mod set;
 mod settings;

@@ -4,6 +4,7 @@ use pageset::policy::{HighRule, TuningError};
 
 use crate::error::RulesError;
 use crate::keys::{Key, Value};
+use crate::layout::Draft;
 use crate::nearest::suggestion;
 use crate::set::RuleSet;
 use crate::table::{CACHE_SLICE, EXCLUSIVE, TOGETHER, key_names};
@@ -60,7 +61,7 @@ impl Settings {
             let what = format!("unknown rule `{name}`{meant}; `pageset replay --list-rules` lists all");
             return Err(RulesError::invalid(origin, what));
         };
-        let mut scratch = RuleSet::new("", pageset::Tuning::default());
+        let mut scratch = Draft::new(&RuleSet::new("", pageset::Tuning::default()));
         let allowed = value.filter(|value| key.set(&mut scratch, value).is_some());
         let Some(value) = allowed else {
             return Err(RulesError::invalid(origin, format!("allowed: {}", key.allowed())));
@@ -111,19 +112,23 @@ impl Settings {
     /// # Errors
     /// If the resulting rules conflict; some changes are then applied.
     pub(crate) fn apply(&self, rules: &mut RuleSet) -> Result<(), Conflict> {
+        let mut draft = Draft::new(rules);
         for change in &self.0 {
             // `add` has checked the value.
-            let _ = change.key.set(rules, &change.value);
+            let _ = change.key.set(&mut draft, &change.value);
         }
-        let (what, culprits) = match rules.tuning.check() {
+        (rules.high_fraction, rules.cache_slice_pages) = (draft.high_fraction, draft.cache_slice_pages);
+        let tuning = draft.tuning();
+        rules.tuning = tuning.unwrap_or(draft.tuning);
+        let (what, culprits) = match tuning {
             Err(error @ TuningError::Needs { rule, needs }) => (error.to_string(), [rule, needs]),
             Err(error @ TuningError::OutOfRange { field, .. }) => (error.to_string(), [field, field]),
             Err(error @ TuningError::NeedsResearch { rule }) => (error.to_string(), [rule, rule]),
-            Ok(()) if fixed_high_and_fraction(rules) => {
+            Ok(_) if fixed_high_and_fraction(rules) => {
                 let what = "high_fraction changes nothing where high is set by hand".to_owned();
                 (what, ["high_fraction", "high"])
             }
-            Ok(()) => return Ok(()),
+            Ok(_) => return Ok(()),
         };
         let origin = culprits.iter().find_map(|name| self.find(name)).map(|change| change.origin.clone());
         Err(Conflict { what, origin })

@@ -1,6 +1,8 @@
 //! The words for the values of rules.
 
-use pageset::policy::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, OwnerRule, RegionRule};
+use pageset::policy::{DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, OwnerRule, RegionRule};
+
+use crate::layout::Drains;
 
 /// A rule with a word for each of its values.
 pub(crate) trait NamedValues: Copy + PartialEq + 'static {
@@ -53,7 +55,7 @@ words! {
         "all-orders" = AllOrders
     }
     RegionRule { "one" = One, "per-cpu" = PerCpu; RegionRule::Fixed(_) }
-    BulkFree {
+    Drains {
         "pick-locked" = PickLocked,
         "two-pass" = TwoPass,
         "single-pass" = SinglePass,

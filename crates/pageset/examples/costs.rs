@@ -402,7 +402,7 @@ fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
                 let after = world.zone(0).expect("a zone").stats();
                 (after.depot_in_pages - before.depot_in_pages, after.depot_out_pages - before.depot_out_pages)
             };
-            let depot_pages = if world.tuning().depot { u64::from(BATCH) } else { 0 };
+            let depot_pages = if world.tuning().backing.depot() { u64::from(BATCH) } else { 0 };
             for page in pages {
                 // Room for one batch and one refill; the next free drains one batch.
                 world.drain();
@@ -473,7 +473,8 @@ fn run_in_world<L: Counted + 'static>(name: &str) -> Result<usize, Box<dyn std::
     let (name, free_check) = other_check.unwrap_or((name, FreeCheck::default()));
     // Without depots, a drain goes to the free lists.
     let without_depot = name.strip_suffix("-lists");
-    let tuning = Tuning { depot: without_depot.is_none(), ..Tuning::default() };
+    let backing = Tuning::default().backing.with_stores(without_depot.is_none(), true);
+    let tuning = Tuning { backing, ..Tuning::default() };
     let name = without_depot.unwrap_or(name);
     let config = Config { pageset_capacity: 1 << 15, free_check, tuning, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata: OwnedMetadata<OneCpu<L>> = OwnedMetadata::new(&config)?;

@@ -235,7 +235,8 @@ const ONE: Shape = Shape {
 const BOOSTS: Shape =
     Shape { watermarks: WatermarkRule { boost_factor: WatermarkRule::KERNEL_BOOST_FACTOR, ..ONE.watermarks }, ..ONE };
 const TWO_CPUS: Shape = Shape { cpus: &[NodeId(0); 2], ..ONE };
-const REGIONS: Shape = Shape { tuning: Tuning { regions: RegionRule::Fixed(4), ..ONE.tuning }, ..TWO_CPUS };
+const REGIONS: Shape =
+    Shape { tuning: Tuning { backing: PAGESET.backing.with_regions(RegionRule::Fixed(4)), ..PAGESET }, ..TWO_CPUS };
 const DMA32: Shape = Shape { zones: &[(0, ZoneKind::Dma32), NORMAL], ..ONE };
 const NODES: Shape = Shape { zones: &[NORMAL, (1, ZoneKind::Normal)], cpus: &[NodeId(0), NodeId(1)], ..ONE };
 const KERNEL: Shape = Shape { tuning: LINUX_6_18, ..ONE };

@@ -166,4 +166,4 @@ pub use buddy::region::Region;
 pub use frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, ZoneKind};
 pub use machine::{CpuHint, LockPath, Machine, RawLock, SpinLock};
 pub use pcp::CachedZone;
-pub use policy::{OwnerRule, RegionRule, Tuning};
+pub use policy::{Backing, OwnerRule, RegionRule, Tuning};

@@ -4,8 +4,8 @@
 //! multiplied by the simulated change.
 
 use pageset::Tuning;
-use pageset::policy::BulkFree;
 use pageset::policy::presets::LINUX_5_14;
+use pageset::policy::{Backing, BulkFree};
 
 use super::cells::{Cells, cpus, known};
 use super::table::{Column, Experiment, Kind, Row, Table, words};
@@ -19,7 +19,7 @@ pub(super) const HEADER: &str = "experiment,tasks,two_pass,single_pass";
 
 /// The table's kernel, 5.17, before and after the change of the drain.
 const TWO_PASS: Tuning = LINUX_5_14;
-const SINGLE_PASS: Tuning = Tuning { bulk_free: BulkFree::SinglePass, ..LINUX_5_14 };
+const SINGLE_PASS: Tuning = Tuning { backing: Backing::Kernel(BulkFree::SinglePass), ..LINUX_5_14 };
 
 pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let (word, tasks) = (cells.word(0), cells.word(1));

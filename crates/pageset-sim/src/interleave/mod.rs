@@ -115,8 +115,9 @@ impl Interleaving {
         let nodes: Vec<NodeId> =
             (0..self.cpus).map(|cpu| NodeId(topology.socket_of(topology.core_of(cpu)).0)).collect();
         // The zones are too small for a region per CPU.
-        let regions = if self.tuning.regions == RegionRule::One { RegionRule::One } else { RegionRule::Fixed(2) };
-        let tuning = Tuning { regions, ..self.tuning };
+        let one = self.tuning.backing.regions() == RegionRule::One;
+        let backing = self.tuning.backing.with_regions(if one { RegionRule::One } else { RegionRule::Fixed(2) });
+        let tuning = Tuning { backing, ..self.tuning };
         let config = Config { tuning, high_fraction: self.high_fraction, ..Config::new(&zones, &nodes) };
         let regions = config.zone_metadata_size(0)?.regions;
         let locks = os::locks(&machine, Era::default(), Needs::NOTHING, regions, LockKind::Queue);

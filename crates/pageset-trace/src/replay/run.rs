@@ -7,7 +7,7 @@ use std::slice;
 use pageset::admin::stats::PagesetStats;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::expiry::Expiry;
-use pageset::policy::{Bounds, OwnerRule, PcpState};
+use pageset::policy::{Bounds, PcpState};
 use pageset::{
     AllocError, Allocator, CpuId, Free, FreeTo, Machine as _, MigrateType, Order, PageRange, PagesetView, Pfn, Request,
     ZoneSpec, ZoneView,
@@ -537,7 +537,7 @@ impl<'r, 'a> Run<'r, 'a> {
             return;
         }
         self.world.machine().run_on(cpu);
-        if self.world.tuning().owners != OwnerRule::Off {
+        if self.world.tuning().backing.has_owners() {
             return self.operate_on_all(zone, operation);
         }
         let before = self.pageset(zone, cpu).stats();
@@ -589,7 +589,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// Counts the pages in depots, after an operation that may have moved some.
     fn look_at_depots(&mut self) {
-        if self.world.tuning().depot {
+        if self.world.tuning().backing.depot() {
             self.in_depots = self.world.zones().map(|zone| zone.stats().depot).sum();
         }
     }

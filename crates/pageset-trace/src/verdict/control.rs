@@ -347,8 +347,15 @@ pub(super) mod tests {
     fn rare_locks_need_no_control() {
         let few = Totals { refills: 4, refill_pages: 252, drains: 1, drain_pages: 63 };
         let far = Totals { drains: 986, ..few };
-        let rare =
-            Control { kernel: few, replay: far, replay_locks: 990, busiest: 4, kernel_known: false, near_mark: true, ..steady() };
+        let rare = Control {
+            kernel: few,
+            replay: far,
+            replay_locks: 990,
+            busiest: 4,
+            kernel_known: false,
+            near_mark: true,
+            ..steady()
+        };
         assert_eq!(rare.locks(), 5);
         let decided = rare.decided().unwrap();
         assert_eq!(decided.basis, Basis::NotFelt);

@@ -9,10 +9,11 @@ use crate::buddy::list::List;
 use crate::buddy::region::FreePages;
 use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
-use crate::frame::{CpuId, Order, PAGEBLOCK, PageState, Pfn, Tag};
+use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, Pageset};
 use crate::policy::lists::{LISTS, order_of};
+use crate::store::{self, Store};
 use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest};
 
@@ -158,7 +159,6 @@ impl<M: Machine> Audit<'_, '_, M> {
         let free = self.free_lists()?;
         let cached = self.cached()?;
         let (books, tagged) = self.blocks()?;
-        self.checked(self.zone.shared.buddy.check_clusters())?;
         if self.zone.shared.deferred.is_empty() {
             self.equal("pages whose free is deferred", 0, self.zone.shared.deferred_pages())?;
         }
@@ -167,7 +167,7 @@ impl<M: Machine> Audit<'_, '_, M> {
             self.miscounted()?;
         }
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached.pages)?;
-        self.checked(self.zone.shared.buddy.check_owners())?;
+        self.checked(self.zone.shared.buddy.check_research())?;
         self.plenty()?;
         self.types()?;
         self.equal(
@@ -225,7 +225,7 @@ impl<M: Machine> Audit<'_, '_, M> {
     }
 
     /// What a layer below has checked.
-    fn checked(&self, found: Result<(), Mismatch>) -> Found {
+    fn checked<T>(&self, found: Result<T, Mismatch>) -> Found<T> {
         found.or_else(|(page, what, expected, found)| self.error(page, what, expected, found))
     }
 
@@ -274,30 +274,13 @@ impl<M: Machine> Audit<'_, '_, M> {
             sums.cma += free.cma;
             sums.highatomic += free.highatomic;
         }
-        let in_bitmaps = self.bitmaps()?;
-        all += in_bitmaps;
-        sums.all += in_bitmaps;
+        let hidden = self.checked(store::HIDDEN.free(&self.zone.shared))?;
+        all += hidden;
+        sums.all += hidden;
         let counted = self.zone.shared.buddy.free_pages();
         self.equal("the free pages of the zone", counted.all, sums.all)?;
         self.equal("the free CMA pages of the zone", counted.cma, sums.cma)?;
         self.equal("the free HIGHATOMIC pages of the zone", counted.highatomic, sums.highatomic)?;
-        Ok(all)
-    }
-
-    /// Walks all bitmaps; returns the pages in them.
-    fn bitmaps(&self) -> Found<u64> {
-        let (frames, bitmaps) = (self.zone.frames(), &self.zone.shared.buddy.bitmaps);
-        let mut all = 0;
-        for page in (0..frames.len()).filter(|&page| bitmaps.has(page)) {
-            if frames.tag(page) != Tag::INSIDE {
-                return self.error(Some(page), "the tag of a page in a bitmap", 0, frames.tag(page).byte().into());
-            }
-            if !bitmaps.is_noted(page / PAGEBLOCK) {
-                return self.error(Some(page), "a pageblock with pages in its bitmap is noted", 1, 0);
-            }
-            all += 1;
-        }
-        self.equal("the pages in bitmaps", self.zone.shared.buddy.bitmap_pages(), all)?;
         Ok(all)
     }
 
@@ -315,9 +298,9 @@ impl<M: Machine> Audit<'_, '_, M> {
                 return self.error(Some(page), "the list of a block", migratetype as u64, found);
             }
             self.check_tag(page, order, PageState::Free)?;
-            if buddy.region_of(page) != region {
-                let found = buddy.region_of(page) as u64;
-                return self.error(Some(page), "the region of a block on a list", region as u64, found);
+            let found = buddy.region_of(page);
+            if found != region {
+                return self.error(Some(page), "the region of a block on a list", region as u64, found as u64);
             }
             if list.before(frames.links, at) != before {
                 let [expected, found] =
@@ -356,10 +339,7 @@ impl<M: Machine> Audit<'_, '_, M> {
             let waiting = pages_of(&mut |visit| self.each_waiting(pageset, visit))?;
             self.equal("the pages that wait for an owner", pageset.research.waiting().into(), waiting)?;
         }
-        for (number, region) in self.zone.shared.buddy.regions.iter().enumerate() {
-            let pages = pages_of(&mut |visit| self.each_in_depot(number, visit))?;
-            self.equal("the pages of a depot", region.depot.pages().into(), pages)?;
-        }
+        pages_of(&mut |visit| self.each_in_stores(visit))?;
         Ok(all)
     }
 
@@ -392,21 +372,20 @@ impl<M: Machine> Audit<'_, '_, M> {
         Ok(())
     }
 
-    /// Visits the blocks of a region's depot.
-    fn each_in_depot(&self, number: usize, visit: &mut Visit<'_>) -> Found {
-        let (depot, words) = (&self.zone.shared.buddy.regions[number].depot, self.zone.shared.depot_words(number));
-        for list in 0..LISTS {
-            for page in depot.batches(words, list).flatten() {
-                visit(page.get(), order_of(list))?;
-            }
-        }
-        Ok(())
+    /// Visits the blocks of stores that are tagged cached.
+    fn each_in_stores(&self, visit: &mut Visit<'_>) -> Found {
+        let mut visited = Ok(());
+        let counted = store::HIDDEN.cached(&self.zone.shared, &mut |page, order| {
+            visited = visit(page, order);
+            visited.is_ok()
+        });
+        visited.and(self.checked(counted))
     }
 
     /// Finds the first block that is tagged cached, and is in no pageset or depot, or more than once: halves the zone until one page
     /// is left.
     fn miscounted(&self) -> Found {
-        let (frames, buddy) = (self.zone.frames(), &self.zone.shared.buddy);
+        let frames = self.zone.frames();
         let listed = |from, end| {
             let mut blocks = Blocks::default();
             let mut visit = |page, order| {
@@ -419,7 +398,7 @@ impl<M: Machine> Audit<'_, '_, M> {
                 self.each_in_pageset(cpu, &mut visit)?;
                 self.each_waiting(pageset, &mut visit)
             })?;
-            (0..buddy.regions.len()).try_for_each(|number| self.each_in_depot(number, &mut visit))?;
+            self.each_in_stores(&mut visit)?;
             Ok(blocks)
         };
         let tagged = |from, end| {

@@ -5,7 +5,6 @@ use core::sync::atomic::AtomicU32;
 use crate::alloc::config::{Config, FreeCheck, MapError, Metadata, ZoneLayout, ZoneMetadata};
 use crate::alloc::sections::Sections;
 use crate::alloc::{Allocator, CpuSet, Rules, fast, zonelist};
-use crate::buddy::bitmaps::Bitmaps;
 use crate::frame::{CpuId, Frames, Links, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
@@ -70,19 +69,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let sections = Sections::build(config.spans(), cut(&mut words, Sections::words(config.spans())));
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
-            let ZoneLayout {
-                base,
-                tags: pages,
-                types,
-                links,
-                capacity,
-                array,
-                depots,
-                research,
-                bitmaps,
-                regions: _,
-                region_order,
-            } = config.layout(spec)?;
+            let ZoneLayout { base, tags: pages, types, links, capacity, array, stores, regions: _, region_order } =
+                config.layout(spec)?;
             let ZoneMetadata { mut tags, mut words, pagesets, regions } = zone.metadata();
             zone.shared.index = index;
             zone.shared.node = spec.node;
@@ -103,15 +91,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 types: cut(&mut tags, types),
                 links: Links(cut(&mut words, links)),
             };
-            zone.shared.buddy.research.place(cut(&mut words, research.len() as usize), research);
             if config.pageset_capacity > 0 {
                 zone.shares.limit(capacity);
             }
             zone.arrays = cut(&mut words, array * config.cpus.len());
-            zone.shared.depots = cut(&mut words, depots);
-            if bitmaps > 0 {
-                zone.shared.buddy.bitmaps = Bitmaps::new(cut(&mut words, bitmaps), types);
-            }
+            stores.place(&mut zone.shared, words);
             let sharers = config.sharers(spec.node) as usize;
             let mut rank = 0;
             for (cpu, pageset) in pagesets.iter().enumerate() {

@@ -8,8 +8,7 @@ use crate::alloc::error::HotplugError;
 use crate::frame::CpuId;
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
-use crate::pcp::settle::Scope;
-use crate::store;
+use crate::store::{self, Scope};
 use crate::sync::LockedWord;
 use crate::sync::atomic::{AtomicBool, Ordering};
 

@@ -214,7 +214,7 @@ impl<M: Machine> Allocator<'_, M> {
 /// Free blocks taken by page number.
 impl<M: Machine> Allocator<'_, M> {
     /// The free block around a page, if the page lies in one on a free list. `None` also for a free page in a bitmap
-    /// ([`crate::Tuning::bitmaps`]). Takes no lock, so another CPU may be taking or splitting the block: only [`Self::alloc_at`] is
+    /// ([`crate::policy::Holds::Short`]). Takes no lock, so another CPU may be taking or splitting the block: only [`Self::alloc_at`] is
     /// decisive.
     ///
     /// ```
@@ -259,7 +259,7 @@ impl<M: Machine> Allocator<'_, M> {
     /// Takes the block of `order` that begins at `pfn`, if all of it lies in one free block of an ordinary type.
     /// Otherwise returns false. The rest of the free block stays free. Ignores the marks. Holds the zone lock.
     ///
-    /// First puts the pages in the bitmaps of the block's pageblocks on free lists ([`crate::Tuning::bitmaps`]). A page that moves between
+    /// First puts the pages in the bitmaps of the block's pageblocks on free lists ([`crate::policy::Holds::Short`]). A page that moves between
     /// a pageset and a bitmap at that moment is in no free block.
     ///
     /// The block is then in use as if it had been allocated for the migratetype of its list. All ways to free accept
@@ -329,12 +329,8 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         if found < order || !list.is_ordinary() {
             return false;
         }
-        if found == Order::ZERO {
-            // A refill in flight may own a page that looks free.
-            self.wait_for_refills();
-            if !self.is_free(page, Order::ZERO) {
-                return false;
-            }
+        if found == Order::ZERO && !self.is_surely_free(page, Order::ZERO) {
+            return false;
         }
         self.remove(head, found);
         self.put_rest(head, found, page, order, list);

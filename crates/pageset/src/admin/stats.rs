@@ -10,6 +10,7 @@ use crate::frame::Order;
 use crate::frame::{NodeId, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::policy::Watermarks;
+use crate::store::{self, Store};
 use crate::sync::LockedWord;
 
 /// Counters of one pageset. Names of `/proc/vmstat` where it has the counter. Unit: pages, except `refills` and
@@ -75,19 +76,19 @@ pub struct ZoneStats {
     pub depot_in_pages: u64,
     /// Pages that refills took from depots. They count as refilled, too.
     pub depot_out_pages: u64,
-    /// Free pages in bitmaps of pageblocks: [`crate::Tuning::bitmaps`]. They count as free pages, too.
+    /// Free pages in bitmaps of pageblocks: [`crate::policy::Holds::Short`]. They count as free pages, too.
     pub bitmap: u64,
     /// Pages that drains left in bitmaps, and that refills took from there, without a lock. They count as drained and refilled, too.
     pub bitmap_pages: u64,
-    /// Pageblocks that refills claimed: [`crate::Tuning::claim_blocks`].
+    /// Pageblocks that refills claimed: [`crate::policy::ClaimRule::Claim`].
     pub claimed_blocks: u64,
-    /// Pages that refills took back from parts of their CPU's own pageblocks: [`crate::Tuning::owners`].
+    /// Pages that refills took back from parts of their CPU's own pageblocks: [`crate::OwnerRule`].
     pub own_parts: u64,
     /// Pages that other CPUs left for the owners of their pageblocks, who have not taken them yet: [`crate::OwnerRule::List`].
     pub waiting: u64,
     /// Pages that other CPUs freed into the pagesets of their pageblocks' owners.
     pub owner_pages: u64,
-    /// Merges of two blocks in a pageset: [`crate::Tuning::merge_blocks`].
+    /// Merges of two blocks in a pageset: [`crate::policy::ClaimRule::Merge`].
     pub pageset_merges: u64,
     /// Pages whose free is deferred. They are neither on a free list nor in a pageset. [`Self::pgfree`] counts them.
     /// Three calls defer frees: [`crate::FreeTo::Deferred`], a split or merge in a full pageset, and an owner that cannot keep a page.
@@ -252,13 +253,12 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
         for pageset in self.pagesets() {
             pagesets += pageset.stats();
         }
+        let store::Counts { depot, depot_in_pages, depot_out_pages, bitmap } = store::counts(&zone.shared);
         let free = zone.shared.buddy.free_pages();
+        let counts = zone.research_counts();
         let [claimed_blocks, own_parts, merge_skips, cluster_alloc_pages, cluster_free_pages, cluster_shortages] =
-            zone.shared.buddy.research.counters();
-        let [owner_pages, pageset_merges] = [0, 1].map(|at| {
-            let each = zone.pagesets.iter().map(|pageset| pageset.research.counters()[at]);
-            each.sum()
-        });
+            counts.zone;
+        let [owner_pages, pageset_merges] = counts.pagesets;
         let holds = |path| zone.shared.buddy.sum(|region| &region.holds[path as usize]);
         ZoneStats {
             node: zone.shared.node,
@@ -272,10 +272,10 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
             watermarks: zone.shared.watermarks(),
             watermark_boost: zone.shared.boost(),
             pagesets,
-            depot: zone.shared.buddy.depot_pages(),
-            depot_in_pages: zone.shared.buddy.sum(|region| &region.depot.pages_in),
-            depot_out_pages: zone.shared.buddy.sum(|region| &region.depot.pages_out),
-            bitmap: zone.shared.buddy.bitmap_pages(),
+            depot,
+            depot_in_pages,
+            depot_out_pages,
+            bitmap,
             bitmap_pages: zone.pagesets.iter().map(|pageset| pageset.bitmap_pages.get()).sum(),
             claimed_blocks,
             own_parts,
@@ -313,9 +313,9 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
     /// largest aligned blocks.
     #[must_use]
     pub fn free_blocks(self, order: Order, migratetype: MigrateType) -> u32 {
-        let buddy = &self.zone.shared.buddy;
-        let mut blocks = buddy.blocks(order, migratetype);
-        buddy.each_bitmap_block(|found, list| blocks += u32::from((found, list) == (order, migratetype)));
+        let mut blocks = self.zone.shared.buddy.blocks(order, migratetype);
+        let mut count = |found, list| blocks += u32::from((found, list) == (order, migratetype));
+        store::HIDDEN.each_block(&self.zone.shared, &mut count);
         blocks
     }
 }

@@ -232,7 +232,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(never)]
     fn commit_run<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
         let Some((zone, _)) = entries.first().and_then(|entry| self.locate(block(entry).pfn)) else { return 0 };
-        if self.tuning.has_owners() {
+        if self.tuning.backing.has_owners() {
             // Each block may have another owner, and one pageset's lock is held at a time.
             return self.free_first(entries, &block);
         }
@@ -253,7 +253,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let at = |entry: &T| Some((zone.frames().page(block(entry).pfn)?, block(entry).order));
         let Some((first, _)) = entries.first().and_then(at) else { return 0 };
         let guard = zone.shared.lock(self.env(), LockPath::DirectFree, first);
-        let is_here = |&(page, _): &(u32, Order)| zone.shared.buddy.region_of(page) == guard.number();
+        let is_here = |&(page, _): &(u32, Order)| guard.covers(page);
         let run = entries.iter().take(TAKEN_PER_HOLD).map_while(|entry| at(entry).filter(is_here));
         run.map(|(page, order)| {
             guard.free_block(page, order, guard.frames.block_type(page));

@@ -5,10 +5,7 @@ use core::sync::atomic::AtomicU32;
 
 use super::CpuSet;
 use super::sections::Sections;
-use crate::buddy::bitmaps;
-use crate::buddy::depot::Depot;
 use crate::buddy::region::Region;
-use crate::buddy::research::ResearchWords;
 use crate::frame::{CpuId, NodeId, ZoneKind};
 use crate::frame::{Order, PageRange, Pfn};
 use crate::machine::Machine;
@@ -16,7 +13,8 @@ use crate::pcp::CachedZone;
 pub use crate::pcp::ZoneMetadata;
 use crate::pcp::{self, Pageset};
 use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize};
-use crate::policy::{Active, RegionRule, SMALL, Tuning, TuningError};
+use crate::policy::{Active, SMALL, Tuning, TuningError};
+use crate::store::StoreWords;
 
 impl PageRange {
     /// The pages of `bytes` from a physical address on, as in a firmware memory map.
@@ -335,9 +333,7 @@ pub(crate) struct ZoneLayout {
     pub(crate) links: usize,
     pub(crate) capacity: u32,
     pub(crate) array: usize,
-    pub(crate) depots: usize,
-    pub(crate) research: ResearchWords,
-    pub(crate) bitmaps: usize,
+    pub(crate) stores: StoreWords,
     pub(crate) regions: usize,
     /// Pages of a region, as a power of two.
     pub(crate) region_order: u32,
@@ -358,7 +354,7 @@ impl Config<'_> {
     }
 
     /// Size of the metadata of a zone, given by its number. With the default rules about 9.7 bytes per page, and 6 to 18 KiB per
-    /// CPU; so at most 12 bytes per page in zones of 2^14 pages per CPU and more. [`Tuning::clusters`] adds 4 bytes per
+    /// CPU; so at most 12 bytes per page in zones of 2^14 pages per CPU and more. [`ClusterRule`](crate::policy::ClusterRule) adds 4 bytes per
     /// page and 8 per batch of pages.
     ///
     /// # Errors
@@ -369,7 +365,7 @@ impl Config<'_> {
         let cpus = self.cpus.len();
         Ok(ZoneMetadataSize {
             tags: layout.tags + layout.types,
-            words: layout.links + layout.array * cpus + layout.depots + layout.research.len() as usize + layout.bitmaps,
+            words: layout.links + layout.array * cpus + layout.stores.len() as usize,
             pagesets: cpus,
             regions: layout.regions,
         })
@@ -466,32 +462,25 @@ impl Config<'_> {
         if arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
             return Err(too_large);
         }
-        let region_order = tuning.regions.order(pages, self.sharers(zone.node));
-        if let RegionRule::Fixed(given) = tuning.regions
-            && u64::from(given) > pages / largest
-        {
-            return Err(MapError::Regions { start: zone.span.start, given, allowed: pages / largest });
-        }
+        let region_order = tuning
+            .backing
+            .region_order(pages, self.sharers(zone.node))
+            .map_err(|given| MapError::Regions { start: zone.span.start, given, allowed: pages / largest })?;
         // The largest part of the metadata. A 32-bit machine has no room for that of the largest span.
         let regions = pages.div_ceil(1 << region_order);
-        let depots = if tuning.depot { regions * Depot::WORDS as u64 } else { 0 };
-        let types = (pages >> Order::PAGEBLOCK.get()) as usize;
-        let research = ResearchWords::new(&tuning, [zone.span.pages, pages, types as u64], self.cpus.len(), batch);
-        let bitmaps = if tuning.bitmaps { bitmaps::words(types) } else { 0 };
-        let words = 2 * slots + array * self.cpus.len() as u64 + depots + research.len() + bitmaps as u64;
+        let stores = StoreWords::new(&tuning, [zone.span.pages, pages], regions, self.cpus.len(), batch);
+        let words = 2 * slots + array * self.cpus.len() as u64 + stores.len();
         if words > (isize::MAX as usize / size_of::<AtomicU32>()) as u64 {
             return Err(too_large);
         }
         Ok(ZoneLayout {
             base,
             tags: pages as usize,
-            types,
+            types: (pages >> Order::PAGEBLOCK.get()) as usize,
             links: 2 * slots as usize,
             capacity,
             array: array as usize,
-            depots: depots as usize,
-            research,
-            bitmaps,
+            stores,
             regions: regions as usize,
             region_order,
         })

@@ -62,7 +62,7 @@ impl Tuning {
             && !self.count_min
             && !self.cma_skip
             && self.lists != ListRule::OrderZero
-            && !self.has_owners()
+            && !self.backing.has_owners()
     }
 }
 

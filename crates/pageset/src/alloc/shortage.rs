@@ -28,7 +28,7 @@ pub struct OutOfMemory {
     /// Free pages of the zones tried, without those in pagesets.
     pub free_pages: u64,
     /// Blocks on the free lists of the zones tried, by order. Blocks of ISOLATE pageblocks are not counted; all other types are.
-    /// Nor are parts of pageblocks in bitmaps ([`crate::Tuning::bitmaps`]), which `free_pages` includes: to find them, each
+    /// Nor are parts of pageblocks in bitmaps ([`crate::policy::Holds::Short`]), which `free_pages` includes: to find them, each
     /// failure would read the bitmaps of all pageblocks. [`crate::ZoneView::free_blocks`] does.
     pub free_blocks: [u32; Order::COUNT],
     /// Pages in the pagesets and depots of the zones tried, and those of deferred frees: [`crate::Allocator::drain_all`] would free them.

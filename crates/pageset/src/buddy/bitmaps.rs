@@ -1,4 +1,4 @@
-//! Free parts of pageblocks as bits, which CPUs set and take without a lock: the rule [`Tuning::bitmaps`](crate::Tuning::bitmaps).
+//! Free parts of pageblocks as bits, which CPUs set and take without a lock: [`Holds::Short`](crate::policy::Holds::Short).
 //!
 //! A pageblock has a word for each 32 pages, all in one cache line with pages of 4 KiB. A set bit is a page that is free, belongs to
 //! no block and no list, and has the tag `Inside`. Whoever clears the bit owns the page. A pageblock whose bits are all set goes to the

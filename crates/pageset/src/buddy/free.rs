@@ -123,15 +123,8 @@ impl<M: Machine> Locked<'_, '_, M> {
             }
             let buddy = page ^ order.pages() as u32;
             self.touch_page(buddy);
-            if !self.is_free(buddy, order) {
+            if !self.is_surely_free(buddy, order) {
                 break;
-            }
-            if order == Order::ZERO {
-                // A refill in flight may own a page that looks free.
-                self.wait_for_refills();
-                if !self.is_free(buddy, order) {
-                    break;
-                }
             }
             if !self.may_merge(buddy, order, migratetype) {
                 break;
@@ -153,6 +146,15 @@ impl<M: Machine> Locked<'_, '_, M> {
             _ => End::Head,
         };
         self.put(page, order, migratetype, end);
+    }
+
+    /// Whether a free block of exactly this order starts here, that no refill in flight owns: it may own a page that looks free.
+    #[inline]
+    pub(crate) fn is_surely_free(&self, page: u32, order: Order) -> bool {
+        if order == Order::ZERO && self.is_free(page, order) {
+            self.wait_for_refills();
+        }
+        self.is_free(page, order)
     }
 
     /// Whether the types of the pageblocks let a block merge with its buddy.

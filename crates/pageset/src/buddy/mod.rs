@@ -131,16 +131,6 @@ impl<L> Buddy<'_, L> {
 }
 
 impl<L> Buddy<'_, L> {
-    /// Free blocks of one order and type.
-    pub(crate) fn blocks(&self, order: Order, list: MigrateType) -> u32 {
-        self.regions.iter().map(|region| region.list(order, list).len()).sum()
-    }
-
-    /// Whether a free block of one order and type exists.
-    pub(crate) fn has_block(&self, order: Order, list: MigrateType) -> bool {
-        self.regions.iter().any(|region| region.list(order, list).len() > 0)
-    }
-
     /// The list that a free block is on.
     pub(crate) fn list_of(&self, page: u32) -> MigrateType {
         self.frames.tag(page).kind().unwrap_or_else(|| self.frames.block_type(page))

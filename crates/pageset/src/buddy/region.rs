@@ -5,11 +5,11 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
-use super::Buddy;
 use super::depot::Depot;
 use super::list::List;
+use super::{Buddy, Locked};
 use crate::frame::{MigrateType, Order};
-use crate::machine::LockPath;
+use crate::machine::{Guard, LockPath, Machine, RawLock};
 use crate::sync::{AtomicU64, Counter, LockedWord};
 
 /// A part of a zone: a lock, and the free lists of the pages in this part. [`crate::ZoneMetadata`] brings the memory for it.
@@ -179,6 +179,16 @@ impl<L> Buddy<'_, L> {
         self.regions.iter().map(|region| region.free_pages.get()).sum()
     }
 
+    /// Free blocks of one order and type.
+    pub(crate) fn blocks(&self, order: Order, list: MigrateType) -> u32 {
+        self.regions.iter().map(|region| region.list(order, list).len()).sum()
+    }
+
+    /// Whether a free block of one order and type exists.
+    pub(crate) fn has_block(&self, order: Order, list: MigrateType) -> bool {
+        self.regions.iter().any(|region| region.list(order, list).len() > 0)
+    }
+
     /// Free pages of the zone that certainly exist and serve every request: at most [`Self::drift`] pages of each kind fewer than
     /// [`Self::free_pages`] would say. One read instead of one for each region.
     #[inline]
@@ -196,6 +206,37 @@ impl<L> Buddy<'_, L> {
     /// How many pages a region may change before it adds them to the sums: together a 64th of the zone.
     fn region_drift(&self) -> u64 {
         u64::from(self.frames.len()) / (64 * self.regions.len().max(1) as u64)
+    }
+
+    /// Takes the lock of a region.
+    #[inline]
+    pub(crate) fn lock(&self, number: usize) -> Guard<'_, L>
+    where
+        L: RawLock,
+    {
+        Guard::lock(&self.regions[number].lock)
+    }
+
+    /// As [`Self::lock`], if it is free.
+    #[inline]
+    pub(crate) fn try_lock(&self, number: usize) -> Option<Guard<'_, L>>
+    where
+        L: RawLock,
+    {
+        Guard::try_lock(&self.regions[number].lock)
+    }
+
+    /// The holds of the regions' locks so far. Takes each lock once, after `before`, without counting that hold.
+    pub(crate) fn holds(&self, before: impl Fn(usize)) -> u64
+    where
+        L: RawLock,
+    {
+        let holds = self.regions.iter().enumerate().map(|(number, region)| {
+            before(number);
+            let _guard = Guard::lock(&region.lock);
+            region.holds.iter().map(LockedWord::get).sum::<u64>()
+        });
+        holds.sum()
     }
 
     /// Adds to the zone's sums what has changed in a region whose lock is held.
@@ -236,13 +277,16 @@ impl<L> Buddy<'_, L> {
         (first..self.regions.len()).chain(0..first.min(self.regions.len()))
     }
 
-    /// Pages in the depots at a recent moment.
-    pub(crate) fn depot_pages(&self) -> u64 {
-        self.regions.iter().map(|region| u64::from(region.depot.pages())).sum()
-    }
-
     /// The sum of a counter over the regions, at a recent moment.
     pub(crate) fn sum(&self, counter: impl Fn(&Region<L>) -> &AtomicU64) -> u64 {
         self.regions.iter().map(|region| counter(region).get()).sum()
+    }
+}
+
+impl<M: Machine> Locked<'_, '_, M> {
+    /// Whether this is the lock of a page's region.
+    #[inline]
+    pub(crate) fn covers(&self, page: u32) -> bool {
+        self.region_of(page) == self.number()
     }
 }

@@ -12,7 +12,7 @@ pub enum PageState {
     /// The first page of an allocated block.
     Allocated,
     /// The first page of a block in a pageset, or of a block that compaction holds as a move target. A free page in a bitmap
-    /// ([`crate::Tuning::bitmaps`]) reads as one such block.
+    /// ([`crate::policy::Holds::Short`]) reads as one such block.
     Cached,
 }
 

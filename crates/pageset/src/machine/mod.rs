@@ -49,7 +49,7 @@ pub trait Machine {
         lock.lock();
     }
 
-    /// Runs `work` while interrupts that allocate or free are masked on this CPU. Needed with [`crate::Tuning::clusters`]
+    /// Runs `work` while interrupts that allocate or free are masked on this CPU. Needed with [`crate::policy::ClusterRule`]
     /// where the lock of a pageset does not mask them; other rules never call it.
     #[inline(always)]
     fn without_interrupts<R>(&self, work: impl FnOnce() -> R) -> R {

@@ -7,7 +7,6 @@ use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::{Env, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
-use crate::policy::BulkFree;
 use crate::policy::lists::order_of;
 use crate::store::{self, Batches, Cache, Lists, Parts, Refill, Store};
 use crate::sync::{self, LockedWord};
@@ -92,8 +91,7 @@ impl<M: Machine> CachedZone<'_, M> {
         wanted: Wanted,
         blocks: u32,
     ) -> Option<u32> {
-        let one_hold = env.tuning.bulk_free != BulkFree::ShortHolds;
-        let taken = if one_hold && let [_] = self.shared.buddy.regions {
+        let taken = if store::is_one_hold(&self.shared, env) {
             let zone = self.shared.lock_for(env, LockPath::Refill, wanted, 0)?;
             let (zone, taken) = self.refill_from_clusters(zone, pcp, list, wanted, blocks);
             let zone = if taken < blocks {
@@ -129,7 +127,7 @@ impl<M: Machine> CachedZone<'_, M> {
         wanted: Wanted,
         mut blocks: u32,
     ) -> u32 {
-        let in_hold = env.tuning.bulk_free.refill_blocks();
+        let in_hold = env.tuning.backing.refill_blocks();
         // Where memory is short, the rest of a split block goes to the lists, as drains do.
         let leaves = self.may_leave(env, pcp);
         let unlocked = Refill { zone: &self.shared, env, list, wanted, region: pcp.region(), held: None, leaves };

@@ -23,7 +23,8 @@ impl<M: Machine> CachedZone<'_, M> {
         leaves: bool,
         relock: impl Fn() -> Option<MachineGuard<'p, M::Lock>>,
     ) -> Option<MachineGuard<'p, M::Lock>> {
-        let chunk = if env.tuning.bulk_free == BulkFree::Chunked { pcp.batch() } else { due };
+        let bulk_free = env.tuning.backing.bulk_free();
+        let chunk = if bulk_free == Some(BulkFree::Chunked) { pcp.batch() } else { due };
         let mut held = Some(pcp);
         while let Some(pcp) = &mut held {
             let drained = if leaves && self.may_leave(env, pcp) {
@@ -31,11 +32,11 @@ impl<M: Machine> CachedZone<'_, M> {
             } else {
                 self.drain(env, pcp, due.min(chunk), list, None)
             };
-            due = due.saturating_sub(match env.tuning.bulk_free {
+            due = due.saturating_sub(match bulk_free {
                 // Nothing is left that could be drained.
-                BulkFree::ShortHolds if drained == 0 => due,
-                BulkFree::ShortHolds => drained,
-                _ if env.tuning.merges_in_pageset() => drained.max(chunk),
+                None if drained == 0 => due,
+                None => drained,
+                _ if env.tuning.backing.merges_in_pageset() => drained.max(chunk),
                 _ => chunk,
             });
             if due == 0 {
@@ -102,15 +103,14 @@ impl<M: Machine> CachedZone<'_, M> {
         start: usize,
         capture: Option<&Capture>,
     ) -> u32 {
-        self.absorb(env, pcp);
-        let wanted = pages.min(pcp.count());
-        if wanted == 0 {
-            return 0;
-        }
         // None unless a rule of `research` is on: with the rules of 5.18 and later whole lists are drained.
-        let drained = self
-            .drain_by_research(env, pcp, wanted, start, capture)
-            .unwrap_or_else(|| Lists.give(&self.offer(env, pcp, wanted, start, capture), pcp).pages);
+        let drained = self.drain_by_research(env, pcp, pages, start, capture).unwrap_or_else(|| {
+            let wanted = pages.min(pcp.count());
+            if wanted == 0 {
+                return 0;
+            }
+            Lists.give(&self.offer(env, pcp, wanted, start, capture), pcp).pages
+        });
         pcp.note_drain(drained);
         drained
     }

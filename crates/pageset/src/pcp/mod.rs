@@ -37,6 +37,7 @@ use crate::frame::{CpuId, Frames, Order};
 use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine};
 use crate::policy::lists::{LISTS, order_of};
 use crate::policy::{Bounds, PcpState, SMALL};
+use crate::store;
 use crate::sync::{self, AtomicU64, LockedWord, const_new};
 use crate::zone::Zone;
 
@@ -201,12 +202,13 @@ impl<L> Pageset<L> {
     /// Numbers that tell whether the pageset has changed: the pages that it holds, which only fall while no other number grows. The lock is
     /// held.
     pub(crate) fn version(&self) -> [u64; 6] {
+        let [came, waiting] = self.research.version();
         [
             self.count.get().into(),
             self.free_pages.get() + self.refill_pages.get(),
             self.drain_pages.get(),
-            self.research.version(),
-            self.research.waiting().into(),
+            came,
+            waiting,
             self.high_max.get().into(),
         ]
     }
@@ -414,7 +416,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     pub(crate) fn cached_pages(&self) -> u64 {
         let pages = |pageset: &Pageset<_>| u64::from(pageset.count()) + u64::from(pageset.research.waiting());
         let pagesets: u64 = self.pagesets.iter().map(pages).sum();
-        pagesets + self.shared.buddy.depot_pages() + self.shared.deferred_pages()
+        pagesets + store::cached_pages(&self.shared) + self.shared.deferred_pages()
     }
 
     /// The guard of a pageset whose lock `guard` holds.

@@ -21,8 +21,8 @@ impl PcpResearch {
     }
 
     #[inline(always)]
-    pub(crate) fn version(&self) -> u64 {
-        0
+    pub(crate) fn version(&self) -> [u64; 2] {
+        [0; 2]
     }
 
     #[inline(always)]

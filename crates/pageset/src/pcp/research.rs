@@ -47,9 +47,9 @@ impl PcpResearch {
         self.waiting.load(Acquire)
     }
 
-    /// A number that grows when another CPU's free or a merge changes the pageset.
-    pub(crate) fn version(&self) -> u64 {
-        self.owner_pages.get() + u64::from(self.merge_passes.get())
+    /// A number that grows when another CPU's free or a merge changes the pageset, and the pages that wait.
+    pub(crate) fn version(&self) -> [u64; 2] {
+        [self.owner_pages.get() + u64::from(self.merge_passes.get()), self.waiting().into()]
     }
 
     /// Pages that came from other CPUs, and merges.

@@ -1,10 +1,11 @@
 //! Every rule as data: one set of rules is one value of [`Tuning`].
 //!
-//! This folder has no lists and no locks. [`state`] decides how many pages move. [`sizes`] computes batch and high.
-//! [`expiry`] decides when pages of other nodes are drained. [`presets`] names the sets of rules that were in use or
-//! proposed.
+//! This folder has no lists and no locks. [`Backing`] says what lies behind the pagesets. [`state`] decides how many pages move.
+//! [`sizes`] computes batch and high. [`expiry`] decides when pages of other nodes are drained. [`presets`] names the sets of rules that
+//! were in use or proposed.
 
 mod active;
+mod backing;
 pub mod lists;
 
 pub mod expiry;
@@ -14,9 +15,8 @@ pub mod state;
 
 use core::fmt;
 
-use crate::frame::Order;
-
 pub(crate) use active::{Active, SMALL};
+pub use backing::{Backing, BulkFree, ClaimRule, ClusterRule, Holds, OwnerRule, RegionRule};
 pub use presets::{HAS_RESEARCH, PRESETS, Preset, Release};
 pub use sizes::{Bounds, Watermarks};
 pub use state::{Decay, PcpState, Pressure, State};
@@ -68,75 +68,6 @@ pub enum ListRule {
     AllOrders,
 }
 
-/// How a drain moves pages to the buddy. Specification 3.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BulkFree {
-    /// Round robin over the lists. Blocks are picked with the zone lock held (to 4.16).
-    PickLocked,
-    /// Round robin. A first pass picks the blocks, a second pass frees them under the lock (4.17 to 5.17).
-    TwoPass,
-    /// One pass under the lock, whole lists, the freed page's list first (5.18 on).
-    SinglePass,
-    /// As `SinglePass`, one batch per hold of the two locks, of pageset and zone (6.19 on).
-    Chunked,
-    /// As `SinglePass`, at most 512 blocks per hold of the lock of the zone or region; the pageset's lock is held throughout.
-    /// Refills also take at most [`Self::REFILL_BLOCKS`] blocks per hold. Not a kernel rule.
-    ShortHolds,
-}
-
-/// Into how many regions a zone is divided. Each has a lock and free lists of its own, and blocks of different regions do not
-/// merge. An allocation prefers its CPU's region and tries the others where that is empty or busy. Not a kernel rule.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RegionRule {
-    /// One, as in the kernels.
-    One,
-    /// At least one for each CPU of the zone's node, but none below 64 MiB.
-    PerCpu,
-    /// At least this many in each zone, and fewer than twice as many: a region has a power of two of pages.
-    Fixed(u32),
-}
-
-impl RegionRule {
-    /// The smallest region of [`Self::PerCpu`], in pages: 64 MiB of 4 KiB pages. A guess: 16 blocks of the largest order.
-    const SMALLEST: u64 = 1 << 14;
-
-    /// The pages of a region, as a power of two, for a zone of `pages` pages that `cpus` CPUs share.
-    pub(crate) fn order(self, pages: u64, cpus: u32) -> u32 {
-        let regions = match self {
-            Self::One => 1,
-            Self::PerCpu => u64::from(cpus).min(pages / Self::SMALLEST),
-            Self::Fixed(regions) => regions.into(),
-        };
-        if regions <= 1 { u32::BITS } else { (pages / regions).max(Order::MAX.pages()).ilog2() }
-    }
-}
-
-impl BulkFree {
-    /// Blocks that one hold of a refill takes under [`Self::ShortHolds`]. 512: a few microseconds. A guess.
-    pub const REFILL_BLOCKS: u32 = 512;
-
-    /// Blocks that one hold of a refill takes.
-    pub(crate) fn refill_blocks(self) -> u32 {
-        if self == Self::ShortHolds { Self::REFILL_BLOCKS } else { u32::MAX }
-    }
-}
-
-/// Whether CPUs own the pageblocks that they claim, and how a block gets to the owner's pageset that another CPU frees. Not a kernel
-/// rule; `frontier.md` 1.5.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OwnerRule {
-    /// Pageblocks have no owners: a block enters the pageset of the CPU that frees it.
-    Off,
-    /// The CPU that frees waits for the owner's pageset (3 April 2026). Not for frees in interrupts: two CPUs may wait for each other,
-    /// as was found in that version.
-    Wait,
-    /// It takes the lock of the owner's pageset if that is free. Else the block goes to the zone (30 April 2026).
-    Try,
-    /// It leaves the block on a list of the owner that needs no lock. The owner takes it when it allocates from an empty list,
-    /// drains or ticks (20 May 2026).
-    List,
-}
-
 /// How a request is served from another migratetype's pageblocks. Specification 1.6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FallbackRule {
@@ -183,10 +114,8 @@ pub struct Tuning {
     pub high: HighRule,
     /// Which blocks a pageset caches.
     pub lists: ListRule,
-    /// Into how many regions a zone is divided.
-    pub regions: RegionRule,
-    /// How a drain frees pages.
-    pub bulk_free: BulkFree,
+    /// What lies behind the pagesets: regions, depots, bitmaps, and how long a lock is held.
+    pub backing: Backing,
     /// How a request falls back to other migratetypes.
     pub fallback: FallbackRule,
     /// Whether free blocks that change their type go to the tail of their new lists (5.10 on), or to the head.
@@ -205,17 +134,6 @@ pub struct Tuning {
     pub merge_by_type: bool,
     /// Whether a drain reads a page's type again (6.10 on), instead of using the type remembered at the free.
     pub type_at_drain: bool,
-    /// Whether single pages are freed without merging, until a request above order 0 finds no block (RFC of 2018, part
-    /// 2). Gain: frees hold the zone lock for less time. Loss: high orders come later and cost more. If unsure, off.
-    /// Specification 6.1.
-    pub merge_skip: bool,
-    /// Whether refills take single pages in whole clusters, cut off the free list without touching each page (RFC of
-    /// 2018, part 3). Gain: refills hold the zone lock for less time. Loss: 4 bytes of metadata per page and some work
-    /// at each free. If unsure, off. Specification 6.2.
-    pub clusters: bool,
-    /// Whether a drain of one full batch of movable pages is freed as one cluster (RFC of 2018, part 4). Recovers the
-    /// cost of clusters at frees; with clusters, use on. Specification 6.3.
-    pub cluster_free: bool,
     /// Whether consecutive frees drain more each time (5.14 on; `free_factor`).
     pub scale_drain: bool,
     /// Whether frees of orders 1 to 3 in a row drain the pageset (5.18 on).
@@ -282,31 +200,10 @@ pub struct Tuning {
     /// that block. The same pages move, and fewer cache lines are touched with the zone lock held. The kernels move
     /// page by page. Not a kernel rule; 2.4, 3.3.
     pub whole_blocks: bool,
-    /// Whether a free that drains leaves batches of blocks below the order of a pageblock, as they are, in a depot of their region, for
-    /// the next refills: at most 32 batches of 62 blocks, two of the largest drains, a 32nd of the region, and, beyond two batches,
-    /// twice what refills took lately. Pages that no refill needed go back at the tick, and all where memory
-    /// is short. In the kernels each block goes through the free lists. Not a kernel rule; `frontier.md` 5.
-    pub depot: bool,
-    /// Whether a free that drains marks blocks smaller than a pageblock as free in a bitmap of their pageblock, without a lock, and
-    /// refills take them from there. A pageblock goes to the free lists when all of it is free. A part goes there where memory is short,
-    /// at a drain of all CPUs, at a tick since the last of which no refill took any, for a compaction, when its pageblock is claimed or
-    /// changes its type, and for [`crate::Allocator::alloc_at`]. In the kernels each block goes through the free lists. Not a kernel rule;
-    /// `frontier.md` 5.
-    pub bitmaps: bool,
     /// Whether a request drains other CPUs' pagesets before it fails, one after the other until it is served: one that may wait for memory
     /// all of them, one that may wait for a zone's lock those whose locks are free. The kernels do that only after reclaim, and so does
     /// [`crate::Allocator::alloc_with`], which asks its owner first. The pool does not use it: it has a way of its own. Not a kernel rule; 1.7.
     pub drain_for_requests: bool,
-    /// Whether refills take whole pageblocks, then the largest blocks that there are, and allocations split the blocks of a pageset
-    /// (RFC of April 2026). Gain: fewer blocks for each hold of the zone lock, split outside of it. Loss: CPUs hold more pages. If
-    /// unsure, off. `frontier.md` 1.3.
-    pub claim_blocks: bool,
-    /// Whether claimed pageblocks have owners, and how frees reach them (RFC of April 2026). If unsure, off. `frontier.md` 1.4.
-    pub owners: OwnerRule,
-    /// Whether a drain first merges the blocks of its pageset, and then moves the largest ones (RFC of April 2026, and its
-    /// review). Gain: less work with the zone lock held. Loss: a pass over the pageset for each drain. If unsure, off.
-    /// `frontier.md` 1.4, 1.7.
-    pub merge_blocks: bool,
     /// The decay of patch 7.
     pub decay: DecayRule,
     /// The largest growth of a batch: `batch << batch_scale_max` pages. 0 to 6; the kernel's default is 5.
@@ -383,8 +280,6 @@ impl Tuning {
             return Err(TuningError::NeedsResearch { rule });
         }
         needs! {
-            "clusters", self.clusters => merge_skip;
-            "cluster_free", self.cluster_free => clusters;
             "drain_high_order", self.drain_high_order => scale_drain;
             "prev_high_order", self.prev_high_order => drain_high_order;
             "cache_slice", self.cache_slice => prev_high_order;
@@ -401,24 +296,18 @@ impl Tuning {
             "high_share", self.high_share > 0 => alloc_factor;
         }
         if let Some(rule) = self.history_rule()
-            && !matches!(self.regions, RegionRule::One)
+            && !matches!(self.backing.regions(), RegionRule::One)
         {
             return Err(TuningError::Needs { rule, needs: "regions = one" });
         }
-        if self.depot && !matches!(self.bulk_free, BulkFree::ShortHolds) {
-            return Err(TuningError::Needs { rule: "depot", needs: "bulk_free = short-holds" });
-        }
-        if self.bitmaps && !matches!(self.bulk_free, BulkFree::ShortHolds) {
-            return Err(TuningError::Needs { rule: "bitmaps", needs: "bulk_free = short-holds" });
-        }
-        if self.bitmaps && !self.type_at_drain {
+        if self.backing.bitmaps() && !self.type_at_drain {
             return Err(TuningError::Needs { rule: "bitmaps", needs: "type_at_drain" });
         }
         if let Err(error) = self.check_claims() {
             return Err(error);
         }
-        if let RegionRule::Fixed(0) = self.regions {
-            return out_of_range("regions", 0, "1 to the number of blocks of the largest order in a zone");
+        if let Err(error) = self.backing.check() {
+            return Err(error);
         }
         if self.batch_scale_max > 6 {
             return out_of_range("batch_scale_max", self.batch_scale_max as u64, "0 to 6");
@@ -429,7 +318,7 @@ impl Tuning {
         if self.kept_fraction == 1 {
             return out_of_range("kept_fraction", 1, "0 for no limit, or 2 to 255");
         }
-        if self.kept_fraction > 0 && (self.claim_blocks || self.clusters) {
+        if self.kept_fraction > 0 && (self.backing.claims() || self.backing.has_clusters()) {
             // Their refills bring more than was asked for.
             return Err(TuningError::Needs { rule: "kept_fraction", needs: "claim_blocks = off and clusters = off" });
         }
@@ -461,21 +350,13 @@ impl Tuning {
 impl Tuning {
     /// Checks what the rules of `frontier.md` 1.9 need.
     const fn check_claims(&self) -> Result<(), TuningError> {
-        let owns = !matches!(self.owners, OwnerRule::Off);
-        if owns && !self.claim_blocks {
-            return Err(TuningError::Needs { rule: "owners", needs: "claim_blocks" });
-        }
-        let rule = match (self.claim_blocks, self.merge_blocks) {
-            (true, _) => "claim_blocks",
-            (_, true) => "merge_blocks",
+        let rule = match self.backing {
+            Backing::Claims { blocks: ClaimRule::Merge, .. } => "merge_blocks",
+            Backing::Claims { .. } => "claim_blocks",
             _ => return Ok(()),
         };
         let needs = if !matches!(self.lists, ListRule::AllOrders) {
             "lists = all-orders"
-        } else if !matches!(self.regions, RegionRule::One) {
-            "regions = one"
-        } else if !matches!(self.bulk_free, BulkFree::SinglePass | BulkFree::Chunked) {
-            "bulk_free = single-pass or chunked"
         } else if !self.type_at_drain {
             "type_at_drain"
         } else {
@@ -484,44 +365,21 @@ impl Tuning {
         Err(TuningError::Needs { rule, needs })
     }
 
-    /// Whether pageblocks have owners.
-    #[inline(always)]
-    pub(crate) const fn has_owners(&self) -> bool {
-        cfg!(feature = "research") && !matches!(self.owners, OwnerRule::Off)
-    }
-
-    /// Whether drains merge the blocks of a pageset.
-    #[inline(always)]
-    pub(crate) const fn merges_in_pageset(&self) -> bool {
-        cfg!(feature = "research") && self.merge_blocks
-    }
-
     /// The name of the first active rule that kernels dropped or never merged; such a rule needs the feature `research`.
     #[must_use]
     pub const fn research_rule(&self) -> Option<&'static str> {
-        match (self.history_rule(), self.claim_blocks, self.merge_blocks, self.owners) {
-            (Some(rule), ..) => Some(rule),
-            (_, true, ..) => Some("claim_blocks"),
-            (_, _, true, _) => Some("merge_blocks"),
-            (.., OwnerRule::Off) => None,
-            _ => Some("owners"),
+        match self.backing.research_rule() {
+            Some(rule) => Some(rule),
+            None => self.history_rule(),
         }
     }
 
-    /// The name of the first active rule that kernels dropped.
+    /// The name of a fallback that kernels dropped, if it is active.
     const fn history_rule(&self) -> Option<&'static str> {
-        if self.merge_skip {
-            return Some("merge_skip");
-        }
-        if self.clusters {
-            return Some("clusters");
-        }
-        match (self.bulk_free, self.fallback) {
-            (BulkFree::PickLocked, _) => Some("bulk_free = pick-locked"),
-            (BulkFree::TwoPass, _) => Some("bulk_free = two-pass"),
-            (_, FallbackRule::Steal) => Some("fallback = steal"),
-            (_, FallbackRule::StealInPlace) => Some("fallback = steal-in-place"),
-            _ => None,
+        match self.fallback {
+            FallbackRule::Steal => Some("fallback = steal"),
+            FallbackRule::StealInPlace => Some("fallback = steal-in-place"),
+            FallbackRule::ClaimThenSteal => None,
         }
     }
 
@@ -549,8 +407,7 @@ const fn out_of_range(field: &'static str, value: u64, allowed: &'static str) ->
 impl Default for Tuning {
     /// [`presets::PAGESET`]: the best set of rules that we know. How many pages move starts from Linux 6.18, without those of its defects
     /// that cost nothing to avoid. Where pages lie does not: a zone has a region with a lock of its own for each CPU
-    /// ([`Tuning::regions`]), a depot in each region ([`Tuning::depot`]), and bitmaps of free parts of pageblocks
-    /// ([`Tuning::bitmaps`]). Pagesets have lists for all orders, and keep at most a quarter of a zone.
+    /// ([`Backing::Regions`]), a depot in each region, and bitmaps of free parts of pageblocks ([`Holds::Short`]). Pagesets have lists for all orders, and keep at most a quarter of a zone.
     fn default() -> Self {
         presets::PAGESET
     }

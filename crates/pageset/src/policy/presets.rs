@@ -10,7 +10,8 @@ pub use research::*;
 use research::{CLAIMS, EARLIER};
 
 use super::{
-    BatchRule, BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, OwnerRule, RegionRule, Tuning,
+    Backing, BatchRule, BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, Holds, ListRule, RegionRule,
+    Tuning,
 };
 
 /// A named set of rules.
@@ -29,8 +30,7 @@ pub const LINUX_6_15: Tuning = Tuning {
     batch: BatchRule::FromZone { cap_kib: 1024 },
     high: HighRule::FromLowWatermark,
     lists: ListRule::HugeByMobility,
-    regions: RegionRule::One,
-    bulk_free: BulkFree::SinglePass,
+    backing: Backing::Kernel(BulkFree::SinglePass),
     fallback: FallbackRule::ClaimThenSteal,
     fallback_tail: true,
     cma_skip: false,
@@ -38,9 +38,6 @@ pub const LINUX_6_15: Tuning = Tuning {
     highatomic: HighAtomicRule::Free,
     merge_by_type: true,
     type_at_drain: true,
-    merge_skip: false,
-    clusters: false,
-    cluster_free: false,
     scale_drain: true,
     drain_high_order: true,
     reclaim_limit: true,
@@ -65,12 +62,7 @@ pub const LINUX_6_15: Tuning = Tuning {
     batch_blocks: 0,
     high_share: 0,
     whole_blocks: false,
-    depot: false,
-    bitmaps: false,
     drain_for_requests: false,
-    claim_blocks: false,
-    owners: OwnerRule::Off,
-    merge_blocks: false,
     decay: DecayRule::Eighth,
     // The kernel's default. Specification 9.
     batch_scale_max: 5,
@@ -86,14 +78,13 @@ pub const LINUX_6_16: Tuning = Tuning { high_threshold_616: true, ..LINUX_6_15 }
 pub const LINUX_6_18: Tuning = LINUX_6_16;
 
 /// E7, 6.19 on: drains release the zone lock after each batch.
-pub const LINUX_6_19: Tuning = Tuning { bulk_free: BulkFree::Chunked, ..LINUX_6_18 };
+pub const LINUX_6_19: Tuning = Tuning { backing: Backing::Kernel(BulkFree::Chunked), ..LINUX_6_18 };
 
 /// This project's own: 6.18 without four of its defects; with regions, depots and bitmaps, lists for all orders, short holds of the
 /// regions' locks, long ones of a pageset's own for bulk frees, and whole blocks.
 pub const PAGESET: Tuning = Tuning {
-    regions: RegionRule::PerCpu,
     lists: ListRule::AllOrders,
-    bulk_free: BulkFree::ShortHolds,
+    backing: Backing::Regions { count: RegionRule::PerCpu, holds: Holds::Short { depot: true, bitmaps: true } },
     double_blocks: true,
     batch_blocks: 16,
     high_share: 3,
@@ -104,8 +95,6 @@ pub const PAGESET: Tuning = Tuning {
     bulk_counts: true,
     long_runs: true,
     whole_blocks: true,
-    depot: true,
-    bitmaps: true,
     drain_for_requests: true,
     batch_scale_max: 3,
     block_scale_max: 2,
@@ -114,7 +103,7 @@ pub const PAGESET: Tuning = Tuning {
 };
 
 /// [`PAGESET`], with the free parts of pageblocks on lists.
-pub const PAGESET_LISTS: Tuning = Tuning { bitmaps: false, ..PAGESET };
+pub const PAGESET_LISTS: Tuning = Tuning { backing: PAGESET.backing.with_stores(true, false), ..PAGESET };
 
 const fn preset(name: &'static str, about: &'static str, tuning: Tuning) -> Preset {
     Preset { name, about, tuning }

@@ -118,7 +118,7 @@ impl Tuning {
     /// What all pagesets of a zone may keep together within [`Tuning::kept_fraction`].
     fn pagesets_share(&self, managed: u64) -> Option<u32> {
         let share = managed.checked_div(self.kept_fraction.into())?;
-        Some((if self.depot { share - share / DEPOTS } else { share }).min(i32::MAX as u64) as u32)
+        Some((if self.backing.depot() { share - share / DEPOTS } else { share }).min(i32::MAX as u64) as u32)
     }
 
     /// How the pagesets of `cpus` CPUs share a zone; `None` without a limit. Nothing is lent where each share is large, or so small that

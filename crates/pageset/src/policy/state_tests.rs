@@ -543,8 +543,6 @@ fn rules_that_do_not_go_together() {
     use crate::policy::{BatchRule, HighRule};
     for (tuning, message) in [
         (Tuning { auto_high: true, ..off }, "the rule auto_high needs alloc_factor to be on as well"),
-        (Tuning { clusters: true, ..off }, "the rule clusters needs merge_skip to be on as well"),
-        (Tuning { cluster_free: true, ..off }, "the rule cluster_free needs clusters to be on as well"),
         (Tuning { cache_slice: true, ..LINUX_5_18 }, "the rule cache_slice needs prev_high_order to be on as well"),
         (
             Tuning { high_threshold_616: true, ..SERIES_9 },

@@ -1,6 +1,5 @@
 //! Whole pageblocks in pagesets: refills claim them, allocations split blocks, drains merge them first, and frees go to the
-//! pageset of a pageblock's owner. The rules [`Tuning::claim_blocks`](crate::Tuning::claim_blocks),
-//! [`Tuning::merge_blocks`](crate::Tuning::merge_blocks) and [`Tuning::owners`](crate::Tuning::owners).
+//! pageset of a pageblock's owner. The rules of [`Backing::Claims`](crate::policy::Backing::Claims).
 //!
 //! Specification: `frontier.md` 1.3 to 1.5, 1.9.
 
@@ -37,7 +36,7 @@ impl<M: Machine> CachedZone<'_, M> {
         pcp: &mut PcpGuard<'_, M::Lock, G>,
         wanted: Wanted,
     ) -> Option<Option<u32>> {
-        if !env.tuning.claim_blocks || !pcp.may_keep() {
+        if !env.tuning.backing.claims() || !pcp.may_keep() {
             return None;
         }
         self.absorb(env, pcp);
@@ -209,11 +208,16 @@ impl<M: Machine> CachedZone<'_, M> {
         &self,
         env: Env<'_, M>,
         pcp: &PcpGuard<'_, M::Lock, G>,
-        wanted: u32,
+        pages: u32,
         start: usize,
         capture: Option<&Capture>,
     ) -> Option<u32> {
-        let merges = env.tuning.merge_blocks;
+        self.absorb(env, pcp);
+        let wanted = pages.min(pcp.count());
+        if wanted == 0 {
+            return Some(0);
+        }
+        let merges = env.tuning.backing.merges_in_pageset();
         if merges {
             self.merge_in(env, pcp);
         }
@@ -225,12 +229,12 @@ impl<M: Machine> CachedZone<'_, M> {
 
     /// Pages of a pageset that a tick drains since others may leave more than the pageset may keep, without a drain.
     pub(crate) fn left_above_high<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) -> u32 {
-        if env.tuning.owners == OwnerRule::List { pcp.count().saturating_sub(pcp.high.get()) } else { 0 }
+        if env.tuning.backing.owners() == OwnerRule::List { pcp.count().saturating_sub(pcp.high.get()) } else { 0 }
     }
 
     /// Whether other CPUs have left nothing for a pageset that is about to be empty.
     pub(crate) fn nothing_waits(&self, env: Env<'_, M>, pageset: &Pageset<M::Lock>) -> bool {
-        if env.tuning.owners == OwnerRule::List {
+        if env.tuning.backing.owners() == OwnerRule::List {
             // Pairs with the fence in leave_to_owner.
             fence(SeqCst);
         }
@@ -239,7 +243,7 @@ impl<M: Machine> CachedZone<'_, M> {
 
     /// Ends a drain of all pages of a pageset.
     pub(crate) fn end_drain(&self, env: Env<'_, M>) {
-        if env.tuning.owners == OwnerRule::List || env.tuning.merge_blocks {
+        if env.tuning.backing.owners() == OwnerRule::List || env.tuning.backing.merges_in_pageset() {
             // A pageset that may keep nothing defers the frees of what waited for it, and one without room those of merged blocks.
             self.shared.complete_deferred(env);
         }
@@ -325,7 +329,7 @@ impl<M: Machine> CachedZone<'_, M> {
     /// wait for it as it may keep.
     #[inline]
     fn keeper(&self, env: Env<'_, M>, page: u32, cpu: CpuId) -> CpuId {
-        if env.tuning.owners == OwnerRule::Off {
+        if env.tuning.backing.owners() == OwnerRule::Off {
             return cpu;
         }
         let gets_more = |owner: &CpuId| {
@@ -361,7 +365,7 @@ impl<M: Machine> CachedZone<'_, M> {
         order: Order,
         drain: bool,
     ) -> bool {
-        let pcp = match env.tuning.owners {
+        let pcp = match env.tuning.backing.owners() {
             OwnerRule::Off => None,
             OwnerRule::Wait => Some(self.lock_pageset(env, owner)),
             OwnerRule::Try => self.try_lock_pageset(env, owner),
@@ -411,7 +415,7 @@ impl<M: Machine> CachedZone<'_, M> {
 
     /// Takes what other CPUs left for a pageset.
     pub(crate) fn absorb<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) {
-        if env.tuning.owners != OwnerRule::List || pcp.research.remote.is_empty() {
+        if env.tuning.backing.owners() != OwnerRule::List || pcp.research.remote.is_empty() {
             return;
         }
         env.touch(Line::OwnerList { zone: self.shared.index, cpu: pcp.cpu() });
@@ -458,7 +462,7 @@ impl<M: Machine> Locked<'_, '_, M> {
 
 impl<L> Buddy<'_, L> {
     /// Checks that no free pageblock has an owner, and that each owned pageblock with free blocks is on its owner's list.
-    pub(crate) fn check_owners(&self) -> Result<(), Mismatch> {
+    pub(super) fn check_owners(&self) -> Result<(), Mismatch> {
         let (frames, owners) = (&self.frames, &self.research.owners);
         let pages = Order::PAGEBLOCK.pages() as u32;
         for start in (0..owners.pageblocks()).map(|slot| slot * pages) {

@@ -9,7 +9,7 @@ use crate::buddy::{Buddy, Env, Locked, Mismatch, Wanted};
 use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};
-use crate::policy::BulkFree;
+use crate::policy::{BulkFree, ClusterRule};
 use crate::store::{Cache, remembered_type};
 use crate::sync;
 use crate::zone::ZoneGuard;
@@ -25,7 +25,7 @@ impl<L> Buddy<'_, L> {
 
     /// Checks each cluster against its run of pages. The lists themselves have been checked. The error holds the page,
     /// the violated property, the expected value, and the found value.
-    pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
+    pub(super) fn check_clusters(&self) -> Result<(), Mismatch> {
         let (clusters, links) = (&self.research.clusters, self.frames.links);
         // A zone with clusters has one region.
         let [region] = self.regions else { return Ok(()) };
@@ -106,7 +106,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// clusters do not serve this refill.
     fn cut_clusters(&self, wanted: Wanted, want: u32, room: u32) -> List {
         // A pageset that requests one page must keep nothing, and a cluster would bring more.
-        let suits = self.tuning().clusters && self.research.clusters.exist() && want > 1;
+        let suits = self.tuning().backing.has_clusters() && self.research.clusters.exist() && want > 1;
         if !suits || !self.skips_merge(wanted.order) || wanted.cma && self.prefers_cma() {
             return List::default();
         }
@@ -146,7 +146,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     /// Does the work of a refill. With clusters no interrupt may come: one that frees a page could wait for this CPU's refill in flight.
     #[inline]
     pub(crate) fn without_waiters<R>(&self, env: Env<'_, M>, refill: impl FnOnce() -> R) -> R {
-        if env.tuning.clusters { env.machine.without_interrupts(refill) } else { refill() }
+        if env.tuning.backing.has_clusters() { env.machine.without_interrupts(refill) } else { refill() }
     }
 
     /// Refills an empty list with whole clusters, if they serve this refill. Returns the number of pages. The zone lock
@@ -190,18 +190,14 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     ) -> bool {
         let are_empty = |mut lists: core::ops::Range<usize>| lists.all(|list| pcp.list(list).is_empty());
         let all = env.tuning.lists.count();
-        let comes_first = || match env.tuning.bulk_free {
+        let comes_first = || match env.tuning.backing.bulk_free() {
             // These drains take from all lists, so all others must be empty.
-            BulkFree::PickLocked | BulkFree::TwoPass => are_empty(0..MOVABLE) && are_empty(MOVABLE + 1..all),
+            Some(BulkFree::PickLocked | BulkFree::TwoPass) => are_empty(0..MOVABLE) && are_empty(MOVABLE + 1..all),
             // These drains take whole lists, beginning with the freed page's list.
-            BulkFree::SinglePass | BulkFree::Chunked | BulkFree::ShortHolds if start <= MOVABLE => {
-                are_empty(start..MOVABLE)
-            }
-            BulkFree::SinglePass | BulkFree::Chunked | BulkFree::ShortHolds => {
-                are_empty(start..all) && are_empty(0..MOVABLE)
-            }
+            _ if start <= MOVABLE => are_empty(start..MOVABLE),
+            _ => are_empty(start..all) && are_empty(0..MOVABLE),
         };
-        env.tuning.cluster_free
+        env.tuning.backing.clusters() == ClusterRule::RefillsAndDrains
             && self.shared.buddy.research.clusters.exist()
             && wanted > 1
             && wanted == pcp.batch()

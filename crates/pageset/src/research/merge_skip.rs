@@ -43,7 +43,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// Whether a block of this order is freed without merging: a single page, while no attempt at compaction was
     /// counted since its last failure or success, and no [`Merges`] exists.
     pub(super) fn skips_merge(&self, order: Order) -> bool {
-        self.tuning().merge_skip
+        self.tuning().backing.skips_merges()
             && order == Order::ZERO
             && self.deferral.considered() == 0
             && !self.research.in_flight.is_disabled()
@@ -115,7 +115,7 @@ impl<'a, M: Machine> Zone<'a, M> {
 
 impl<M: Machine> ZoneView<'_, '_, M> {
     /// Merges the pages of the zone that were freed without merging under
-    /// [`Tuning::merge_skip`](crate::Tuning::merge_skip). Returns the number of merged pairs. A request above order 0
+    /// [`Backing::MergeSkip`](crate::policy::Backing::MergeSkip). Returns the number of merged pairs. A request above order 0
     /// that finds no block does this by itself. Takes time in proportion to the zone, and the zone lock for one
     /// pageblock at a time. Specification 6.1.
     pub fn merge_skipped(self) -> u64 {

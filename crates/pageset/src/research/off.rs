@@ -10,15 +10,11 @@ use crate::pcp::{CachedZone, Pageset, PcpGuard};
 use crate::zone::{Zone, ZoneGuard};
 
 impl<L> Buddy<'_, L> {
-    pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
-        Ok(())
-    }
-
     pub(crate) fn has_skipped(&self) -> bool {
         false
     }
 
-    pub(crate) fn check_owners(&self) -> Result<(), Mismatch> {
+    pub(crate) fn check_research(&self) -> Result<(), Mismatch> {
         Ok(())
     }
 }
@@ -103,7 +99,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         &self,
         _env: Env<'_, M>,
         _pcp: &PcpGuard<'_, M::Lock, G>,
-        _wanted: u32,
+        _pages: u32,
         _start: usize,
         _capture: Option<&Capture>,
     ) -> Option<u32> {

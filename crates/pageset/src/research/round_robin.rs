@@ -7,7 +7,7 @@ use crate::frame::{MigrateType, Order};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::lists::{LISTS, order_of};
-use crate::policy::{BulkFree, Tuning};
+use crate::policy::{BulkFree, ClusterRule, Tuning};
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Drains `wanted` pages by a rule of this folder: as one cluster, or round robin. `None` if no such rule is on.
@@ -22,12 +22,12 @@ impl<M: Machine> CachedZone<'_, M> {
         if capture.is_none() && self.drains_cluster(env, pcp, wanted, start) {
             return Some(self.drain_cluster(env, pcp, wanted));
         }
-        match env.tuning.bulk_free {
-            BulkFree::SinglePass | BulkFree::Chunked | BulkFree::ShortHolds => return None,
+        match env.tuning.backing.bulk_free() {
+            Some(BulkFree::SinglePass | BulkFree::Chunked) | None => return None,
             // The first pass fetches the memory that the second pass touches. The drained blocks and their order do not
             // change.
-            BulkFree::TwoPass => self.fetch_picks(env, pcp, wanted),
-            BulkFree::PickLocked => {}
+            Some(BulkFree::TwoPass) => self.fetch_picks(env, pcp, wanted),
+            Some(BulkFree::PickLocked) => {}
         }
         let guard = self.shared.lock(env, LockPath::Drain, 0);
         Some(guard.drain_by_turns(pcp, wanted, capture))
@@ -92,7 +92,8 @@ impl RoundRobin {
     fn new(tuning: &Tuning) -> Self {
         // A batch of only movable pages is found in the first round if the movable list comes last in it. Specification
         // 6.3.
-        let cursor = if tuning.cluster_free { MigrateType::Movable.index() } else { 0 };
+        let cursor =
+            if tuning.backing.clusters() == ClusterRule::RefillsAndDrains { MigrateType::Movable.index() } else { 0 };
         RoundRobin { cursor, run: 0, lists: tuning.lists.count() }
     }
 

@@ -1,11 +1,11 @@
 //! Drains to the bitmaps of pageblocks, and refills from there, without a lock: the rule
-//! [`Tuning::bitmaps`](crate::Tuning::bitmaps).
+//! [`Holds::Short`](crate::policy::Holds::Short).
 
 use core::sync::atomic::AtomicU32;
 
 use super::lists::{HOLD_BLOCKS, Held, drain_in_order, free_some_to_regions, free_to_regions, ones};
 use super::{Cache, Drain, Given, Refill, Store, remembered_type};
-use crate::buddy::{Env, Wanted};
+use crate::buddy::{Env, Mismatch, Wanted};
 use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::sync::LockedWord;
@@ -44,7 +44,7 @@ impl Store for Parts {
 
     #[inline(always)]
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
-        if !drain.env.tuning.bitmaps {
+        if !drain.env.tuning.backing.bitmaps() {
             return Given::default();
         }
         let pages = drain_in_order(drain, cache, |blocks, order, held| {
@@ -94,6 +94,26 @@ impl Store for Parts {
 
     fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64 {
         zone.buddy.bitmap_pages()
+    }
+
+    fn each_block<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut dyn FnMut(Order, MigrateType)) {
+        zone.buddy.each_bitmap_block(visit);
+    }
+
+    fn free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
+        let (frames, bitmaps) = (&zone.buddy.frames, &zone.buddy.bitmaps);
+        let mut all = 0;
+        for page in (0..frames.len()).filter(|&page| bitmaps.has(page)) {
+            if frames.tag(page) != Tag::INSIDE {
+                return Err((Some(page), "the tag of a page in a bitmap", 0, frames.tag(page).byte().into()));
+            }
+            if !bitmaps.is_noted(page / PAGEBLOCK) {
+                return Err((Some(page), "a pageblock with pages in its bitmap is noted", 1, 0));
+            }
+            all += 1;
+        }
+        let counted = zone.buddy.bitmap_pages();
+        if counted == all { Ok(all) } else { Err((None, "the pages in bitmaps", counted, all)) }
     }
 }
 

@@ -1,15 +1,15 @@
 //! Batches of blocks that pass from drains to refills by way of the regions' depots: the rule
-//! [`Tuning::depot`](crate::Tuning::depot).
+//! [`Holds::Short`](crate::policy::Holds::Short).
 
 use core::sync::atomic::AtomicU32;
 
 use super::lists::{HOLD_BLOCKS, Held, free_some_to_regions, ones};
 use super::{Cache, Drain, Given, Refill, Store};
-use crate::buddy::Env;
 use crate::buddy::depot::Depot;
+use crate::buddy::{Env, Mismatch};
 use crate::frame::Order;
 use crate::machine::{Line, LockPath, Machine};
-use crate::policy::lists::order_of;
+use crate::policy::lists::{LISTS, order_of};
 use crate::sync::{self, LockedWord};
 use crate::zone::Zone;
 
@@ -26,7 +26,11 @@ impl Store for Batches {
     /// Needs the lock of the region.
     #[inline(always)]
     fn take<M: Machine>(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
-        if refill.env.tuning.depot && refill.held.is_some() { refill_from_depot(refill, cache, most) } else { 0 }
+        if refill.env.tuning.backing.depot() && refill.held.is_some() {
+            refill_from_depot(refill, cache, most)
+        } else {
+            0
+        }
     }
 
     /// The pages of a batch need not be touched.
@@ -37,7 +41,7 @@ impl Store for Batches {
 
     #[inline(always)]
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
-        let pages = if drain.env.tuning.depot { drain_to_depots(drain, cache) } else { 0 };
+        let pages = if drain.env.tuning.backing.depot() { drain_to_depots(drain, cache) } else { 0 };
         Given { pages, ends: drain.wanted - pages < drain.batch }
     }
 
@@ -60,7 +64,31 @@ impl Store for Batches {
     }
 
     fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64 {
-        zone.buddy.depot_pages()
+        zone.buddy.regions.iter().map(|region| u64::from(region.depot.pages())).sum()
+    }
+
+    /// The pages are tagged Cached.
+    fn cached<M: Machine>(
+        &self,
+        zone: &Zone<'_, M>,
+        visit: &mut dyn FnMut(u32, Order) -> bool,
+    ) -> Result<(), Mismatch> {
+        for (number, region) in zone.buddy.regions.iter().enumerate() {
+            let mut pages = 0;
+            for list in 0..LISTS {
+                for block in region.depot.batches(words_of(zone, number), list).flatten() {
+                    if !visit(block.get(), order_of(list)) {
+                        return Ok(());
+                    }
+                    pages += order_of(list).pages();
+                }
+            }
+            let counted = region.depot.pages().into();
+            if counted != pages {
+                return Err((None, "the pages of a depot", counted, pages));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -85,7 +113,7 @@ fn drain_to_depots<M: Machine>(drain: &Drain<'_, M>, cache: &impl Cache) -> u32 
             let most = oldest.len().min(((wanted - drained) >> order_of(list).get()) as usize).min(HOLD_BLOCKS - moved);
             let Some(first) = oldest[..most].first() else { break };
             let number = buddy.region_of(first.get());
-            let (depot, words) = (&buddy.regions[number].depot, zone.depot_words(number));
+            let (depot, words) = (&buddy.regions[number].depot, words_of(zone, number));
             // Without the lock, so that a full depot costs no hold.
             if depot.room(words, list, limit) == 0 {
                 return drained;
@@ -113,7 +141,7 @@ fn drain_to_depots<M: Machine>(drain: &Drain<'_, M>, cache: &impl Cache) -> u32 
 /// Fills a list with up to `most` blocks of the depot of a region whose lock is held. Returns their number.
 fn refill_from_depot<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
     let &Refill { zone, env, list, region, .. } = refill;
-    let (depot, words) = (&zone.buddy.regions[region].depot, zone.depot_words(region));
+    let (depot, words) = (&zone.buddy.regions[region].depot, words_of(zone, region));
     let mut taken = 0;
     while taken < most {
         let blocks = depot.take(words, list, (most - taken) as usize, || env.touch(depot_line(zone, region)));
@@ -143,7 +171,7 @@ fn drain_depot<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, number: usize, p
         let depot = &guard.region.depot;
         let Some(list) = depot.some_list() else { return };
         let touch = || env.touch(depot_line(zone, number));
-        let blocks = depot.take(zone.depot_words(number), list, Depot::BATCH, touch);
+        let blocks = depot.take(words_of(zone, number), list, Depot::BATCH, touch);
         batch.iter().zip(blocks).for_each(|(copy, block)| copy.set(block.get()));
         let (batch, order) = (&batch[..blocks.len()], order_of(list));
         // Nearly all blocks are of this region, and leave the depot and enter the free lists under one hold.
@@ -153,6 +181,11 @@ fn drain_depot<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, number: usize, p
         free_some_to_regions(zone, env, (batch, foreign), order, None, &mut Held::default());
         left = left.saturating_sub((batch.len() as u32) << order.get());
     }
+}
+
+/// The words of a region's depot. Empty without the rule.
+pub(crate) fn words_of<'z, M: Machine>(zone: &'z Zone<'_, M>, region: usize) -> &'z [AtomicU32] {
+    zone.depots.get(region * Depot::WORDS..(region + 1) * Depot::WORDS).unwrap_or_default()
 }
 
 fn depot_line<M: Machine>(zone: &Zone<'_, M>, region: usize) -> Line {

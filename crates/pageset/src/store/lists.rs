@@ -7,13 +7,13 @@ use super::{Cache, Drain, Given, Refill, Store, remembered_type};
 use crate::buddy::{Capture, Env, Locked, Stage};
 use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{LockPath, Machine};
-use crate::policy::BulkFree;
+use crate::policy::Backing;
 use crate::policy::lists::order_of;
 use crate::sync::LockedWord;
 use crate::zone::{Zone, ZoneGuard};
 
 /// The most blocks that a drain moves under one hold of the locks of region and pageset: as many as a refill.
-pub(super) const HOLD_BLOCKS: usize = BulkFree::REFILL_BLOCKS as usize;
+pub(super) const HOLD_BLOCKS: usize = Backing::REFILL_BLOCKS as usize;
 
 /// The free lists of the regions.
 pub(crate) struct Lists;
@@ -72,7 +72,7 @@ fn refill_from_lists<M: Machine>(
         guard.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
         Some(page)
     });
-    if refill.leaves && guard.tuning().bitmaps {
+    if refill.leaves && guard.tuning().backing.bitmaps() {
         split.end_in_bitmap(guard, wanted.migratetype, wanted.order);
     } else {
         split.end(guard, wanted.migratetype);
@@ -239,7 +239,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         while rest != 0 {
             let at = rest.trailing_zeros() as usize;
             let page = blocks[at].get();
-            if self.region_of(page) != self.number() {
+            if !self.covers(page) {
                 rest &= rest - 1;
                 continue;
             }

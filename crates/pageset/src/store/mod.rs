@@ -8,25 +8,31 @@
 //! | `depot` | [`Batches`]: batches that drains left as they were, for the next refill |
 //! | `bitmaps` | [`Parts`]: free parts of pageblocks, set and taken without a lock |
 //! | `lists` | [`Lists`]: the free lists of the regions, which have every other free page |
+//! | `settle` | the way of pages from the stores to the free lists |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages freed as one block |
+//! | `words` | the memory of the stores |
 
 pub(crate) mod bitmaps;
 pub(crate) mod depot;
 pub(crate) mod lists;
+mod settle;
 mod whole_blocks;
+mod words;
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::buddy::{Buddy, Capture, Env, Wanted};
-use crate::frame::MigrateType;
+use crate::buddy::{Buddy, Capture, Env, Mismatch, Wanted};
+use crate::frame::{MigrateType, Order};
 use crate::machine::Machine;
-use crate::policy::{BulkFree, Tuning};
+use crate::policy::Tuning;
 use crate::zone::{Zone, ZoneGuard};
 
 pub(crate) use bitmaps::Parts;
 pub(crate) use depot::Batches;
 pub(crate) use lists::Lists;
+pub(crate) use settle::{Scope, settle};
+pub(crate) use words::StoreWords;
 
 /// The stores whose pages are on no free list.
 pub(crate) const HIDDEN: (Batches, Parts) = (Batches, Parts);
@@ -66,6 +72,24 @@ pub(crate) trait Store {
 
     /// The free pages here, at a recent moment.
     fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64;
+
+    /// Visits the largest blocks here that a request of their order could have, by their orders and their pageblocks' types, at a recent
+    /// moment.
+    fn each_block<M: Machine>(&self, _zone: &Zone<'_, M>, _visit: &mut dyn FnMut(Order, MigrateType)) {}
+
+    /// Visits, for the audit, the blocks here that are tagged Cached, until `visit` returns false. Compares their number with the counters.
+    fn cached<M: Machine>(
+        &self,
+        _zone: &Zone<'_, M>,
+        _visit: &mut dyn FnMut(u32, Order) -> bool,
+    ) -> Result<(), Mismatch> {
+        Ok(())
+    }
+
+    /// Checks, for the audit, the pages here that count as free pages of the zone. Returns their number.
+    fn free<M: Machine>(&self, _zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
+        Ok(0)
+    }
 }
 
 /// Two stores, asked one after the other.
@@ -114,6 +138,44 @@ impl<A: Store, B: Store> Store for (A, B) {
     fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64 {
         self.0.pages(zone) + self.1.pages(zone)
     }
+
+    fn each_block<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut dyn FnMut(Order, MigrateType)) {
+        self.0.each_block(zone, visit);
+        self.1.each_block(zone, visit);
+    }
+
+    fn cached<M: Machine>(
+        &self,
+        zone: &Zone<'_, M>,
+        visit: &mut dyn FnMut(u32, Order) -> bool,
+    ) -> Result<(), Mismatch> {
+        self.0.cached(zone, visit)?;
+        self.1.cached(zone, visit)
+    }
+
+    fn free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
+        Ok(self.0.free(zone)? + self.1.free(zone)?)
+    }
+}
+
+/// The counters of the stores.
+pub(crate) struct Counts {
+    /// Pages in depots, that came there, and that refills took from there.
+    pub(crate) depot: u64,
+    pub(crate) depot_in_pages: u64,
+    pub(crate) depot_out_pages: u64,
+    /// Pages in bitmaps.
+    pub(crate) bitmap: u64,
+}
+
+/// The counters of a zone's stores, at a recent moment.
+pub(crate) fn counts<M: Machine>(zone: &Zone<'_, M>) -> Counts {
+    Counts {
+        depot: Batches.pages(zone),
+        depot_in_pages: zone.buddy.sum(|region| &region.depot.pages_in),
+        depot_out_pages: zone.buddy.sum(|region| &region.depot.pages_out),
+        bitmap: Parts.pages(zone),
+    }
 }
 
 /// A pageset whose lock is held, as the stores see it.
@@ -160,8 +222,14 @@ impl<M: Machine> Drain<'_, M> {
     /// Whether one hold of the zone's only lock serves the drain, as in the kernels.
     #[inline]
     pub(crate) fn is_one_hold(&self) -> bool {
-        self.env.tuning.bulk_free != BulkFree::ShortHolds && matches!(self.zone.buddy.regions, [_])
+        is_one_hold(self.zone, self.env)
     }
+}
+
+/// Whether one hold of the zone's only lock serves a refill or a drain, as in the kernels.
+#[inline]
+pub(crate) fn is_one_hold<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>) -> bool {
+    !env.tuning.backing.has_short_holds() && matches!(zone.buddy.regions, [_])
 }
 
 /// What a store took from a drain.
@@ -175,7 +243,12 @@ pub(crate) struct Given {
 /// Whether the rules have stores whose pages are on no free list.
 #[inline(always)]
 pub(crate) fn hides(tuning: &Tuning) -> bool {
-    tuning.depot || tuning.bitmaps
+    tuning.backing.hides()
+}
+
+/// Pages of the stores that do not count as free pages of the zone, at a recent moment.
+pub(crate) fn cached_pages<M: Machine>(zone: &Zone<'_, M>) -> u64 {
+    Batches.pages(zone)
 }
 
 /// Settles the pages of some regions that no refill needed for a round. A round is `cpus` ticks, of any CPUs. Each tick looks after the next

@@ -31,7 +31,7 @@ impl SplitBlock {
     /// request.
     pub(super) fn begin<M: Machine>(&mut self, guard: &Locked<'_, '_, M>, wanted: Wanted) -> Option<u32> {
         let tuning = guard.tuning();
-        if !tuning.whole_blocks || tuning.clusters || guard.region.free_cma.get() > 0 {
+        if !tuning.whole_blocks || tuning.backing.has_clusters() || guard.region.free_cma.get() > 0 {
             return None;
         }
         let orders = Order::all().skip(wanted.order.index());
@@ -88,7 +88,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     pub(super) fn drains_whole_blocks(&self) -> bool {
         let tuning = self.tuning();
         // Before 6.10 each block goes to the list that its own tag names.
-        tuning.whole_blocks && tuning.type_at_drain && !tuning.merge_skip
+        tuning.whole_blocks && tuning.type_at_drain && !tuning.backing.skips_merges()
     }
 
     /// Drains the oldest blocks of a list as one block of at most `most` pages, if they form one. Returns its pages, or `None`.

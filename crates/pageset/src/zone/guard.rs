@@ -34,18 +34,14 @@ impl<'a, M: Machine> Zone<'a, M> {
     /// As [`Self::lock`], for a region by its number, and without a look at the deferred frees.
     pub(crate) fn lock_region<'z>(&'z self, env: Env<'z, M>, path: LockPath, number: usize) -> ZoneGuard<'z, 'a, M> {
         env.machine.probe(Access::ZoneLock { zone: self.index, region: number, path });
-        self.locked(env, path, number, Guard::lock(&self.buddy.regions[number].lock))
+        self.locked(env, path, number, self.buddy.lock(number))
     }
 
     /// The holds of the regions' locks so far. Takes each lock once, without counting that hold.
     pub(crate) fn holds(&self, env: Env<'_, M>) -> u64 {
-        let regions = self.buddy.regions.iter().enumerate();
-        let holds = regions.map(|(number, region)| {
-            env.machine.probe(Access::ZoneLock { zone: self.index, region: number, path: LockPath::Map });
-            let _guard = Guard::lock(&region.lock);
-            region.holds.iter().map(LockedWord::get).sum::<u64>()
-        });
-        holds.sum()
+        self.buddy.holds(|region| {
+            env.machine.probe(Access::ZoneLock { zone: self.index, region, path: LockPath::Map });
+        })
     }
 
     /// As [`Self::lock`], but only if the lock is free.
@@ -61,7 +57,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         number: usize,
     ) -> Option<ZoneGuard<'z, 'a, M>> {
         env.machine.probe(Access::ZoneLock { zone: self.index, region: number, path });
-        let guard = Guard::try_lock(&self.buddy.regions[number].lock)?;
+        let guard = self.buddy.try_lock(number)?;
         // A holder may wait for refills in flight, and the caller may have interrupted one of them.
         self.buddy.research.is_at_rest().then(|| self.locked(env, path, number, guard))
     }
@@ -156,7 +152,7 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
     /// Goes on with the region of a page: keeps the lock if it is the same region.
     pub(crate) fn at(self, page: u32) -> Self {
         let (zone, env) = (self.zone, self.locked.env());
-        if zone.buddy.region_of(page) == self.locked.number() {
+        if self.covers(page) {
             return self;
         }
         drop(self);

@@ -13,7 +13,6 @@ pub(crate) mod watermark;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::buddy::Buddy;
-use crate::buddy::depot::Depot;
 use crate::frame::{NodeId, Order, ZoneKind};
 use crate::machine::Machine;
 use crate::policy::{HighAtomicRule, Pressure};
@@ -102,11 +101,6 @@ impl<M: Machine> Zone<'_, M> {
     fn deferred_link(&self, page: u32) -> &core::sync::atomic::AtomicU32 {
         let frames = &self.buddy.frames;
         frames.links.next(frames.slot(page, frames.tag(page).order()))
-    }
-
-    /// The words of a region's depot. Empty without the rule.
-    pub(crate) fn depot_words(&self, region: usize) -> &[AtomicU32] {
-        self.depots.get(region * Depot::WORDS..(region + 1) * Depot::WORDS).unwrap_or_default()
     }
 
     /// Puts a claimed block on the list of deferred frees. Takes no lock and waits for nothing.

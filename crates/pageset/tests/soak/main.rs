@@ -133,12 +133,12 @@ fn plans_differ() {
         ("several zones", share(&|plan| plan.zones.len() > 1)),
         ("several nodes", share(&|plan| plan.zones.iter().any(|zone| zone.node.0 > 0))),
         ("one CPU", share(&|plan| plan.cpus.len() == 1)),
-        ("regions", share(&|plan| plan.tuning.regions != pageset::RegionRule::One)),
-        ("depots", share(&|plan| plan.tuning.depot)),
-        ("bitmaps", share(&|plan| plan.tuning.bitmaps)),
-        ("owners", share(&|plan| plan.tuning.owners != pageset::OwnerRule::Off)),
-        ("merges", share(&|plan| plan.tuning.merge_blocks)),
-        ("clusters", share(&|plan| plan.tuning.clusters)),
+        ("regions", share(&|plan| plan.tuning.backing.regions() != pageset::RegionRule::One)),
+        ("depots", share(&|plan| plan.tuning.backing.depot())),
+        ("bitmaps", share(&|plan| plan.tuning.backing.bitmaps())),
+        ("owners", share(&|plan| plan.tuning.backing.has_owners())),
+        ("merges", share(&|plan| plan.tuning.backing.merges_in_pageset())),
+        ("clusters", share(&|plan| plan.tuning.backing.has_clusters())),
     ] {
         assert!(found >= 20, "{name}: {found} of 600");
     }

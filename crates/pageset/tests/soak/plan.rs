@@ -4,8 +4,8 @@ use std::fmt;
 
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{
-    BatchRule, BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, OwnerRule, PRESETS, Preset,
-    RegionRule, Tuning,
+    Backing, BatchRule, BulkFree, ClaimRule, DecayRule, FallbackRule, HighAtomicRule, HighRule, Holds, ListRule,
+    OwnerRule, PRESETS, Preset, RegionRule, Tuning,
 };
 use pageset::{Config, FreeCheck, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
 
@@ -148,12 +148,12 @@ fn rules(random: &mut Random) -> (&'static str, Tuning) {
     };
     let preset = Preset::find(preset).expect("a preset");
     let mut tuning = preset.tuning;
-    if tuning.regions == RegionRule::PerCpu && random.one_in(2) {
+    if tuning.backing.regions() == RegionRule::PerCpu && random.one_in(2) {
         // Most zones here are too small for a region per CPU.
-        tuning.regions = RegionRule::Fixed(2 + random.below(7) as u32);
+        tuning.backing = tuning.backing.with_regions(RegionRule::Fixed(2 + random.below(7) as u32));
     }
     // A batch of a small zone's own is a few pages.
-    if tuning.clusters || random.one_in(2) {
+    if tuning.backing.has_clusters() || random.one_in(2) {
         tuning.batch = BatchRule::Fixed(1 + random.below(70) as u32);
         let min = random.pick(&[0, 20, 60, 200, 1000, 1000]);
         tuning.high = HighRule::Fixed { min, max: min + random.pick(&[0, 50, 1000]) };
@@ -169,24 +169,33 @@ fn rules(random: &mut Random) -> (&'static str, Tuning) {
     (preset.name, tuning)
 }
 
+fn change_backing(backing: &mut Backing, random: &mut Random) {
+    let (on, other) = (random.one_in(2), random.one_in(2));
+    match backing {
+        Backing::Regions { count, .. } if random.one_in(2) => *count = RegionRule::Fixed(1 + random.below(9) as u32),
+        Backing::Regions { holds, .. } => {
+            let short = Holds::Short { depot: on, bitmaps: other };
+            *holds = random.pick(&[Holds::SinglePass, Holds::Chunked, short, short, short]);
+        }
+        Backing::MergeSkip { bulk_free, .. } => *bulk_free = random.pick(&[BulkFree::SinglePass, BulkFree::Chunked]),
+        Backing::Kernel(BulkFree::SinglePass | BulkFree::Chunked) | Backing::Claims { .. } if on => {
+            let owners = random.pick(&[OwnerRule::Off, OwnerRule::Wait, OwnerRule::Try, OwnerRule::List]);
+            let blocks = [ClaimRule::Merge, ClaimRule::Claim(owners), ClaimRule::ClaimAndMerge(owners)];
+            *backing = Backing::Claims { chunked: other, blocks: random.pick(&blocks) };
+        }
+        Backing::Kernel(_) => *backing = backing.with_regions(RegionRule::Fixed(1 + random.below(9) as u32)),
+        Backing::Claims { chunked, .. } => *chunked = other,
+    }
+}
+
 fn change(tuning: &mut Tuning, random: &mut Random) {
     let on = random.one_in(2);
     match random.below(41) {
-        0..4 => tuning.regions = RegionRule::Fixed(1 + random.below(9) as u32),
-        4..6 => tuning.depot = on,
-        6 => tuning.bitmaps = on,
-        7 => {
-            tuning.bulk_free = random.pick(&[BulkFree::SinglePass, BulkFree::Chunked, BulkFree::ShortHolds]);
-        }
+        0..8 | 9..13 => change_backing(&mut tuning.backing, random),
         8 => {
             let kinds = [ListRule::ToCostly, ListRule::HugeShared, ListRule::HugeByMobility, ListRule::AllOrders];
             tuning.lists = random.pick(&kinds);
         }
-        9 => tuning.claim_blocks = on,
-        10 | 11 => {
-            tuning.owners = random.pick(&[OwnerRule::Off, OwnerRule::Wait, OwnerRule::Try, OwnerRule::List]);
-        }
-        12 => tuning.merge_blocks = on,
         13 => tuning.whole_blocks = on,
         14 => tuning.double_blocks = on,
         15 => tuning.batch_blocks = random.pick(&[0, 1, 8, 64]),

@@ -4,8 +4,8 @@ use crate::llfree::shuffle;
 use crate::owner::StampingOwner;
 use crate::support::{Known, World, build, movable};
 use crate::threads::Random;
-use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_LISTS};
-use pageset::policy::{Bounds, BulkFree, TuningError, Watermarks};
+use pageset::policy::presets::{PAGESET, PAGESET_LISTS};
+use pageset::policy::{Bounds, TuningError, Watermarks};
 use pageset::{
     Alloc, AllocFrom, CompactMode, CompactOutcome, Config, CpuId, Free, FreeTo, MapError, MigrateType, NodeId, Order,
     PageRange, Pfn, RegionRule, Request, Tuning, Wait, WrongFree, ZoneKind, ZoneSpec,
@@ -22,7 +22,8 @@ fn order(order: u8) -> Order {
 fn two_regions<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
     let ranges = [PageRange::new(Pfn(BASE), 2 * REGION)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::Fixed(2), depot: false, ..tuning };
+    let backing = tuning.backing.with_regions(RegionRule::Fixed(2)).with_stores(false, tuning.backing.bitmaps());
+    let tuning = Tuning { backing, ..tuning };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, |world| {
         world.at(0).set_bounds(Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
         world.at(0).set_watermarks(Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
@@ -223,7 +224,7 @@ fn marks_see_blocks_in_bitmaps() {
 fn marks_look_at_few_pageblocks() {
     let ranges = [PageRange::new(Pfn(BASE), 128 * 512)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::One, depot: false, ..PAGESET };
+    let tuning = Tuning { backing: PAGESET.backing.with_regions(RegionRule::One).with_stores(false, true), ..PAGESET };
     for (pageblock, is_seen) in [(63, true), (64, false)] {
         build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
             world.at(0).set_bounds(Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
@@ -264,7 +265,7 @@ fn refills_go_on_where_they_found_blocks() {
 fn refills_skip_few_pageblocks_of_other_types() {
     let ranges = [PageRange::new(Pfn(BASE), 640 * 512)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::One, depot: false, ..PAGESET };
+    let tuning = Tuning { backing: PAGESET.backing.with_regions(RegionRule::One).with_stores(false, true), ..PAGESET };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
         world.at(0).set_bounds(Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
         world.at(0).set_watermarks(Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
@@ -462,28 +463,19 @@ fn wrong_frees_are_found() {
 
 #[test]
 fn what_the_rule_needs() {
-    for (tuning, needs) in [
-        (Tuning { bitmaps: true, ..LINUX_6_18 }, "bulk_free = short-holds"),
-        (Tuning { bulk_free: BulkFree::Chunked, ..PAGESET }, "bulk_free = short-holds"),
-        (Tuning { type_at_drain: false, ..PAGESET }, "type_at_drain"),
-    ] {
-        let zones = [ZoneSpec {
-            node: NodeId(0),
-            kind: ZoneKind::Normal,
-            span: PageRange::new(Pfn(BASE), REGION),
-            ranges: &[PageRange::new(Pfn(BASE), REGION)],
-        }];
-        let config = Config { tuning: Tuning { depot: false, ..tuning }, ..Config::new(&zones, &[NodeId(0)]) };
-        let expected = MapError::Tuning(TuningError::Needs { rule: "bitmaps", needs });
-        assert_eq!(config.metadata_size().expect_err("refused"), expected);
-    }
+    let ranges = [PageRange::new(Pfn(BASE), REGION)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let tuning = Tuning { type_at_drain: false, ..PAGESET };
+    let config = Config { tuning, ..Config::new(&zones, &[NodeId(0)]) };
+    let expected = MapError::Tuning(TuningError::Needs { rule: "bitmaps", needs: "type_at_drain" });
+    assert_eq!(config.metadata_size().expect_err("refused"), expected);
 }
 
 /// `bitmap_pages` counts the pages that drains leave in bitmaps and the pages that refills take from bitmaps, without a lock.
 #[test]
 fn pages_that_pass_bitmaps_are_counted() {
     let moved = |bitmaps| {
-        two_regions(Tuning { bitmaps, depot: false, ..PAGESET }, |world| {
+        two_regions(Tuning { backing: PAGESET.backing.with_stores(false, bitmaps), ..PAGESET }, |world| {
             let stats = || {
                 let stats = world.at(0).stats();
                 (stats.bitmap_pages, stats.pagesets.drain_pages, stats.pagesets.refill_pages)
@@ -510,7 +502,7 @@ fn pages_that_pass_bitmaps_are_counted() {
 fn a_tick_empties_some_pageblocks() {
     let ranges = [PageRange::new(Pfn(BASE), 1 << 17)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::One, depot: false, ..PAGESET };
+    let tuning = Tuning { backing: PAGESET.backing.with_regions(RegionRule::One).with_stores(false, true), ..PAGESET };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
         let request = Request { watermarks: false, ..movable(0) };
         let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();

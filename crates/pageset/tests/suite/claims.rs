@@ -4,11 +4,11 @@ use std::cell::Cell;
 
 use crate::support::{Behaving, Behaviour, Known, World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
-use pageset::policy::presets::{LINUX_6_19, PCP_BUDDY, PCP_BUDDY_LIST, PCP_BUDDY_TRY, PCP_CLAIM, PCP_MERGE};
-use pageset::policy::{BulkFree, ListRule, TuningError};
+use pageset::policy::presets::{PCP_BUDDY, PCP_BUDDY_LIST, PCP_BUDDY_TRY, PCP_CLAIM, PCP_MERGE};
+use pageset::policy::{ListRule, TuningError};
 use pageset::{
-    Allocator, Config, CpuId, Free, FreeTo, MigrateType, NodeId, Order, OwnerRule, PageRange, Pfn, RawLock, RegionRule,
-    Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
+    Allocator, Config, CpuId, Free, FreeTo, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request, SpinLock,
+    Tuning, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -118,12 +118,12 @@ fn frees_go_to_the_owner() {
         two_cpus(tuning, |world| {
             let pages = alloc(world, 0, 100);
             free(world, 1, pages.iter().copied());
-            assert_eq!(world.pageset(0, CpuId(1)).state().count, 0, "{:?}", tuning.owners);
+            assert_eq!(world.pageset(0, CpuId(1)).state().count, 0, "{:?}", tuning.backing.owners());
             assert_eq!(world.at(0).stats().direct_free_pages, 0);
             let again = alloc(world, 0, PAGEBLOCK);
-            assert!(again.iter().all(|&pfn| block_of(pfn) == block_of(pages[0])), "{:?}", tuning.owners);
+            assert!(again.iter().all(|&pfn| block_of(pfn) == block_of(pages[0])), "{:?}", tuning.backing.owners());
             let stats = world.at(0).stats();
-            assert_eq!((stats.claimed_blocks, stats.owner_pages), (1, 100), "{:?}", tuning.owners);
+            assert_eq!((stats.claimed_blocks, stats.owner_pages), (1, 100), "{:?}", tuning.backing.owners());
         });
     }
     two_cpus(PCP_CLAIM, |world| {
@@ -141,7 +141,7 @@ fn bulk_frees_go_to_the_owner() {
             let pages = alloc(world, 0, 100);
             world.machine().run_on(1);
             world.free_bulk_of(Order::ZERO, &pages).expect("in use");
-            assert_eq!(world.pageset(0, CpuId(1)).state().count, 0, "{:?}", tuning.owners);
+            assert_eq!(world.pageset(0, CpuId(1)).state().count, 0, "{:?}", tuning.backing.owners());
         });
     }
 }
@@ -157,7 +157,7 @@ fn own_parts_come_first() {
             let stats = world.at(0).stats();
             assert_eq!((stats.pagesets.count, stats.claimed_blocks), (0, 1));
             let again = alloc(world, 0, 60);
-            assert!(again.iter().all(|&pfn| block_of(pfn) == block_of(pages[0])), "{:?}", tuning.owners);
+            assert!(again.iter().all(|&pfn| block_of(pfn) == block_of(pages[0])), "{:?}", tuning.backing.owners());
             let stats = world.at(0).stats();
             assert_eq!((stats.claimed_blocks, stats.own_parts), (1, PAGEBLOCK as u64 / 4));
             // Another CPU's parts are not looked for.
@@ -197,10 +197,10 @@ fn an_owner_may_go_offline() {
             assert_eq!(world.pageset(0, CpuId(0)).state().count, 0);
             assert_eq!(world.at(0).stats().nr_free_pages, PAGES - 50, "what waited for the owner is free");
             free(world, 1, pages[50..].iter().copied());
-            assert_eq!(world.pageset(0, CpuId(1)).state().count, 50, "{:?}", tuning.owners);
+            assert_eq!(world.pageset(0, CpuId(1)).state().count, 50, "{:?}", tuning.backing.owners());
             world.drain_all();
             let free = world.at(0).stats().nr_free_pages;
-            assert_eq!(free, PAGES, "{:?}", tuning.owners);
+            assert_eq!(free, PAGES, "{:?}", tuning.backing.owners());
         });
     }
 }
@@ -217,7 +217,7 @@ fn small_parts_do_not_serve_larger_requests() {
             for order in [9, 3] {
                 world.alloc(&movable(order)).expect("memory");
             }
-            assert_eq!(world.at(0).stats().own_parts, 0, "{:?}", tuning.owners);
+            assert_eq!(world.at(0).stats().own_parts, 0, "{:?}", tuning.backing.owners());
             world.drain_all();
             alloc(world, 0, 1);
             let taken = world.at(0).stats().own_parts;
@@ -271,7 +271,7 @@ fn a_busy_owner_is_passed_by() {
         CPU.set(1);
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
         let stats = world.at(0).stats();
-        assert_eq!((stats.direct_free_pages, stats.waiting), (direct, waiting), "{:?}", tuning.owners);
+        assert_eq!((stats.direct_free_pages, stats.waiting), (direct, waiting), "{:?}", tuning.backing.owners());
         world.at(0).audit().expect("the audit passes");
     }
 }
@@ -325,12 +325,8 @@ fn rules_that_contradict_each_other() {
         Err(TuningError::Needs { rule, needs }) => (rule, needs),
         other => panic!("{other:?}"),
     };
-    assert_eq!(needs(Tuning { owners: OwnerRule::Wait, ..LINUX_6_19 }), ("owners", "claim_blocks"));
     for (rule, tuning) in [("merge_blocks", PCP_MERGE), ("claim_blocks", PCP_CLAIM)] {
         assert_eq!(needs(Tuning { lists: ListRule::HugeByType, ..tuning }), (rule, "lists = all-orders"));
-        assert_eq!(needs(Tuning { regions: RegionRule::PerCpu, ..tuning }), (rule, "regions = one"));
-        let short = Tuning { bulk_free: BulkFree::ShortHolds, ..tuning };
-        assert_eq!(needs(short), (rule, "bulk_free = single-pass or chunked"));
         assert_eq!(needs(Tuning { type_at_drain: false, ..tuning }), (rule, "type_at_drain"));
     }
 }

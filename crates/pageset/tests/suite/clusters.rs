@@ -4,7 +4,7 @@ use crate::support::{Behaving, Behaviour, Known, World, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::machine::{Access, Line};
 use pageset::policy::presets::*;
-use pageset::policy::{BatchRule, Bounds, Tuning};
+use pageset::policy::{Backing, BatchRule, Bounds, BulkFree, ClusterRule, Tuning};
 use pageset::{
     Allocator, CompactMode, Config, CpuId, Free, FreeTo, Immovable, LockPath, MigrateType, NodeId, Order, PageRange,
     Pfn, Request, ZoneKind, ZoneSpec,
@@ -180,7 +180,10 @@ fn free_cached(world: &World<'_>, pages: impl IntoIterator<Item = u64>) {
 
 #[test]
 fn a_full_batch_drains_as_one_cluster() {
-    let on_5_18 = Tuning { merge_skip: true, clusters: true, cluster_free: true, ..LINUX_5_18 };
+    let on_5_18 = Tuning {
+        backing: Backing::MergeSkip { bulk_free: BulkFree::SinglePass, clusters: ClusterRule::RefillsAndDrains },
+        ..LINUX_5_18
+    };
     for tuning in [CLUSTERS_FREE, on_5_18] {
         taken(tuning, 1024, 4, 8, |world| {
             free_cached(world, [100, 7, 300, 2]);

@@ -6,17 +6,17 @@ use std::collections::{HashSet, VecDeque};
 use crate::support::{Known, World, build, movable, one_zone};
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
 use pageset::policy::sizes::ZoneSize;
-use pageset::policy::{Bounds, BulkFree, HighRule, ListRule, RegionRule, Tuning, Watermarks};
+use pageset::policy::{Backing, Bounds, BulkFree, HighRule, Holds, ListRule, RegionRule, Tuning, Watermarks};
 use pageset::{Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];
 
 #[test]
 fn the_default_is_6_18_but_for_these_rules() {
-    assert_eq!(Tuning::default().regions, RegionRule::PerCpu);
+    let holds = Holds::Short { depot: true, bitmaps: true };
+    assert_eq!(Tuning::default().backing, Backing::Regions { count: RegionRule::PerCpu, holds });
     assert_eq!(Tuning::default().lists, ListRule::AllOrders);
-    assert_eq!(Tuning::default().bulk_free, BulkFree::ShortHolds);
-    assert!(Tuning::default().double_blocks && Tuning::default().depot && Tuning::default().bitmaps);
+    assert!(Tuning::default().double_blocks);
     let Tuning { below_high_by_pages, below_high_at_tick, expire_all, bulk_counts, long_runs, whole_blocks, .. } =
         Tuning::default();
     assert!(below_high_by_pages && below_high_at_tick && expire_all && bulk_counts && long_runs && whole_blocks);
@@ -27,19 +27,16 @@ fn the_default_is_6_18_but_for_these_rules() {
         bulk_counts: false,
         long_runs: false,
         whole_blocks: false,
-        depot: false,
-        bitmaps: false,
         drain_for_requests: false,
         batch_scale_max: 5,
         block_scale_max: 6,
         kept_fraction: 0,
-        regions: RegionRule::One,
+        backing: Backing::Kernel(BulkFree::SinglePass),
         lists: ListRule::HugeByMobility,
         double_blocks: false,
         batch_blocks: 0,
         high_share: 0,
         cache_slice_batches: 3,
-        bulk_free: BulkFree::SinglePass,
         ..PAGESET
     };
     assert_eq!((Tuning::default(), as_was), (PAGESET, LINUX_6_18));

@@ -6,7 +6,7 @@ use std::collections::{HashSet, VecDeque};
 use crate::support::{Behaving, Behaviour, Known, World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{PAGESET, PAGESET_LISTS};
-use pageset::policy::{Bounds, TuningError, Watermarks};
+use pageset::policy::{Bounds, Watermarks};
 use pageset::{
     Alloc, AllocFrom, Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock,
     RegionRule, Request, SpinLock, Tuning, Wait, ZoneKind, ZoneSpec,
@@ -20,7 +20,7 @@ const REGION: u64 = 1 << 15;
 fn two_regions<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
     let ranges = [PageRange::new(Pfn(BASE), 2 * REGION)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::Fixed(2), ..tuning };
+    let tuning = Tuning { backing: tuning.backing.with_regions(RegionRule::Fixed(2)), ..tuning };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, |world| {
         world.at(0).set_bounds(Bounds { batch: 63, high_min: 300, high_max: 300 }).expect("room");
         test(world)
@@ -42,7 +42,7 @@ fn stream(world: &World<'_>, order: u8, blocks: usize) {
 fn a_stream_bypasses_the_free_lists() {
     for order in [0, 3, 5] {
         let [with, without] = [true, false].map(|depot| {
-            two_regions(Tuning { depot, ..PAGESET_LISTS }, |world| {
+            two_regions(Tuning { backing: PAGESET_LISTS.backing.with_stores(depot, false), ..PAGESET_LISTS }, |world| {
                 stream(world, order, 20_000 >> order);
                 let stats = world.at(0).stats();
                 world.at(0).audit().expect("the audit passes");
@@ -72,7 +72,7 @@ fn pageblocks_are_not_left_in_depots() {
 fn a_depot_holds_two_drains() {
     let ranges = [PageRange::new(Pfn(BASE), 1 << 18)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::One, ..PAGESET };
+    let tuning = Tuning { backing: PAGESET.backing.with_regions(RegionRule::One), ..PAGESET };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, |world| {
         world.at(0).set_bounds(Bounds { batch: 63, high_min: 300, high_max: 300 }).expect("room");
         let mut most = 0;
@@ -384,10 +384,4 @@ fn a_ring_between_cpus_stays_small_where_locks_are_busy() {
         let touched = touched_by_a_ring(busy);
         assert!(touched <= most, "{busy} tries fail: {touched} pages, not {quiet}");
     }
-}
-
-#[test]
-fn depots_need_short_holds() {
-    let tuning = Tuning { depot: true, ..pageset::policy::presets::LINUX_6_18 };
-    assert_eq!(tuning.check(), Err(TuningError::Needs { rule: "depot", needs: "bulk_free = short-holds" }));
 }

@@ -10,8 +10,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, Tuning, Watermarks};
 use pageset::{
-    AllocError, Allocator, Config, CpuId, Free, FreeTo, Immovable, MigrateType, NodeId, Order, OwnerRule, PageRange,
-    Pfn, RawLock, Request, SpinLock, Wait, ZoneKind, ZoneSpec,
+    AllocError, Allocator, Config, CpuId, Free, FreeTo, Immovable, MigrateType, NodeId, Order, PageRange, Pfn, RawLock,
+    Request, SpinLock, Wait, ZoneKind, ZoneSpec,
 };
 
 use MigrateType::{Movable, Reclaimable, Unmovable};
@@ -161,7 +161,7 @@ fn an_explicit_drain_empties_in_bounded_holds() {
             for cpu in 0..2 {
                 assert_eq!(world.pageset(0, CpuId(cpu)).state().count, 0, "{}", preset.name);
             }
-            if preset.tuning.owners != OwnerRule::Off {
+            if preset.tuning.backing.has_owners() {
                 // The pages went to the CPU that had claimed their pageblocks.
                 return;
             }

@@ -41,7 +41,9 @@ fn count(world: &World<'_>, zone: usize, cpu: u32) -> u32 {
 
 #[test]
 fn a_batch_of_remote_pages_is_drained_every_third_tick() {
-    for preset in PRESETS.iter().filter(|preset| !preset.tuning.expire_all && !preset.tuning.merge_blocks) {
+    for preset in
+        PRESETS.iter().filter(|preset| !preset.tuning.expire_all && !preset.tuning.backing.merges_in_pageset())
+    {
         world(preset.tuning, |world| {
             cache(world, 0, 1, 200);
             cache(world, 0, 0, 200);

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::watched::{Watched, fault, plant, point};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::machine::Access;
-use pageset::policy::{Bounds, PcpState, Preset};
+use pageset::policy::{Backing, Bounds, Holds, PcpState, Preset};
 use pageset::{
     Allocator, Block, Config, CpuId, Free, FreeTo, Immovable, Machine, MigrateType, NodeId, Obstacle, Order, PageRange,
     Pfn, Request, Tuning, ZoneKind, ZoneSpec,
@@ -72,7 +72,7 @@ fn states(world: &World<'_>) -> [PcpState; 2] {
 /// Runs the parts concurrently on a zone whose pagesets hold pages, then checks the audit and `after`.
 fn schedule(tuning: Tuning, parts: [Part; 3], after: Part) {
     // Pagesets that claim pageblocks hold one for each CPU and type.
-    let pages = if tuning.claim_blocks { 4 * PAGES } else { PAGES };
+    let pages = if tuning.backing.claims() { 4 * PAGES } else { PAGES };
     let ranges = [PageRange::new(Pfn(1 << 20), pages)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let config = Config { tuning, pageset_capacity: 300, ..Config::new(&zones, &[NodeId(0); 2]) };
@@ -128,7 +128,10 @@ fn explore(test: &str, parts: [Part; 3], after: Part) {
 fn run(preset: &str, seed: u64, schedules: usize, parts: [Part; 3], after: Part) {
     let preset = Preset::find(preset).expect("a preset");
     // So that all that is drained goes to bitmaps, under that rule.
-    let tuning = Tuning { depot: preset.tuning.depot && !preset.tuning.bitmaps, ..preset.tuning };
+    let mut tuning = preset.tuning;
+    if let Backing::Regions { holds: Holds::Short { depot, bitmaps: true }, .. } = &mut tuning.backing {
+        *depot = false;
+    }
     let scheduler = RandomScheduler::new_from_seed(seed, schedules);
     Runner::new(scheduler, crate::watched::config()).run(move || schedule(tuning, parts, after));
 }

@@ -264,7 +264,7 @@ fn ranges_and_memory() {
 
 #[test]
 fn compaction() {
-    world(Tuning { regions: RegionRule::One, ..Tuning::default() }, |world| {
+    world(Tuning { backing: Tuning::default().backing.with_regions(RegionRule::One), ..Tuning::default() }, |world| {
         let owner = StampingOwner::new(world);
         let blocks: Vec<_> = (0..PAGES).map_while(|_| owner.alloc(&movable(0))).collect();
         let freed = blocks.into_iter().enumerate().filter(|(number, _)| number % 4 != 0);

@@ -69,8 +69,10 @@ fn schedule(preset: &Preset) {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span, ranges: &[range] }];
     let cpus = [NodeId(0); CPUS as usize];
     // The zone is too small for a region of each CPU, so their number is given.
-    let regions = if preset.tuning.regions == RegionRule::PerCpu { RegionRule::Fixed(CPUS) } else { RegionRule::One };
-    let tuning = Tuning { regions, ..preset.tuning };
+    let backing = preset.tuning.backing;
+    let per_cpu = backing.regions() == RegionRule::PerCpu;
+    let regions = if per_cpu { RegionRule::Fixed(CPUS) } else { RegionRule::One };
+    let tuning = Tuning { backing: backing.with_regions(regions), ..preset.tuning };
     let config = Config { tuning, pageset_capacity: CAPACITY, ..Config::new(&zones, &cpus) };
     let metadata = OwnedMetadata::<Scheduled>::new(&config).expect("memory");
     let mut zones = metadata.zones();

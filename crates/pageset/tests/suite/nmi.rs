@@ -185,9 +185,10 @@ fn work(world: &World) {
 fn calls_that_wait_for_nothing() {
     for rules in [PAGESET, PAGESET_LISTS, LINUX_6_19, CLUSTERS_FREE] {
         // The rules of history have one region.
-        let several = [RegionRule::Fixed(2), RegionRule::Fixed(5)].into_iter().filter(|_| !rules.clusters);
+        let several =
+            [RegionRule::Fixed(2), RegionRule::Fixed(5)].into_iter().filter(|_| !rules.backing.has_clusters());
         for regions in [RegionRule::One].into_iter().chain(several) {
-            let world = world(Tuning { regions, ..rules }, PAGES);
+            let world = world(Tuning { backing: rules.backing.with_regions(regions), ..rules }, PAGES);
             EVERY.set(7);
             HANDLER.set(Some(all_calls));
             work(world);
@@ -212,7 +213,7 @@ fn a_handler_raises_the_boost_inside_a_call_that_raises_it() {
         let _ = interrupted().non_blocking().alloc(&Request::new(Order::ZERO, MigrateType::Unmovable));
     }
     for regions in [RegionRule::One, RegionRule::Fixed(2), RegionRule::PerCpu] {
-        let world = world(Tuning { regions, ..PAGESET }, 1 << 16);
+        let world = world(Tuning { backing: PAGESET.backing.with_regions(regions), ..PAGESET }, 1 << 16);
         world.at(0).set_watermarks(Watermarks { min: 0, low: 0, high: 1 << 12 }, [0; ZoneKind::COUNT]);
         world.at(0).set_bounds(Bounds::DISABLED).expect("room");
         let (huge, half) = (Order::PAGEBLOCK, order(Order::PAGEBLOCK.get() - 1));

@@ -6,8 +6,8 @@ use std::thread::ThreadId;
 use crate::support::{Behaving, Behaviour, Known, World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::machine::{Access, Line};
-use pageset::policy::Bounds;
-use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_LISTS};
+use pageset::policy::presets::{LINUX_4_16, LINUX_6_18, PAGESET, PAGESET_LISTS};
+use pageset::policy::{Bounds, FallbackRule};
 use pageset::{
     Alloc, AllocFrom, Allocator, Block, Config, CpuId, Free, FreeTo, LockPath, MapError, MigrateType, NodeId, Order,
     PageRange, Pfn, RegionRule, Request, Tuning, ZoneKind, ZoneSpec,
@@ -21,7 +21,12 @@ const REGION: u64 = 1 << 14;
 fn four_regions<R>(test: impl FnOnce(&World<'_>) -> R) -> R {
     let ranges = [PageRange::new(Pfn(BASE), 4 * REGION)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::Fixed(4), batch_scale_max: 5, high_share: 0, ..PAGESET_LISTS };
+    let tuning = Tuning {
+        backing: PAGESET_LISTS.backing.with_regions(RegionRule::Fixed(4)),
+        batch_scale_max: 5,
+        high_share: 0,
+        ..PAGESET_LISTS
+    };
     build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, test)
 }
 
@@ -138,7 +143,7 @@ fn a_region_has_whole_blocks() {
         let ranges = [PageRange::new(Pfn(BASE), pages)];
         let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
         let cpus = vec![NodeId(0); cpus];
-        let tuning = Tuning { regions, ..PAGESET };
+        let tuning = Tuning { backing: PAGESET.backing.with_regions(regions), ..PAGESET };
         Config { tuning, ..Config::new(&zones, &cpus) }.zone_metadata_size(0).map(|size| size.regions)
     };
     for (rule, pages, cpus, expected) in [
@@ -158,13 +163,17 @@ fn a_region_has_whole_blocks() {
     let error = count(RegionRule::Fixed(5), 4096, 2).expect_err("4096 pages are 4 blocks of 4 MiB");
     assert_eq!(error, MapError::Regions { start: Pfn(BASE), given: 5, allowed: 4 });
     assert_eq!(error.to_string(), "the zone at 0x100000 is to have 5 regions; allowed: 1 to 4, 4 MiB each");
+    let none = LINUX_6_18.backing.with_regions(RegionRule::Fixed(0));
+    let several = LINUX_6_18.backing.with_regions(RegionRule::PerCpu);
     for (tuning, expected) in [
-        (Tuning { regions: RegionRule::Fixed(0), ..LINUX_6_18 }, "regions is 0"),
-        (Tuning { regions: RegionRule::PerCpu, ..pageset::policy::presets::LINUX_4_16 }, "regions = one"),
+        (Tuning { backing: none, ..LINUX_6_18 }, "regions is 0"),
+        (Tuning { backing: several, fallback: FallbackRule::Steal, ..LINUX_6_18 }, "regions = one"),
     ] {
         let text = tuning.check().expect_err("invalid rules").to_string();
         assert!(text.contains(expected), "{text}");
     }
+    // The rules of history have one region.
+    assert_eq!(LINUX_4_16.backing.with_regions(RegionRule::PerCpu), LINUX_4_16.backing);
 }
 
 /// Under rules that cache all orders, a direct allocation and a direct free leave the pageset alone.
@@ -237,7 +246,8 @@ impl Behaviour for BusyRegion {
 fn a_busy_region_is_drained_last() {
     let ranges = [PageRange::new(Pfn(BASE), 4 * REGION)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::Fixed(4), depot: false, ..PAGESET };
+    let tuning =
+        Tuning { backing: PAGESET.backing.with_regions(RegionRule::Fixed(4)).with_stores(false, true), ..PAGESET };
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();

@@ -120,14 +120,15 @@ type Part = fn(&Allocator<'_, Scheduled>, u32, &shuttle::sync::Mutex<Vec<Block>>
 /// One schedule: three threads, then the audit.
 fn schedule(preset: &Preset, part: Part) {
     // Pagesets that claim pageblocks hold one for each CPU and type.
-    let pages = if preset.tuning.claim_blocks { 8 * PAGES } else { PAGES };
+    let pages = if preset.tuning.backing.claims() { 8 * PAGES } else { PAGES };
     let ranges = [PageRange::new(Pfn(BASE), pages)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     // The zone-size formula gives such a small zone no clusters.
-    let batch = if preset.tuning.clusters { BatchRule::Fixed(2) } else { preset.tuning.batch };
+    let batch = if preset.tuning.backing.has_clusters() { BatchRule::Fixed(2) } else { preset.tuning.batch };
     // The zone is too small for a region per CPU.
-    let regions = if preset.tuning.regions == RegionRule::One { RegionRule::One } else { RegionRule::Fixed(2) };
-    let tuning = Tuning { batch, regions, ..preset.tuning };
+    let backing = preset.tuning.backing;
+    let regions = if backing.regions() == RegionRule::One { RegionRule::One } else { RegionRule::Fixed(2) };
+    let tuning = Tuning { batch, backing: backing.with_regions(regions), ..preset.tuning };
     let watermarks = WatermarkRule { boost_factor: WatermarkRule::KERNEL_BOOST_FACTOR, ..WatermarkRule::default() };
     let config = Config { tuning, watermarks, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
     let metadata = OwnedMetadata::<Scheduled>::new(&config).expect("memory");

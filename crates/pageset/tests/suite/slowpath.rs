@@ -455,7 +455,7 @@ fn a_request_that_never_waits_skips_held_locks() {
     let range = PageRange::new(Pfn(BASE), 4096);
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] }];
     // Bitmaps serve such a request without a lock.
-    let tuning = Tuning { lists: ListRule::HugeByMobility, bitmaps: false, ..Tuning::default() };
+    let tuning = Tuning { lists: ListRule::HugeByMobility, ..PAGESET_LISTS };
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
@@ -513,7 +513,7 @@ impl Owner for MovesAll {
 /// Its pages then give a compaction room.
 #[test]
 fn pages_of_other_cpus_make_room_for_a_compaction() {
-    let tuning = Tuning { depot: false, bitmaps: false, ..PAGESET };
+    let tuning = Tuning { backing: PAGESET.backing.with_stores(false, false), ..PAGESET };
     one_zone(tuning, 8 * 512, 2, |world| {
         world.at(0).set_watermarks(Watermarks::default(), [0; 4]);
         let pages = exhaust(world, 0);

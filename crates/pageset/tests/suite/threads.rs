@@ -317,8 +317,8 @@ fn threads_on_one_zone() {
         ("owners, wait", PCP_BUDDY),
         ("owners, try", PCP_BUDDY_TRY),
         ("owners, list", PCP_BUDDY_LIST),
-        ("regions", Tuning { regions: RegionRule::Fixed(4), ..PAGESET_LISTS }),
-        ("bitmaps", Tuning { regions: RegionRule::Fixed(4), ..PAGESET }),
+        ("regions", Tuning { backing: PAGESET_LISTS.backing.with_regions(RegionRule::Fixed(4)), ..PAGESET_LISTS }),
+        ("bitmaps", Tuning { backing: PAGESET.backing.with_regions(RegionRule::Fixed(4)), ..PAGESET }),
     ];
     // A lock that is never released must not block everything else.
     let limit = Duration::from_secs_f64(seconds + 120.0);

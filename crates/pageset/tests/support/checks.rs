@@ -76,8 +76,8 @@ impl Model<'_> {
                     .all(|pages| pages.is_multiple_of(Order::PAGEBLOCK.pages())),
                 "zone {zone}: {stats:?}"
             );
-            let one_region = self.world.tuning().regions == RegionRule::One;
-            let without_locks = self.world.tuning().bitmaps;
+            let one_region = self.world.tuning().backing.regions() == RegionRule::One;
+            let without_locks = self.world.tuning().backing.bitmaps();
             assert!(without_locks || stats.lock_refill >= stats.pagesets.refills);
             assert!(without_locks || stats.lock_drain >= stats.pagesets.drains);
             assert!(!one_region || stats.lock_drain == stats.pagesets.drains);

@@ -305,10 +305,11 @@ impl Scenario {
     pub fn run_with(&self, mut after: impl FnMut(&World<'_>, Op)) {
         let preset = Preset::find(self.preset).expect("a preset").tuning;
         // The zone-size formula gives such small zones no clusters.
-        let batch = if preset.clusters { BatchRule::Fixed(7) } else { preset.batch };
+        let batch = if preset.backing.has_clusters() { BatchRule::Fixed(7) } else { preset.batch };
         // These zones are too small for a region per CPU; the smallest has room for two.
-        let regions = if preset.regions == RegionRule::One { RegionRule::One } else { RegionRule::Fixed(2) };
-        let tuning = Tuning { batch, regions, ..preset };
+        let one = preset.backing.regions() == RegionRule::One;
+        let regions = if one { RegionRule::One } else { RegionRule::Fixed(2) };
+        let tuning = Tuning { batch, backing: preset.backing.with_regions(regions), ..preset };
         let zones = self.map.zones();
         let specs: Vec<_> = zones
             .iter()

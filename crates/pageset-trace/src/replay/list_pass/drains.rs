@@ -228,7 +228,9 @@ impl ListPass<'_> {
             open.reached = if is_exact { Some(list) } else { passed };
         }
         // From 5.18 on, a drain empties one list after the other. Specification 3.3.
-        if let (Some(passed), BulkFree::SinglePass | BulkFree::Chunked) = (passed, self.tuning.bulk_free) {
+        if let (Some(passed), Some(BulkFree::SinglePass | BulkFree::Chunked)) =
+            (passed, self.tuning.backing.bulk_free())
+        {
             self.found.lists.passed(zone, owner, passed..first_of_order);
         }
     }
@@ -340,7 +342,7 @@ impl ListPass<'_> {
     fn keep_interrupted(&mut self, cpu: CpuId, open: OpenDrain) {
         let in_parts = match open.by_timer {
             true => self.setting.timer_in_parts,
-            false => self.tuning.bulk_free == BulkFree::Chunked,
+            false => self.tuning.backing.bulk_free() == Some(BulkFree::Chunked),
         };
         if in_parts && open.asked_by.is_none() {
             self.drains.interrupted.push((cpu, open));

@@ -8,6 +8,7 @@ use crate::buddy::list::End;
 use crate::frame::{PageState, Tag};
 use crate::pcp::CachedZone;
 use crate::policy::lists::order_of;
+use crate::store::depot::words_of;
 use crate::sync::{self, LockedWord};
 use crate::{
     Allocator, Config, CpuId, Free, FreeTo, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request,
@@ -34,7 +35,7 @@ const LIST: usize = 1;
 fn world(test: impl FnOnce(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>)) {
     let ranges = [PageRange::new(Pfn(0), 1 << 14)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let tuning = Tuning { regions: RegionRule::Fixed(2), ..Tuning::default() };
+    let tuning = Tuning { backing: Tuning::default().backing.with_regions(RegionRule::Fixed(2)), ..Tuning::default() };
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
@@ -53,7 +54,7 @@ fn world(test: impl FnOnce(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>)) {
     let blocks: Vec<_> = (0..5).map(|_| AtomicU32::new(pcp.pop(LIST).expect("cached"))).collect();
     pcp.count.set(pcp.count.get() - 5);
     sync::add(&pcp.drain_pages, 5);
-    zone.shared.buddy.regions[0].depot.put(zone.shared.depot_words(0), LIST, &blocks, || ());
+    zone.shared.buddy.regions[0].depot.put(words_of(&zone.shared, 0), LIST, &blocks, || ());
     drop(pcp);
     assert_eq!(order_of(LIST), Order::ZERO);
     test(&world, zone);
@@ -78,7 +79,7 @@ fn pairs(zone: &CachedZone<'_, OneCpu>) -> Vec<u32> {
 #[test]
 fn faults_are_found() {
     type Plant = fn(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>);
-    let rows: [(&str, Plant); 13] = [
+    let rows: [(&str, Plant); 14] = [
         ("the link of a block to the one before it", |_, zone| {
             let slots = pairs(zone);
             zone.frames().links.prev(slots[2]).set(slots[0]);
@@ -136,7 +137,7 @@ fn faults_are_found() {
         // A block in the depot that is also in a pageset.
         ("how often a cached block is in a pageset or depot", |_, zone| {
             let depot =
-                zone.shared.buddy.regions[0].depot.batches(zone.shared.depot_words(0), LIST).next().expect("a batch");
+                zone.shared.buddy.regions[0].depot.batches(words_of(&zone.shared, 0), LIST).next().expect("a batch");
             depot[1].set(depot[2].get());
         }),
         ("how often a cached block is in a pageset or depot", |world, zone| {
@@ -144,6 +145,7 @@ fn faults_are_found() {
             pcp.pop(LIST).expect("cached");
             pcp.count.set(pcp.count.get() - 1);
         }),
+        ("the pages in bitmaps", |_, zone| zone.shared.buddy.regions[0].bitmaps.pages.add(1)),
         ("pages whose free is deferred", |_, zone| zone.shared.plant_deferred_page()),
         ("the count of a pageset", |world, zone| {
             zone.lock_pageset(world.env(), CpuId(0)).pop(LIST).expect("cached");

@@ -14,7 +14,7 @@ use crate::buddy::{Capture, Env};
 use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::CachedZone;
-use crate::pcp::settle::Scope;
+use crate::store::Scope;
 use crate::zone::ZoneGuard;
 use crate::zone::compaction::last_pageblock;
 use crate::zone::watermark::MarkTest;

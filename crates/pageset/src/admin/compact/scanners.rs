@@ -10,7 +10,7 @@ use crate::admin::owner::Owner;
 use crate::buddy::list::End;
 use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, start_of};
 use crate::machine::{Line, LockPath, Machine};
-use crate::pcp::settle::Scope;
+use crate::store::Scope;
 use crate::zone::ZoneGuard;
 
 /// The migrate scanner. Specification 7.4.

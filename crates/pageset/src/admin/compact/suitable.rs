@@ -5,6 +5,7 @@
 use crate::frame::MigrateType;
 use crate::frame::Order;
 use crate::machine::Machine;
+use crate::store::{self, Store};
 use crate::zone::Zone;
 use crate::zone::watermark::MarkTest;
 
@@ -56,7 +57,7 @@ impl<M: Machine> Zone<'_, M> {
     /// Free blocks of all types by order, on lists and in bitmaps, at a recent moment. Reads all bitmaps.
     pub(super) fn free_by_order(&self) -> FreeBlocks {
         let mut blocks = self.listed_by_order();
-        self.buddy.each_bitmap_block(|order, _| blocks[order.index()] += 1);
+        store::HIDDEN.each_block(self, &mut |order, _| blocks[order.index()] += 1);
         blocks
     }
 

@@ -31,7 +31,6 @@ use crate::frame::{MigrateType, Order, PAGEBLOCK, PageRange, PageState, Pfn, Tag
 use crate::frame::{largest_at, largest_blocks, pageblocks};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
-use crate::pcp::settle::Scope;
 use crate::zone::{Zone, ZoneGuard};
 
 /// How often the passes over a range, and the moves of a block, are tried before they fail. A guess: a free that had
@@ -250,15 +249,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// again after such moves are over.
     fn isolate<'r>(&'r self, zone: &'r CachedZone<'a, M>, span: Span) -> Result<Isolation<'r, 'a, M>, RangeError> {
         let new = || Isolation::new(self.env(), &zone.shared, span);
-        let is_moving = |result: &Result<_, RangeError>| {
-            zone.moves_parts() && result.as_ref().is_err_and(|error| error.obstacle == Obstacle::Offline)
-        };
+        let looks_offline =
+            |result: &Result<_, RangeError>| result.as_ref().is_err_and(|error| error.obstacle == Obstacle::Offline);
         let mut result = new();
         for _ in 1..TRIES {
-            if !is_moving(&result) {
+            if !looks_offline(&result) || !zone.await_moves(self.env()) {
                 break;
             }
-            zone.settle_all(self.env(), Scope::Moves);
             result = new();
         }
         result

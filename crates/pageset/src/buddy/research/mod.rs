@@ -8,7 +8,7 @@ mod owners;
 
 use core::sync::atomic::AtomicU32;
 
-use crate::policy::{OwnerRule, Tuning};
+use crate::policy::Tuning;
 use crate::sync::{AtomicU64, LockedWord, const_new};
 
 use clusters::Clusters;
@@ -41,8 +41,8 @@ pub(crate) struct ResearchWords {
 
 impl ResearchWords {
     pub(crate) fn new(tuning: &Tuning, [span, pages, types]: [u64; 3], cpus: usize, batch: u32) -> Self {
-        let clusters = if tuning.clusters { Clusters::words(span, pages, batch) } else { 0 };
-        let owners = if tuning.owners == OwnerRule::Off { 0 } else { Owners::words(types as usize, cpus) as u64 };
+        let clusters = if tuning.backing.has_clusters() { Clusters::words(span, pages, batch) } else { 0 };
+        let owners = if tuning.backing.has_owners() { Owners::words(types as usize, cpus) as u64 } else { 0 };
         ResearchWords { clusters, owners, pages, types, batch }
     }
 

@@ -1,5 +1,5 @@
 //! The owners of pageblocks, and for each CPU the owned pageblocks that have free blocks in the zone: the rule
-//! [`Tuning::owners`](crate::Tuning::owners).
+//! [`OwnerRule`](crate::OwnerRule).
 //!
 //! A CPU that claims a whole free pageblock owns it until all of it is free in the zone again, or until its type changes.
 //! All calls but [`Owners::of`] are made with the zone lock held. Specification: `frontier.md` 1.2, 1.6.

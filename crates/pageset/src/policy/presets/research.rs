@@ -2,15 +2,25 @@
 
 use super::{LINUX_6_15, LINUX_6_19, Preset, preset};
 use crate::policy::{
-    BatchRule, BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, OwnerRule, Tuning,
+    Backing, BatchRule, BulkFree, ClaimRule, ClusterRule, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule,
+    OwnerRule, Tuning,
 };
+
+const fn merge_skip(clusters: ClusterRule) -> Backing {
+    Backing::MergeSkip { bulk_free: BulkFree::TwoPass, clusters }
+}
+
+/// On top of 6.19, whose drains release the zone lock after each batch.
+const fn claims(blocks: ClaimRule) -> Backing {
+    Backing::Claims { chunked: true, blocks }
+}
 
 /// E1, to 4.16: fixed small batches, single pages, all under the lock.
 pub const LINUX_4_16: Tuning = Tuning {
     batch: BatchRule::FromZone { cap_kib: 512 },
     high: HighRule::SixBatches,
     lists: ListRule::OrderZero,
-    bulk_free: BulkFree::PickLocked,
+    backing: Backing::Kernel(BulkFree::PickLocked),
     fallback: FallbackRule::Steal,
     fallback_tail: false,
     no_fragment: false,
@@ -31,15 +41,15 @@ pub const LINUX_4_16: Tuning = Tuning {
 };
 
 /// E2, 4.17 and 4.18: pages are picked before the lock is taken.
-pub const LINUX_4_17: Tuning = Tuning { bulk_free: BulkFree::TwoPass, ..LINUX_4_16 };
+pub const LINUX_4_17: Tuning = Tuning { backing: Backing::Kernel(BulkFree::TwoPass), ..LINUX_4_16 };
 
 /// The RFC of 2018, part 2, on top of 4.16 with the two-pass drain that it was written for. Specification 6.
-pub const MERGE_SKIP: Tuning = Tuning { bulk_free: BulkFree::TwoPass, merge_skip: true, ..LINUX_4_16 };
+pub const MERGE_SKIP: Tuning = Tuning { backing: merge_skip(ClusterRule::Off), ..LINUX_4_16 };
 
 /// The RFC of 2018, parts 2 and 3.
-pub const CLUSTERS: Tuning = Tuning { clusters: true, ..MERGE_SKIP };
+pub const CLUSTERS: Tuning = Tuning { backing: merge_skip(ClusterRule::Refills), ..MERGE_SKIP };
 /// The RFC of 2018, parts 2 to 4.
-pub const CLUSTERS_FREE: Tuning = Tuning { cluster_free: true, ..CLUSTERS };
+pub const CLUSTERS_FREE: Tuning = Tuning { backing: merge_skip(ClusterRule::RefillsAndDrains), ..MERGE_SKIP };
 
 /// E3, 4.19 and 4.20: the batch is doubled to 63.
 pub const LINUX_4_19: Tuning = Tuning { batch: BatchRule::FromZone { cap_kib: 1024 }, ..LINUX_4_17 };
@@ -63,7 +73,8 @@ pub const LINUX_5_14: Tuning = Tuning {
 };
 
 /// E5, 5.18 and 5.19: one pass under the lock; consecutive frees of orders 1 to 3 drain everything.
-pub const LINUX_5_18: Tuning = Tuning { bulk_free: BulkFree::SinglePass, drain_high_order: true, ..LINUX_5_14 };
+pub const LINUX_5_18: Tuning =
+    Tuning { backing: Backing::Kernel(BulkFree::SinglePass), drain_high_order: true, ..LINUX_5_14 };
 
 /// 6.0 to 6.6, of E5: all huge pages share one list. Stable series: to 6.1.96 and 6.6.36.
 pub const LINUX_6_0: Tuning = Tuning { lists: ListRule::HugeShared, ..LINUX_5_18 };
@@ -120,15 +131,15 @@ pub const LINUX_6_12: Tuning = Tuning { highatomic: HighAtomicRule::Free, ..LINU
 
 /// What the review of the RFC of 2026 asked to try first, on top of 6.19: a drain merges the blocks of its pageset before it takes the
 /// zone lock. Pagesets keep all orders, so that there is a list for what merges. `frontier.md` 1.7.
-pub const PCP_MERGE: Tuning = Tuning { lists: ListRule::AllOrders, merge_blocks: true, ..LINUX_6_19 };
+pub const PCP_MERGE: Tuning = Tuning { lists: ListRule::AllOrders, backing: claims(ClaimRule::Merge), ..LINUX_6_19 };
 /// The RFC of April 2026 without owners, on top of 6.19: pageblocks are claimed whole and split in the pageset.
-pub const PCP_CLAIM: Tuning = Tuning { claim_blocks: true, ..PCP_MERGE };
+pub const PCP_CLAIM: Tuning = Tuning { backing: claims(ClaimRule::ClaimAndMerge(OwnerRule::Off)), ..PCP_MERGE };
 /// The RFC of 3 April 2026: pageblocks have owners, and a free waits for the owner's pageset. `frontier.md` 1.9.
-pub const PCP_BUDDY: Tuning = Tuning { owners: OwnerRule::Wait, ..PCP_CLAIM };
+pub const PCP_BUDDY: Tuning = Tuning { backing: claims(ClaimRule::ClaimAndMerge(OwnerRule::Wait)), ..PCP_MERGE };
 /// The RFC of 30 April 2026: a block whose owner is busy goes to the zone.
-pub const PCP_BUDDY_TRY: Tuning = Tuning { owners: OwnerRule::Try, ..PCP_CLAIM };
+pub const PCP_BUDDY_TRY: Tuning = Tuning { backing: claims(ClaimRule::ClaimAndMerge(OwnerRule::Try)), ..PCP_MERGE };
 /// The RFC of 20 May 2026: blocks are left on a list of their owner.
-pub const PCP_BUDDY_LIST: Tuning = Tuning { owners: OwnerRule::List, ..PCP_CLAIM };
+pub const PCP_BUDDY_LIST: Tuning = Tuning { backing: claims(ClaimRule::ClaimAndMerge(OwnerRule::List)), ..PCP_MERGE };
 
 /// The presets before 6.12.29.
 pub(super) const EARLIER: &[Preset] = &[
