@@ -108,7 +108,7 @@ fn a_slice_of_the_cache_is_refused() {
 fn a_sweep_has_a_row_for_each_combination() {
     let values = ["--set", "batch=31,63", "--set", "high=186,100"];
     let (out, _) = ends(0, &short(&[&["--rules", "linux-4.17", "--seeds", "1"], &values[..]].concat()));
-    let rows: Vec<&str> = out.lines().filter(|line| line.contains("linux-4.17 batch=")).collect();
+    let rows: Vec<&str> = out.lines().filter(|line| line.starts_with(" linux-4.17 batch=")).collect();
     assert_eq!(rows.len(), 4, "{out}");
     assert!(rows[1].contains("batch=31 high=100") && rows[2].contains("batch=63 high=186"), "{out}");
     for (more, message) in [
@@ -401,8 +401,8 @@ fn aged_memory_is_another_run_and_is_stated() {
     let with = |history: &str| ends(0, &short(&["--tasks", "4", "--history", history])).0;
     let (fresh, aged) = (with("0"), with("1"));
     assert!(fresh.contains(", fresh memory, ") && aged.contains(", memory aged by 1 turnover, "), "{fresh}{aged}");
-    let row =
-        |out: &str| out.lines().find(|line| line.starts_with("  ") || line.contains("pageset ")).map(str::to_owned);
+    let row = |out: &str| out.lines().find(|line| line.starts_with(" pageset ")).map(str::to_owned);
+    assert!(row(&fresh).is_some(), "{fresh}");
     assert_ne!(row(&fresh), row(&aged));
     assert_eq!(aged, with("1"), "a history is determined by its seed");
     let json: Value = serde_json::from_str(&ends(0, &short(&["--history", "2", "--json"])).0).expect("JSON");

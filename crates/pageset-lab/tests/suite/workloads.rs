@@ -83,7 +83,7 @@ fn sizes_are_set_and_checked() {
         let arguments = ["sim", workload, "--size", size, "--machine", "lkp-sb02", "--tasks", "2", "--seconds", "0.01"];
         ends(code, &[&arguments[..], &["--warm-up", "0.005", "--rules", "linux-6.18"]].concat())
     };
-    assert!(run(0, "1", "exit").0.starts_with("exit, 1 GiB on lkp-sb02 "));
+    assert!(run(0, "1", "exit").0.contains("\n\nexit, 1 GiB on lkp-sb02 "));
     assert!(run(0, "9", "page_fault1-folios").0.contains("\n\npage_fault1-folios, order 9 on lkp-sb02 "));
     let (_, err) = run(2, "10", "page_fault1-folios");
     assert_eq!(err, "error: --size: 10; allowed: 2 to 9, the order of folios\n");
