@@ -129,7 +129,7 @@ impl<M: Machine> CachedZone<'_, M> {
     ) -> u32 {
         let in_hold = env.tuning.backing.refill_blocks();
         // Where memory is short, the rest of a split block goes to the lists, as drains do.
-        let leaves = self.may_leave(env, pcp);
+        let leaves = self.may_leave(pcp);
         let unlocked = Refill { zone: &self.shared, env, list, wanted, region: pcp.region(), held: None, leaves };
         let mut taken = store::ALL.take(&unlocked, pcp, blocks);
         if taken == 0 && Batches.is_worth_a_lock(&unlocked) && self.shared.buddy.regions.len() > 1 {
@@ -269,7 +269,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 pcp.high.set(pcp.high.get().min(pcp.count()));
                 let (order, limit) = (order_of(list), pcp.count());
                 let due = env.tuning.drain_amount(pcp, order, false, limit);
-                if self.may_leave(env, pcp) {
+                if self.may_leave(pcp) {
                     self.leave(env, pcp, due, list);
                 } else {
                     self.drain(env, pcp, due, list, None);

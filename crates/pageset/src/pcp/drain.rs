@@ -23,19 +23,20 @@ impl<M: Machine> CachedZone<'_, M> {
         leaves: bool,
         relock: impl Fn() -> Option<MachineGuard<'p, M::Lock>>,
     ) -> Option<MachineGuard<'p, M::Lock>> {
-        let bulk_free = env.tuning.backing.bulk_free();
-        let chunk = if bulk_free == Some(BulkFree::Chunked) { pcp.batch() } else { due };
+        let short = env.tuning.backing.has_short_holds();
+        let is_chunked = || env.tuning.backing.bulk_free() == Some(BulkFree::Chunked);
+        let chunk = if !short && is_chunked() { pcp.batch() } else { due };
         let mut held = Some(pcp);
         while let Some(pcp) = &mut held {
-            let drained = if leaves && self.may_leave(env, pcp) {
+            let drained = if leaves && self.may_leave(pcp) {
                 self.leave(env, pcp, due, list)
             } else {
                 self.drain(env, pcp, due.min(chunk), list, None)
             };
-            due = due.saturating_sub(match bulk_free {
+            due = due.saturating_sub(match drained {
                 // Nothing is left that could be drained.
-                None if drained == 0 => due,
-                None => drained,
+                0 if short => due,
+                _ if short => drained,
                 _ if env.tuning.backing.merges_in_pageset() => drained.max(chunk),
                 _ => chunk,
             });
@@ -76,8 +77,8 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     /// Whether a drain of this pageset may leave blocks in stores that hide them: while the zone has memory, and the pageset may keep pages.
-    pub(super) fn may_leave<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
-        store::hides(env.tuning) && pcp.may_keep() && self.shared.pressure() == Pressure::default()
+    pub(super) fn may_leave<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
+        store::hides(&self.shared) && pcp.may_keep() && self.shared.pressure() == Pressure::default()
     }
 
     /// What a drain of a pageset offers to the stores.

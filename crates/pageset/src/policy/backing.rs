@@ -210,15 +210,6 @@ impl Backing {
         if self.has_short_holds() { Self::REFILL_BLOCKS } else { u32::MAX }
     }
 
-    /// Whether some stores have pages that are on no free list.
-    #[inline(always)]
-    pub(crate) const fn hides(&self) -> bool {
-        match self {
-            Self::Regions { holds: Holds::Short { depot, bitmaps }, .. } => *depot || *bitmaps,
-            _ => false,
-        }
-    }
-
     /// Whether drains leave batches of blocks in depots.
     #[inline(always)]
     #[must_use]

@@ -8,6 +8,7 @@ use super::{Cache, Drain, Given, Refill, Store, remembered_type};
 use crate::buddy::{Env, Mismatch, Wanted};
 use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
+use crate::policy::SMALL;
 use crate::sync::LockedWord;
 use crate::zone::{Zone, ZoneGuard};
 
@@ -25,9 +26,11 @@ const EMPTIED: u32 = 64;
 pub(crate) struct Parts;
 
 impl Parts {
-    /// Whether pages move between pagesets and bitmaps: a free page may be on no list, and in no block.
+    /// Whether pages move between pagesets and bitmaps: a free page may be on no list, and in no block. In a small build it is known:
+    /// [`SMALL`].
+    #[inline(always)]
     pub(crate) fn are_kept<M: Machine>(&self, zone: &Zone<'_, M>) -> bool {
-        zone.buddy.bitmaps.are_kept()
+        SMALL || zone.buddy.bitmaps.are_kept()
     }
 }
 
@@ -44,7 +47,7 @@ impl Store for Parts {
 
     #[inline(always)]
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
-        if !drain.env.tuning.backing.bitmaps() {
+        if !self.are_kept(drain.zone) {
             return Given::default();
         }
         let pages = drain_in_order(drain, cache, |blocks, order, held| {

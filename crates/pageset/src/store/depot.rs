@@ -9,6 +9,7 @@ use crate::buddy::depot::Depot;
 use crate::buddy::{Env, Mismatch};
 use crate::frame::Order;
 use crate::machine::{Line, LockPath, Machine};
+use crate::policy::SMALL;
 use crate::policy::lists::{LISTS, order_of};
 use crate::sync::{self, LockedWord};
 use crate::zone::Zone;
@@ -22,15 +23,19 @@ const DRAINS: u32 = 2;
 /// The depots of the regions: whole batches.
 pub(crate) struct Batches;
 
+impl Batches {
+    /// Whether the zone has depots. In a small build it is known: [`SMALL`].
+    #[inline(always)]
+    pub(super) fn are_kept<M: Machine>(&self, zone: &Zone<'_, M>) -> bool {
+        SMALL || !zone.depots.is_empty()
+    }
+}
+
 impl Store for Batches {
     /// Needs the lock of the region.
     #[inline(always)]
     fn take<M: Machine>(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
-        if refill.env.tuning.backing.depot() && refill.held.is_some() {
-            refill_from_depot(refill, cache, most)
-        } else {
-            0
-        }
+        if self.are_kept(refill.zone) && refill.held.is_some() { refill_from_depot(refill, cache, most) } else { 0 }
     }
 
     /// The pages of a batch need not be touched.
@@ -41,7 +46,7 @@ impl Store for Batches {
 
     #[inline(always)]
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
-        let pages = if drain.env.tuning.backing.depot() { drain_to_depots(drain, cache) } else { 0 };
+        let pages = if self.are_kept(drain.zone) { drain_to_depots(drain, cache) } else { 0 };
         Given { pages, ends: drain.wanted - pages < drain.batch }
     }
 

@@ -229,7 +229,7 @@ impl<M: Machine> Drain<'_, M> {
 /// Whether one hold of the zone's only lock serves a refill or a drain, as in the kernels.
 #[inline]
 pub(crate) fn is_one_hold<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>) -> bool {
-    !env.tuning.backing.has_short_holds() && matches!(zone.buddy.regions, [_])
+    matches!(zone.buddy.regions, [_]) && !env.tuning.backing.has_short_holds()
 }
 
 /// What a store took from a drain.
@@ -240,10 +240,10 @@ pub(crate) struct Given {
     pub(crate) ends: bool,
 }
 
-/// Whether the rules have stores whose pages are on no free list.
+/// Whether the zone has stores whose pages are on no free list.
 #[inline(always)]
-pub(crate) fn hides(tuning: &Tuning) -> bool {
-    tuning.backing.hides()
+pub(crate) fn hides<M: Machine>(zone: &Zone<'_, M>) -> bool {
+    Batches.are_kept(zone) || Parts.are_kept(zone)
 }
 
 /// Pages of the stores that do not count as free pages of the zone, at a recent moment.
@@ -255,7 +255,7 @@ pub(crate) fn cached_pages<M: Machine>(zone: &Zone<'_, M>) -> u64 {
 /// regions in turn, so no region depends on one CPU. Returns whether a region has hidden pages.
 pub(crate) fn tick<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, cpus: u32) -> bool {
     let regions = zone.buddy.regions.len() as u32;
-    if !hides(env.tuning) || cpus == 0 {
+    if !hides(zone) || cpus == 0 {
         return false;
     }
     // Relaxed: which tick looks after which region does not matter. The sum wraps, and a turn may then come early.

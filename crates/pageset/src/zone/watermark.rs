@@ -178,10 +178,9 @@ impl<M: Machine> Zone<'_, M> {
         largest.map_or(0, |order| (order + 1).min(Order::COUNT as u32) as u8)
     }
 
-    /// Whether a zone of several regions certainly has more than `floor` pages for every request, by its sums alone. Those of one region
-    /// are 0.
+    /// Whether a zone of several regions certainly has more than `floor` pages for every request, by its sums alone.
     fn surely_passes(&self, floor: u64) -> bool {
-        self.highatomic == HighAtomicRule::Free && self.buddy.surely_free() > floor
+        self.buddy.regions.len() > 1 && self.highatomic == HighAtomicRule::Free && self.buddy.surely_free() > floor
     }
 
     /// Whether a single page is available above the min mark after a block of `order` is taken, for a request without a
