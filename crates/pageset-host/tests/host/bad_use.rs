@@ -15,7 +15,8 @@ fn a_wrong_free_names_the_fault_and_changes_nothing() {
     let mut pool = PagePool::builder(1024 * MIB).build().expect("a pool");
     // `run` does not start at a multiple of 4 MiB. The first run of each region does: a thread that changes its CPU gets another such.
     let mut runs: Vec<_> = (0..8).map(|_| pool.alloc(order(2)).expect("memory").cast::<u8>()).collect();
-    let run = runs.remove(runs.iter().position(|run| !(run.addr().get() as u64).is_multiple_of(4 * MIB)).expect("few CPUs"));
+    let run =
+        runs.remove(runs.iter().position(|run| !(run.addr().get() as u64).is_multiple_of(4 * MIB)).expect("few CPUs"));
     #[repr(align(4096))]
     struct Page([u8; PAGE_BYTES]);
     let foreign = Box::new(Page([0; PAGE_BYTES]));

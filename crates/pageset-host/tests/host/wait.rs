@@ -8,9 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use pageset_host::{
-    AllocError, GiveBack, HugePages, NodeId, Order, PAGE_BYTES, PagePool, Pages, PagesFuture, RunSpec,
-};
+use pageset_host::{AllocError, GiveBack, HugePages, NodeId, Order, PAGE_BYTES, PagePool, Pages, PagesFuture, RunSpec};
 
 use crate::common::{MIB, order};
 
