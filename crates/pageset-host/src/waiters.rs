@@ -162,3 +162,7 @@ impl Waiters {
         next.into_iter().for_each(Waker::wake);
     }
 }
+
+#[cfg(test)]
+#[path = "waiters_tests.rs"]
+mod tests;

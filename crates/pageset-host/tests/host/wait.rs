@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use pageset_host::{AllocError, GiveBack, HugePages, Order, PAGE_BYTES, PagePool, Pages, PagesFuture, RunSpec};
+use pageset_host::{AllocError, GiveBack, HugePages, NodeId, Order, PAGE_BYTES, PagePool, Pages, PagesFuture, RunSpec};
 
 use crate::common::{MIB, order};
 
@@ -197,6 +197,31 @@ fn a_large_request_does_not_block_smaller_ones() {
     assert!(matches!(page, Poll::Ready(Ok(_))));
     drop((all, page));
     assert!(matches!(first.as_mut().poll(&mut Context::from_waker(&wakers[0])), Poll::Ready(Ok(_))));
+}
+
+/// A caller that waits for a run of one node does not keep a run of another node from the next caller.
+#[test]
+fn a_request_of_one_node_does_not_block_those_of_others() {
+    let builder = PagePool::builder(4 * MIB).pretended_nodes(2).give_back(GiveBack::OFF);
+    let pool = builder.huge_pages(HugePages::None).build().expect("a pool");
+    let node = |number| RunSpec::new(Order::ZERO).node(NodeId(number));
+    let of_node = |number| std::iter::from_fn(|| pool.pages_with(&node(number)).ok()).collect::<Vec<_>>();
+    let (mut first, mut second) = (of_node(0), of_node(1));
+    assert_eq!((first.len(), second.len()), (512, 512));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| pool.pages_with(&node(1).timeout(LONG)).map(drop));
+        // Until that caller is in the queue. If it is not, it cannot fail to pass its turn on.
+        thread::sleep(Duration::from_millis(50));
+        let next = scope.spawn(|| block_on(pool.pages_async(Order::ZERO)).map(drop));
+        thread::sleep(Duration::from_millis(50));
+        let start = Instant::now();
+        drop(first.pop());
+        next.join().expect("no panic").expect("the page of node 0");
+        assert!(start.elapsed() < LONG / 2, "{:?}", start.elapsed());
+        assert!(!waits.is_finished(), "node 1 has no page");
+        drop(second.pop());
+        waits.join().expect("no panic").expect("the page of node 1");
+    });
 }
 
 /// More threads than runs, so that all of them wait, block and free all the time. A lost wake-up stops the test.
