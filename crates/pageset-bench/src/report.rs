@@ -122,7 +122,7 @@ impl Row {
         format!("{}, {} {}T", self.who, self.pattern, self.threads)
     }
 
-    /// Whether other work left the row without a figure.
+    /// Whether the threads had their CPUs for too short a time in all samples.
     pub(crate) fn is_disturbed(&self) -> bool {
         self.ns_per_pair.is_empty() && self.discarded > 0
     }
@@ -147,6 +147,9 @@ impl Row {
         Some((quantile(&self.ns_per_pair, 0.25)?, quantile(&self.ns_per_pair, 0.75)?))
     }
 }
+
+/// Why a figure has no sample: other programs, the hypervisor or a quota took the CPUs.
+const BUSY: &str = "the threads never had their CPUs for 97 % of the time";
 
 impl Report {
     /// Sets the ratio of each row.
@@ -176,10 +179,9 @@ impl Report {
         // One line, however many there are: the table marks each.
         match disturbed.as_slice() {
             [] => {}
-            [first] => lines.push(format!("{first}: other programs used the CPUs all the time")),
+            [first] => lines.push(format!("{first}: no sample, {BUSY}")),
             [first, ..] => {
-                let others = disturbed.len() - 1;
-                lines.push(format!("{first}, and {others} other figures: other programs used the CPUs all the time"));
+                lines.push(format!("{first}, and {} more: no sample, {BUSY}", disturbed.len() - 1));
             }
         }
         lines.extend(self.rows.iter().filter_map(Row::sleep));
@@ -257,7 +259,7 @@ mod tests {
             report().warnings(),
             [
                 "x, half 1T: could not be built: no memory",
-                "x, bulk 1T: other programs used the CPUs all the time",
+                "x, bulk 1T: no sample, the threads never had their CPUs for 97 % of the time",
                 "x, half-9 1T: a thread slept 10 % of the time, waiting for a lock or for other threads",
                 "in 2 samples the system refused to pin a thread to its CPU: these samples are less reliable",
                 "4 of 13 samples were thrown away: a thread had its CPU for less than 97 % of the time",
@@ -274,15 +276,15 @@ mod tests {
         let more = ["churn", "remote"].map(|pattern| Row { pattern: pattern.to_owned(), ..stolen.clone() });
         report.rows.extend(more);
         let about =
-            |lines: Vec<String>| lines.into_iter().filter(|line| line.contains("used the CPUs")).collect::<Vec<_>>();
+            |lines: Vec<String>| lines.into_iter().filter(|line| line.contains("had their CPUs")).collect::<Vec<_>>();
         assert_eq!(
             about(report.warnings()),
-            ["x, bulk 1T, and 2 other figures: other programs used the CPUs all the time"]
+            ["x, bulk 1T, and 2 more: no sample, the threads never had their CPUs for 97 % of the time"]
         );
         report.rows.retain(|row| row.ns_per_pair.is_empty());
         assert_eq!(
             about(report.warnings()),
-            ["x, bulk 1T, and 2 other figures: other programs used the CPUs all the time"]
+            ["x, bulk 1T, and 2 more: no sample, the threads never had their CPUs for 97 % of the time"]
         );
     }
 

@@ -159,7 +159,7 @@ fn table(report: &Report) -> String {
     }
     let _ = writeln!(
         text,
-        "In brackets: multiples of floor b. Medians of up to {} samples of {} ms. -: not supported. busy: other programs used the CPUs.",
+        "In brackets: multiples of floor b. Medians of up to {} samples of {} ms. -: not supported. busy: no sample, the CPUs were busy.",
         report.rounds,
         report.window_ns / 1_000_000
     );

@@ -50,14 +50,20 @@ fn lines_fit_the_terminal() {
     ] {
         let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
         let screen = terminal::shown(command(&words));
-        // What a line of progress leaves is overwritten by the next.
-        let lines = screen.lines().map(|line| {
-            let last = line.trim_end().rsplit(['\r', '\u{1b}']).next().unwrap_or_default();
-            last.strip_prefix("[2K").unwrap_or(last)
-        });
+        // What a line of progress leaves is overwritten by the next. Sequences of the terminal end in a letter and take no place.
+        let lines: Vec<String> = screen
+            .lines()
+            .map(|line| {
+                let mut parts = line.trim_end().rsplit('\r').next().unwrap_or_default().split("\u{1b}[");
+                let first = parts.next().unwrap_or_default().to_owned();
+                parts.fold(first, |text, part| {
+                    text + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest)
+                })
+            })
+            .collect();
         // With --wide, only tables of numbers may be wider.
         let is_words = |line: &&str| !wide || line.starts_with("warning: ") || line.starts_with("taken ");
-        for line in lines.filter(is_words) {
+        for line in lines.iter().map(String::as_str).filter(is_words) {
             assert!(line.chars().count() <= 80, "{line}\n{screen}");
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::price::Replayed;
 use super::verdict::{EQUAL_FACTOR, Setting, Verdict, better, judge};
 use super::{Advice, price};
-use crate::verdict::{Basis, Cause, Decided, Sure};
+use crate::verdict::{Basis, Cause, Decided, NOTICEABLE_PER_CPU_S, Sure};
 
 schema!("pageset.advise-set/1");
 
@@ -40,8 +40,7 @@ impl AdviceSet {
         let left_out = failed.into_iter().map(|advice| advice.trace.clone()).collect();
         let of_load = |advice: &&Advice| Load {
             name: advice.trace.clone(),
-            rare: (advice.verdict.basis == Basis::NotFelt)
-                .then(|| Decided { basis: Basis::NotFelt, why: advice.verdict.why.clone() }),
+            rare: advice.verdict.basis == Basis::NotFelt,
             managed: advice.managed_pages,
             settings: advice.settings.clone(),
         };
@@ -52,7 +51,10 @@ impl AdviceSet {
         let verdict = match (over_both(&by_fraction, &by_scale), recordings.first()) {
             (mixed, _) if mixed.basis == Basis::Mixed => mixed,
             // No replay has a part in it.
-            (_, Some(first)) if recordings.iter().all(|advice| rare(&advice)) => first.verdict.clone(),
+            (_, Some(_)) if recordings.iter().all(|advice| rare(&advice)) => {
+                let Decided { basis, why } = rare_in_all();
+                Verdict::none(basis, why)
+            }
             (verdict, _) => verdict,
         };
         let (gain, price) = gain_and_price(&by_fraction, &by_scale, &verdict).unzip();
@@ -84,11 +86,19 @@ fn is_used(advice: &Advice) -> bool {
     advice.rows_follow()
 }
 
+/// The verdict where the locks of all recordings are rare.
+fn rare_in_all() -> Decided {
+    let why = format!(
+        "in no recording does a CPU take a zone lock {NOTICEABLE_PER_CPU_S:.0} times a second; below that no setting can be felt"
+    );
+    Decided { basis: Basis::NotFelt, why }
+}
+
 /// What a verdict needs of one recording.
 struct Load {
     name: String,
-    /// The verdict that its locks are too rare to be felt.
-    rare: Option<Decided>,
+    /// Whether its locks are too rare to be felt.
+    rare: bool,
     /// Managed pages of the machine.
     managed: u64,
     settings: Vec<Setting>,
@@ -150,7 +160,7 @@ fn verdict(loads: &[Load]) -> Verdict {
     let (harmful, able): (Vec<Setting>, Vec<Setting>) = sums(loads)
         .into_iter()
         .partition(|setting| !setting.in_force && loads.iter().any(|load| load.is_worse(setting)));
-    let decided = loads.iter().all(|load| load.rare.is_some()).then(|| loads[0].rare.clone()).flatten();
+    let decided = loads.iter().all(|load| load.rare).then(rare_in_all);
     let verdict = judge(&able, decided.as_ref());
     let all = [able, harmful].concat();
     let tempting = judge(&all, decided.as_ref());
@@ -210,7 +220,7 @@ mod tests {
             ..Setting::default()
         };
         let name = name.to_owned();
-        let rare = rare(settings[0].1 as f64, 1.0);
+        let rare = rare(settings[0].1 as f64, 1.0).is_some();
         Load { name, rare, managed: 100_000, settings: settings.iter().enumerate().map(setting).collect() }
     }
 
@@ -237,7 +247,7 @@ mod tests {
                 None,
                 "b was recorded under another setting",
             ),
-            (vec![load("idle", &[(0, 10), (8, 1)])], Basis::NotFelt, None, "below 1000"),
+            (vec![load("idle", &[(0, 10), (8, 1)])], Basis::NotFelt, None, "1000 times a second; below that"),
             (vec![], Basis::ControlFailed, None, "no recording has a replay"),
         ];
         for (loads, basis, fraction, why) in cases {

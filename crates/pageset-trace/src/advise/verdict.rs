@@ -113,7 +113,7 @@ impl Verdict {
     /// What to do, in a sentence without its full stop.
     pub fn text(&self) -> String {
         match (self.kind(), self.sysctl()) {
-            (Kind::None, _) => "none".to_owned(),
+            (Kind::None, _) => "no verdict".to_owned(),
             (_, None) => "change nothing".to_owned(),
             (_, Some((name, value))) => format!("sysctl {name}={value}"),
         }

@@ -59,8 +59,12 @@ impl ReplayResult {
         Control {
             kernel,
             replay,
+            busiest: match whole {
+                // All on one CPU, at worst.
+                Some(_) => kernel.refills + kernel.drains,
+                None => busiest(self.kernel.pagesets.iter().map(|of| (of.cpu, of.totals.refills + of.totals.drains))),
+            },
             // The moves next to the locks are unknown: the locks do not count as rare.
-            busiest: busiest(self.kernel.pagesets.iter().map(|of| (of.cpu, of.totals.refills + of.totals.drains))),
             replay_locks: if whole == Some(None) { u64::MAX / 2 } else { own.zone_lock_acquisitions },
             operations: self.trace.operations,
             seconds: self.trace.duration_ns as f64 / 1e9,
