@@ -15,9 +15,10 @@ use crate::zone::ZoneGuard;
 /// The most blocks that a bulk allocation takes under one hold of a pageset's lock: as many as [`Tuning::long_free_run`] puts in.
 pub(crate) const TAKEN_PER_HOLD: usize = 512;
 
-/// How often a refill tries to lock its own region while that region's depot has blocks. A guess: about a microsecond, in which a drain to
-/// a depot copies its blocks.
+/// How often a refill tries to lock its own region while that region's depot has blocks, and the pauses between two tries, in which
+/// the holder keeps the lock's cache line. A guess: a microsecond or two, in which a drain to a depot copies its blocks.
 const TRIES: u32 = 16;
+const PAUSES: u32 = 4;
 
 /// The result of an allocation from a pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,8 +118,8 @@ impl<M: Machine> CachedZone<'_, M> {
 }
 
 impl<M: Machine> CachedZone<'_, M> {
-    /// Fills a list with up to `blocks` blocks, in bounded holds of regions' locks. Returns their number. A second hold that finds
-    /// nothing ends it.
+    /// Fills a list with up to `blocks` blocks, in bounded holds of regions' locks. Returns their number. With several regions the own
+    /// region's depot comes first, in a hold of its own. A further hold that finds nothing ends it.
     fn refill_in_holds<G>(
         &self,
         env: Env<'_, M>,
@@ -133,10 +134,11 @@ impl<M: Machine> CachedZone<'_, M> {
         let unlocked = Refill { zone: &self.shared, env, list, wanted, region: pcp.region(), held: None, leaves };
         let mut taken = store::ALL.take(&unlocked, pcp, blocks);
         if taken == 0 && Batches.is_worth_a_lock(&unlocked) && self.shared.buddy.regions.len() > 1 {
-            // As many as the smallest refill are enough: more are on their way, and others may never have been touched.
-            let smallest = (pcp.batch() >> wanted.order.get()).max(env.tuning.batch_blocks.into());
-            let enough = smallest.max(1).min(blocks);
-            taken = self.refill_from_depot(&unlocked, pcp, blocks.min(in_hold));
+            // A batch, or [`Tuning::batch_blocks`] if that is more, is enough: more are on their way, and others may never have been
+            // touched.
+            let batch = (pcp.batch() >> wanted.order.get()).max(env.tuning.batch_blocks.into());
+            let enough = batch.max(1).min(blocks);
+            taken = self.refill_from_own(&unlocked, pcp, blocks.min(in_hold));
             blocks = if taken < enough { enough } else { taken };
         }
         while taken < blocks {
@@ -161,17 +163,24 @@ impl<M: Machine> CachedZone<'_, M> {
 }
 
 impl<M: Machine> CachedZone<'_, M> {
-    /// Fills a list with up to `most` blocks of the depot of the pageset's region, which drains have left lately. Returns their number.
+    /// Fills a list with up to `most` blocks of the depot of the pageset's region, which drains have left lately, or, if its lock stays
+    /// held, of its bitmaps, which need none. Returns their number.
     ///
     /// Where one CPU frees what another one allocates, each block that comes from elsewhere is one more in use between them from then on.
-    /// So the blocks are worth a short wait for the region's lock. Where that is in vain, blocks of its bitmaps need no lock.
-    fn refill_from_depot(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
+    /// So the blocks are worth a short wait for the region's lock.
+    fn refill_from_own(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
         let &Refill { zone, env, wanted, region, .. } = refill;
         if wanted.waits {
             zone.complete_some_deferred(env);
         }
         let mut tries = 0..if wanted.waits { TRIES } else { 1 };
-        match tries.find_map(|_| zone.try_lock_region(env, LockPath::Refill, region)) {
+        let guard = tries.find_map(|tried| {
+            if tried > 0 {
+                (0..PAUSES).for_each(|_| sync::hint::spin_loop());
+            }
+            zone.try_lock_region(env, LockPath::Refill, region)
+        });
+        match guard {
             Some(guard) => Batches.take(&Refill { held: Some(&guard), ..*refill }, cache, most),
             None => Parts.take(refill, cache, most),
         }
