@@ -433,7 +433,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("stack-in-journal.txt", "The waits are for the lock in nr_blockdev_pages: 100 % of them."),
     (
         "swiotlb-all-used.txt",
-        "The bounce buffers (swiotlb) are full, not a zone: 32,768 of 32,768 slots of 2 kB are in use, and no free piece has the 4,000 bytes that a device asked for.",
+        "The bounce buffers (swiotlb) have no free piece of 4,000 bytes, which a device asked for: 32,768 of 32,768 slots of 2 kB are in use; zones are not short.",
     ),
     (
         "swiotlb-no-counts.txt",
@@ -445,7 +445,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "swiotlb-wrapped.txt",
-        "The bounce buffers (swiotlb) are full, not a zone: 523,564 of 524,288 slots of 2 kB are in use, and no free piece has the 262,144 bytes that a device asked for.",
+        "The bounce buffers (swiotlb) have no free piece of 262,144 bytes, which a device asked for: 523,564 of 524,288 slots of 2 kB are in use; zones are not short.",
     ),
     (
         "sysctl-a.txt",
@@ -715,7 +715,7 @@ fn short_texts() {
         ),
         (
             oomd,
-            "The text shows no failed request: systemd-oomd, a program, ended a cgroup because tasks of it waited for memory 51.07%",
+            "The text shows no failed request: systemd-oomd, a program, ended a cgroup because tasks in /a waited for memory 51.07% of the time",
         ),
         (vmstat, "The machine swaps: up to 3 kB/s in (si) and 4 kB/s out (so), with 2 kB free at least"),
         (comma, "Requests reclaim memory themselves: they scan up to 141 pages/s"),
@@ -759,6 +759,32 @@ fn short_texts() {
             "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=1,cpuset=a,mems_allowed=1,global_oom,task_memcg=/j,task=w,pid=1,uid=0\n",
             "The nodes that w may use are short (1: its cpuset or memory policy), not the whole machine",
         ),
+        // The kernel prints `(null)` for a cpuset: the nodes are those of mems_allowed.
+        (
+            "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=a,mems_allowed=0-1,4,global_oom,task_memcg=/j,task=w,pid=1\n",
+            "The nodes that w may use are short (0-1,4: its cpuset or memory policy), not the whole machine",
+        ),
+        (
+            "oom-kill:constraint=CONSTRAINT_MEMORY_POLICY,nodemask=0-1,4,cpuset=a,mems_allowed=0-7,global_oom,task_memcg=/j,task=w\n",
+            "The nodes that w may use are short (0-1,4: its cpuset or memory policy), not the whole machine",
+        ),
+        // A mail broke the lines: the parts of the next one count, be they of this message or not.
+        (
+            "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=a,\nmems_allowed=0-1,4,global_oom,\ntask_memcg=/j,task=w,pid=1\n",
+            "The nodes that w may use are short (0-1,4: its cpuset or memory policy), not the whole machine",
+        ),
+        (
+            "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=a,\nx\n",
+            "The nodes that a process may use are short (its cpuset or memory policy), not the whole machine",
+        ),
+        (
+            "EAL: No free 2048 kB hugepages reported in hugepages-2048kB,\nwatchdog: BUG: soft lockup - CPU#3 stuck for 23s! [a:1]\n",
+            "CPU 3 did not schedule for 23 s (process a)",
+        ),
+        (
+            "swiotlb buffer is full (sz: 65536 bytes), total 32768 (slots), used 400 (slots)\n",
+            "The bounce buffers (swiotlb) have no free piece of 65,536 bytes, which a device asked for: 400 of 32,768 slots of 2 kB",
+        ),
         ("memory.current:4096\nmemory.max:max\n", "The memory cgroup has no limit and uses 4,096 bytes"),
         (
             parents,
@@ -769,6 +795,13 @@ fn short_texts() {
         assert!(found.starts_with(begin), "{text}{found}");
     }
     assert!(explain(&[("-", "[ 1.0] foo 0000:01:00.0: Cannot allocate memory for rings\n")]).is_none());
+    assert!(
+        explain(&[("-", "traps: prog[123] general protection fault ip:7f1f sp:7ffd error:0 in libc.so\n")]).is_none()
+    );
+    for fault in [": 0000 [#1] SMP", ", probably for non-canonical address 0x25b5: 0000 [#1] SMP"] {
+        let crash = explain(&[("-", &format!("general protection fault{fault}\n"))]).unwrap().answer;
+        assert!(crash.starts_with("Memory is not short: the kernel used a wrong address and crashed"), "{crash}");
+    }
     let named = explain(&[("memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")]).unwrap();
     assert!(named.answer.starts_with("The memory cgroup is not short"), "{}", named.answer);
 }
