@@ -304,7 +304,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "log-vmalloc-8-gib.txt",
-        "A vmalloc request of syz-executor6 for 8,589,934,588 bytes failed most likely because that is more than the machine has, not because a zone is short.",
+        "A vmalloc request of syz-executor6 for 8,589,934,588 bytes failed, and the text does not show why: it lacks how much memory the machine has.",
     ),
     (
         "log-vmap-only.txt",
@@ -780,6 +780,19 @@ fn short_texts() {
         (
             "EAL: No free 2048 kB hugepages reported in hugepages-2048kB,\nwatchdog: BUG: soft lockup - CPU#3 stuck for 23s! [a:1]\n",
             "CPU 3 did not schedule for 23 s (process a)",
+        ),
+        (
+            "vmalloc: allocation failure: 2147483648 bytes\nMem-Info:\n4194304 pages RAM\n",
+            "A vmalloc request for 2,147,483,648 bytes failed, and the text does not show why: the machine has more (16,777,216 kB).",
+        ),
+        (
+            "vmalloc: allocation failure: 2147483648 bytes\nMem-Info:\n262144 pages RAM\n",
+            "A vmalloc request for 2,147,483,648 bytes failed because that is more than the machine has (1,048,576 kB), not because a",
+        ),
+        (
+            "cma: cma_alloc: alloc failed, req-size: 256 pages, ret: -12\n300@572=> 300 free of 2048 total pages\n",
+            "A CMA request for 256 contiguous pages failed because it has no free range of that length and alignment, or no memory to \
+             move pages to (-12, ENOMEM): 300 of its 2,048 pages are free, and its longest free range has 300;",
         ),
         (
             "swiotlb buffer is full (sz: 65536 bytes), total 32768 (slots), used 400 (slots)\n",
