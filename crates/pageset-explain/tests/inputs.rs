@@ -477,7 +477,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "table-memory-stat.txt",
-        "Most of the memory cgroup's memory is slab caches that can be freed (slab_reclaimable): 1,232,589,368 bytes (99 % of what the text counts), and its limit is not in the text; the text is memory.stat, which shows no zone, mark, free block or per-CPU list.",
+        "The largest part of the memory cgroup's memory is slab caches that can be freed (slab_reclaimable): 1,232,589,368 bytes (99 % of what the text counts), and its limit is not in the text; the text is memory.stat, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "table-numactl.txt",
@@ -797,6 +797,28 @@ fn short_texts() {
         (
             "swiotlb buffer is full (sz: 65536 bytes), total 32768 (slots), used 400 (slots)\n",
             "The bounce buffers (swiotlb) have no free piece of 65,536 bytes, which a device asked for: 400 of 32,768 slots of 2 kB",
+        ),
+        (
+            "cache 40960\nrss 36864\nmapped_file 0\nhierarchical_memory_limit 104857600\n",
+            "The largest part of the memory cgroup's memory is pages of files (cache): 40,960 bytes (53 % of what the text counts), and \
+             its limit is 104,857,600 bytes;",
+        ),
+        (
+            "anon 1\nfile 3\nslab_reclaimable 0\nmemory.max:max\n",
+            "The largest part of the memory cgroup's memory is pages of files (file): 3 bytes (75 % of what the text counts), and it has \
+             no limit;",
+        ),
+        (
+            "a-1 [0] 1.0: mm_page_alloc: pfn=1 order=0\na-1 [0] 1.0: mm_page_alloc: pfn=1 order=1\na-1 [0] 1.0: mm_page_alloc: pfn=1 order=0\n",
+            "The text is a trace of the kernel: it has 3 allocations, 2 of them of order 0, and none failed;",
+        ),
+        (
+            "a-1 [0] 1.0: mm_page_alloc: pfn=1 order=2\n",
+            "The text is a trace of the kernel: it has 1 allocation, of order 2, and none failed;",
+        ),
+        (
+            "a-1 [0] 1.0: mm_page_free: pfn=1 order=2\na-1 [0] 1.0: mm_page_pcpu_drain: pfn=1 order=2\na-1 [0] 1.0: mm_page_free: pfn=1\n",
+            "The text is a trace of the kernel: it has 3 events, 2 of them mm_page_free;",
         ),
         ("memory.current:4096\nmemory.max:max\n", "The memory cgroup has no limit and uses 4,096 bytes"),
         (
