@@ -304,7 +304,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "log-vmalloc-8-gib.txt",
-        "A vmalloc request of syz-executor6 for 8,589,934,588 bytes failed most likely because that is more than the machine has, not because a zone is short.",
+        "A vmalloc request of syz-executor6 for 8,589,934,588 bytes failed, and the text does not show why: it lacks how much memory the machine has.",
     ),
     (
         "log-vmap-only.txt",
@@ -433,7 +433,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("stack-in-journal.txt", "The waits are for the lock in nr_blockdev_pages: 100 % of them."),
     (
         "swiotlb-all-used.txt",
-        "The bounce buffers (swiotlb) are full, not a zone: 32,768 of 32,768 slots of 2 kB are in use, and no free piece has the 4,000 bytes that a device asked for.",
+        "The bounce buffers (swiotlb) have no free piece of 4,000 bytes, which a device asked for: 32,768 of 32,768 slots of 2 kB are in use; zones are not short.",
     ),
     (
         "swiotlb-no-counts.txt",
@@ -445,7 +445,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "swiotlb-wrapped.txt",
-        "The bounce buffers (swiotlb) are full, not a zone: 523,564 of 524,288 slots of 2 kB are in use, and no free piece has the 262,144 bytes that a device asked for.",
+        "The bounce buffers (swiotlb) have no free piece of 262,144 bytes, which a device asked for: 523,564 of 524,288 slots of 2 kB are in use; zones are not short.",
     ),
     (
         "sysctl-a.txt",
@@ -477,7 +477,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "table-memory-stat.txt",
-        "Most of the memory cgroup's memory is slab caches that can be freed (slab_reclaimable): 1,232,589,368 bytes (99 % of what the text counts), and its limit is not in the text; the text is memory.stat, which shows no zone, mark, free block or per-CPU list.",
+        "The largest part of the memory cgroup's memory is slab caches that can be freed (slab_reclaimable): 1,232,589,368 bytes (99 % of what the text counts), and its limit is not in the text; the text is memory.stat, which shows no zone, mark, free block or per-CPU list.",
     ),
     (
         "table-numactl.txt",
@@ -715,7 +715,7 @@ fn short_texts() {
         ),
         (
             oomd,
-            "The text shows no failed request: systemd-oomd, a program, ended a cgroup because tasks of it waited for memory 51.07%",
+            "The text shows no failed request: systemd-oomd, a program, ended a cgroup because tasks in /a waited for memory 51.07% of the time",
         ),
         (vmstat, "The machine swaps: up to 3 kB/s in (si) and 4 kB/s out (so), with 2 kB free at least"),
         (comma, "Requests reclaim memory themselves: they scan up to 141 pages/s"),
@@ -759,6 +759,67 @@ fn short_texts() {
             "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=1,cpuset=a,mems_allowed=1,global_oom,task_memcg=/j,task=w,pid=1,uid=0\n",
             "The nodes that w may use are short (1: its cpuset or memory policy), not the whole machine",
         ),
+        // The kernel prints `(null)` for a cpuset: the nodes are those of mems_allowed.
+        (
+            "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=a,mems_allowed=0-1,4,global_oom,task_memcg=/j,task=w,pid=1\n",
+            "The nodes that w may use are short (0-1,4: its cpuset or memory policy), not the whole machine",
+        ),
+        (
+            "oom-kill:constraint=CONSTRAINT_MEMORY_POLICY,nodemask=0-1,4,cpuset=a,mems_allowed=0-7,global_oom,task_memcg=/j,task=w\n",
+            "The nodes that w may use are short (0-1,4: its cpuset or memory policy), not the whole machine",
+        ),
+        // A mail broke the lines: the parts of the next one count, be they of this message or not.
+        (
+            "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=a,\nmems_allowed=0-1,4,global_oom,\ntask_memcg=/j,task=w,pid=1\n",
+            "The nodes that w may use are short (0-1,4: its cpuset or memory policy), not the whole machine",
+        ),
+        (
+            "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=a,\nx\n",
+            "The nodes that a process may use are short (its cpuset or memory policy), not the whole machine",
+        ),
+        (
+            "EAL: No free 2048 kB hugepages reported in hugepages-2048kB,\nwatchdog: BUG: soft lockup - CPU#3 stuck for 23s! [a:1]\n",
+            "CPU 3 did not schedule for 23 s (process a)",
+        ),
+        (
+            "vmalloc: allocation failure: 2147483648 bytes\nMem-Info:\n4194304 pages RAM\n",
+            "A vmalloc request for 2,147,483,648 bytes failed, and the text does not show why: the machine has more (16,777,216 kB).",
+        ),
+        (
+            "vmalloc: allocation failure: 2147483648 bytes\nMem-Info:\n262144 pages RAM\n",
+            "A vmalloc request for 2,147,483,648 bytes failed because that is more than the machine has (1,048,576 kB), not because a",
+        ),
+        (
+            "cma: cma_alloc: alloc failed, req-size: 256 pages, ret: -12\n300@572=> 300 free of 2048 total pages\n",
+            "A CMA request for 256 contiguous pages failed because it has no free range of that length and alignment, or no memory to \
+             move pages to (-12, ENOMEM): 300 of its 2,048 pages are free, and its longest free range has 300;",
+        ),
+        (
+            "swiotlb buffer is full (sz: 65536 bytes), total 32768 (slots), used 400 (slots)\n",
+            "The bounce buffers (swiotlb) have no free piece of 65,536 bytes, which a device asked for: 400 of 32,768 slots of 2 kB",
+        ),
+        (
+            "cache 40960\nrss 36864\nmapped_file 0\nhierarchical_memory_limit 104857600\n",
+            "The largest part of the memory cgroup's memory is pages of files (cache): 40,960 bytes (53 % of what the text counts), and \
+             its limit is 104,857,600 bytes;",
+        ),
+        (
+            "anon 1\nfile 3\nslab_reclaimable 0\nmemory.max:max\n",
+            "The largest part of the memory cgroup's memory is pages of files (file): 3 bytes (75 % of what the text counts), and it has \
+             no limit;",
+        ),
+        (
+            "a-1 [0] 1.0: mm_page_alloc: pfn=1 order=0\na-1 [0] 1.0: mm_page_alloc: pfn=1 order=1\na-1 [0] 1.0: mm_page_alloc: pfn=1 order=0\n",
+            "The text is a trace of the kernel: it has 3 allocations, 2 of them of order 0, and none failed;",
+        ),
+        (
+            "a-1 [0] 1.0: mm_page_alloc: pfn=1 order=2\n",
+            "The text is a trace of the kernel: it has 1 allocation, of order 2, and none failed;",
+        ),
+        (
+            "a-1 [0] 1.0: mm_page_free: pfn=1 order=2\na-1 [0] 1.0: mm_page_pcpu_drain: pfn=1 order=2\na-1 [0] 1.0: mm_page_free: pfn=1\n",
+            "The text is a trace of the kernel: it has 3 events, 2 of them mm_page_free;",
+        ),
         ("memory.current:4096\nmemory.max:max\n", "The memory cgroup has no limit and uses 4,096 bytes"),
         (
             parents,
@@ -769,6 +830,13 @@ fn short_texts() {
         assert!(found.starts_with(begin), "{text}{found}");
     }
     assert!(explain(&[("-", "[ 1.0] foo 0000:01:00.0: Cannot allocate memory for rings\n")]).is_none());
+    assert!(
+        explain(&[("-", "traps: prog[123] general protection fault ip:7f1f sp:7ffd error:0 in libc.so\n")]).is_none()
+    );
+    for fault in [": 0000 [#1] SMP", ", probably for non-canonical address 0x25b5: 0000 [#1] SMP"] {
+        let crash = explain(&[("-", &format!("general protection fault{fault}\n"))]).unwrap().answer;
+        assert!(crash.starts_with("Memory is not short: the kernel used a wrong address and crashed"), "{crash}");
+    }
     let named = explain(&[("memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")]).unwrap();
     assert!(named.answer.starts_with("The memory cgroup is not short"), "{}", named.answer);
 }

@@ -52,7 +52,8 @@ pub(super) fn part(report: &Report, all: &[Report], zones: &[Zone], machine: &Ma
         part.step("see who may use sysrq", "sysctl kernel.sysrq");
         return part;
     }
-    if let Some(part) = request.lack.map(|lack| no_address_space(request, lack)) {
+    let memory_kib = memory(report, zones).map(|pages| pages.saturating_mul(machine.page_kib));
+    if let Some(part) = request.lack.map(|lack| no_address_space(request, lack, memory_kib)) {
         return part;
     }
     if let Some(part) = not_of_a_zone(request, all, zones, machine.page_kib) {
@@ -445,11 +446,21 @@ fn findings(part: &mut Part, request: &Request, zones: &[Zone], tests: &[Test], 
     }
 }
 
+/// All pages of the zones of the text.
+fn managed(zones: &[Zone]) -> u64 {
+    zones.iter().filter_map(|zone| zone.managed).fold(0, u64::saturating_add)
+}
+
+/// The machine's memory in pages, if the text has its total or all of its zones.
+fn memory(report: &Report, zones: &[Zone]) -> Option<u64> {
+    report.ram.or_else(|| Some(managed(zones)).filter(|pages| *pages > 0 && report.is_whole()))
+}
+
 /// What holds much memory that reclaim does not give back, if anything does.
 fn holder(report: &Report, zones: &[Zone], page_kib: u64) -> Option<String> {
-    let managed = zones.iter().filter_map(|zone| zone.managed).fold(0, u64::saturating_add);
+    let managed = managed(zones);
     // Totals are of all zones, of which the text may lack some.
-    let whole = report.ram.or(Some(managed).filter(|_| report.is_whole()));
+    let whole = memory(report, zones);
     let total = |name: &str| Some((report.total(name)?, whole?));
     let in_zones = |name: &str| Some((report.sum_kib(name) / page_kib, managed));
     let candidates = [
@@ -541,21 +552,28 @@ fn without_request(report: &Report, zones: &[Zone], page_kib: u64) -> Part {
     part
 }
 
-/// A request of vmalloc that no page could have helped.
-fn no_address_space(request: &Request, lack: Lack) -> Part {
+/// A request of vmalloc that no page could have helped, on a machine with this memory in KiB.
+fn no_address_space(request: &Request, lack: Lack, memory_kib: Option<u64>) -> Part {
     let mut part = Part::default();
     let of = request.process.as_ref().map_or(String::new(), |process| format!(" of {process}"));
     let size = request.bytes.map_or(String::new(), |bytes| format!(" for {} bytes", grouped(bytes)));
     let why = match lack {
         Lack::AddressSpace => {
-            "because its address space has no hole of that size, not because memory is short: zones, marks and per-CPU lists do not \
+            " because its address space has no hole of that size, not because memory is short: zones, marks and per-CPU lists do not \
              decide this"
+                .to_owned()
         }
-        Lack::NothingAsked => "because the caller asked for nothing: memory is not short",
-        Lack::TooLarge => "because that is more than the machine has: the caller computed a wrong size",
-        Lack::Large => "most likely because that is more than the machine has, not because a zone is short",
+        Lack::NothingAsked => " because the caller asked for nothing: memory is not short".to_owned(),
+        Lack::TooLarge => " because that is more than the machine has: the caller computed a wrong size".to_owned(),
+        Lack::Large => match memory_kib {
+            Some(kib) if request.bytes.is_some_and(|bytes| bytes.div_ceil(1024) > kib) => {
+                format!(" because that is more than the machine has ({} kB), not because a zone is short", grouped(kib))
+            }
+            Some(kib) => format!(", and the text does not show why: the machine has more ({} kB)", grouped(kib)),
+            None => ", and the text does not show why: it lacks how much memory the machine has".to_owned(),
+        },
     };
-    part.clauses.push(format!("a vmalloc request{of}{size} failed {why}"));
+    part.clauses.push(format!("a vmalloc request{of}{size} failed{why}"));
     match lack {
         Lack::AddressSpace => {
             part.step("see who holds the address space", "sudo sort -k2 -n -r /proc/vmallocinfo | head -20");
@@ -616,7 +634,11 @@ fn not_of_a_zone(request: &Request, all: &[Report], zones: &[Zone], page_kib: u6
 fn contiguous(request: &Request) -> Part {
     let mut part = Part::default();
     let pages = request.pages.map_or("a range of".to_owned(), grouped);
+    let is_long = |longest: u64| request.pages.is_some_and(|pages| longest >= pages);
     let why = match request.cma.error {
+        Some(12) if request.cma.free.is_some_and(|(.., longest)| is_long(longest)) => {
+            "it has no free range of that length and alignment, or no memory to move pages to (-12, ENOMEM)"
+        }
         Some(12) => "no free range of its area is that long (-12, ENOMEM)",
         Some(16) => {
             "pages in its area are in use and could not be moved, or another caller was emptying them (-16, EBUSY)"

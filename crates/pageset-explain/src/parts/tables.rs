@@ -126,14 +126,24 @@ fn stat(tables: &Tables) -> Option<String> {
     let (what, most) = known.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| all > 0.0)?;
     let share = 100.0 * most / all;
     let has = |names: [&str; 2]| names.iter().any(|name| tables.one(name).is_some());
+    let limits = ["hierarchical_memory_limit", "group_limit"];
+    let limit = match limits.iter().find_map(|name| tables.only(name)) {
+        // 2^63 rounded to pages is no limit, and so is `max`.
+        Some(limit) if limit > 9e18 => ", and it has no limit".to_owned(),
+        Some(limit) => format!(", and its limit is {} bytes", whole(limit)),
+        // The text has those of several cgroups.
+        None if has(limits) => String::new(),
+        None => ", and its limit is not in the text".to_owned(),
+    };
     Some(match has(["anon", "rss"]) && has(["file", "cache"]) {
         true => format!(
-            "most of the memory cgroup's memory is {what}: {} bytes ({share:.0} % of what the text counts), and its limit is not in the text",
+            "the largest part of the memory cgroup's memory is {what}: {} bytes ({share:.0} % of what the text counts){limit}",
             whole(most)
         ),
-        false => {
-            format!("of the kinds of memory in the text, the memory cgroup has most of {what}: {} bytes", whole(most))
-        }
+        false => format!(
+            "of the kinds of memory in the text, the largest part of the memory cgroup's memory is {what}: {} bytes",
+            whole(most)
+        ),
     })
 }
 

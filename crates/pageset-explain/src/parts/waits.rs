@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Part;
 use crate::locks::{self, Lock};
-use crate::read::profile::Profile;
+use crate::read::profile::{Caller, Profile};
 use crate::result::Wait;
 
 /// The weight of a lock's waits, and that of each function that takes it.
@@ -43,16 +43,26 @@ pub(super) fn waits(profile: &Profile) -> (Vec<Wait>, Option<f64>) {
         }
     }
     if waiting <= 0.0 {
+        // The weight and the callers of each lock: a text may have a lock twice.
+        let mut by_name: BTreeMap<&str, (f64, Vec<&Caller>)> = BTreeMap::new();
         for (name, weight) in &profile.waits {
-            let callers = profile.callers.iter().filter(|caller| caller.lock == *name);
-            let all: f64 = callers.clone().map(|caller| caller.count).sum();
+            by_name.entry(name).or_default().0 += weight;
+            waiting += weight;
+        }
+        for caller in &profile.callers {
+            if let Some((_, callers)) = by_name.get_mut(caller.lock.as_str()) {
+                callers.push(caller);
+            }
+        }
+        for (name, (weight, callers)) in by_name {
+            let all: f64 = callers.iter().map(|caller| caller.count).sum();
             if all > 0.0 && all.is_finite() {
-                callers.for_each(|caller| add(locks::lock_of(name), &caller.function, weight * caller.count / all));
+                let share = |caller: &Caller| weight * caller.count / all;
+                callers.iter().for_each(|caller| add(locks::lock_of(name), &caller.function, share(caller)));
             } else {
                 let taker = if locks::lock_of(name).is_some() && name.starts_with('&') { "" } else { name };
-                add(locks::lock_of(name), taker, *weight);
+                add(locks::lock_of(name), taker, weight);
             }
-            waiting += *weight;
         }
     }
     let mut waits: Vec<Wait> = by_lock

@@ -26,8 +26,8 @@ pub(crate) struct Notices {
     pub(crate) has_failure_trace: bool,
     /// Lines that follow the zones of a report.
     pub(crate) has_end_of_report: bool,
-    /// The line before, if it ends with a comma: mail programs break lines there.
-    open: String,
+    /// The message of the line before, if it ends with a comma: mail programs break lines there.
+    open: Option<(String, &'static Notice)>,
 }
 
 /// A message with what stands in its line.
@@ -97,8 +97,8 @@ impl Notice {
             let rest = &text[text.find(before)? + before.len()..];
             let part = rest[..rest.find(after)?].trim();
             let number = digits(part);
-            if part.is_empty() || part.len() > 64 || self.at_least.get(name).is_some_and(|least| number < Some(*least))
-            {
+            let is_none = part.is_empty() || part == "(null)" || part.len() > 64;
+            if is_none || self.at_least.get(name).is_some_and(|least| number < Some(*least)) {
                 return None;
             }
             clause = clause.replace(&format!("{{{name}}}"), &number.map_or(part.to_owned(), grouped));
@@ -115,6 +115,11 @@ static MESSAGES: LazyLock<Vec<Notice>> = LazyLock::new(|| {
     }
     toml::from_str::<File>(include_str!("notices.toml")).expect("the tests read notices.toml").message
 });
+
+/// The first message that a line is.
+fn said(text: &str) -> Option<Said> {
+    MESSAGES.iter().find_map(|notice| notice.said(text))
+}
 
 /// What each line that is one of these has, apart from rows of tables.
 static HEADS: LazyLock<Heads> = LazyLock::new(|| {
@@ -136,25 +141,43 @@ impl Notices {
             lockup.executed = symbol.filter(|symbol| symbol.len() <= 64).map(str::to_owned);
         }
         let may_be_of_a_table = self.tables.may_take(text);
-        let open = std::mem::take(&mut self.open);
-        if !open.is_empty() && self.message(&format!("{open} {text}")) {
-            return true;
-        }
+        let continues =
+            self.open.take().is_some_and(|(open, notice)| self.continued(&format!("{open} {text}"), notice));
         if !may_be_of_a_table && !HEADS.may_be_in(text) {
-            return false;
+            return continues;
         }
-        let mut taken = self.group_line(text) | self.lockup_line(text);
-        taken |= self.message(text);
-        taken |= self.tables.line(text);
+        let mut taken = continues | self.group_line(text) | self.lockup_line(text);
+        if !continues {
+            taken |= self.message(text) | self.tables.line(text);
+        }
         self.has_failure_trace |= text.contains("warn_alloc+0x") || text.contains("warn_alloc_failed+0x");
         self.has_failure_trace |= text.contains("(warn_alloc") || text.contains("warn_alloc from ");
         self.has_end_of_report |= text.contains("total pagecache pages") || text.contains("pages reserved");
         taken
     }
 
-    /// Takes a message. What a line with its next one says replaces what the line says alone.
+    /// Takes a message.
     fn message(&mut self, text: &str) -> bool {
-        let Some(said) = MESSAGES.iter().find_map(|notice| notice.said(text)) else { return false };
+        let Some(said) = said(text) else { return false };
+        self.open(text, said.notice);
+        self.say(said);
+        true
+    }
+
+    /// Takes a message with its next line, and returns whether that line has more parts of it.
+    fn continued(&mut self, text: &str, notice: &'static Notice) -> bool {
+        self.open(text, notice);
+        let more =
+            said(text).filter(|said| said.notice.words == notice.words && said.notice.find.len() > notice.find.len());
+        more.map(|said| self.say(said)).is_some()
+    }
+
+    fn open(&mut self, text: &str, notice: &'static Notice) {
+        self.open = (text.ends_with(',') && text.len() < 1000).then(|| (text.to_owned(), notice));
+    }
+
+    /// Keeps a message. What a line with its next one says replaces what the line says alone.
+    fn say(&mut self, said: Said) {
         let is_known =
             |known: &Said| known.notice.words == said.notice.words || std::ptr::eq(known.notice, said.notice);
         match self.messages.iter_mut().find(|known| is_known(known)) {
@@ -162,10 +185,6 @@ impl Notices {
             Some(_) => {}
             None => self.messages.push(said),
         }
-        if text.ends_with(',') && text.len() < 1000 {
-            text.clone_into(&mut self.open);
-        }
-        true
     }
 
     /// The lines about a memory cgroup at its limit.

@@ -1,6 +1,8 @@
 //! Profiles as text: `perf report`, `perf top`, `perf script`, `perf lock contention`, stacks of bpftrace and bcc, folded stacks,
 //! `/proc/lock_stat`, and the stack of a soft lock-up in a kernel's log.
 
+use std::collections::HashSet;
+
 use crate::locks;
 
 /// A stack, the innermost function first.
@@ -18,8 +20,6 @@ pub(crate) struct Stack {
 pub(crate) struct Caller {
     pub(crate) lock: String,
     pub(crate) function: String,
-    /// Where in the function, as printed.
-    place: String,
     /// How often it waited.
     pub(crate) count: f64,
 }
@@ -89,10 +89,14 @@ pub(crate) struct Reader {
     has_bare_rows: bool,
     /// A heading was read since the last row: the next row begins a screen of `perf top` or another event.
     is_new_screen: bool,
+    /// The locks of `Profile::callers`, each with the place in the function as printed.
+    places: HashSet<(String, String)>,
 }
 
 /// More than a profile of a large machine has.
 const MAX_STACKS: usize = 1_000_000;
+/// Rows of locks, and rows of their callers: `/proc/lock_stat` has some thousands of locks.
+const MAX_LOCKS: usize = 10_000;
 /// The kernel records at most 127 frames.
 const MAX_FRAMES: usize = 512;
 
@@ -129,13 +133,14 @@ impl Reader {
             self.open_graph(String::new(), 100.0);
         }
         if let Some((symbol, weight)) = contention(trimmed).or_else(|| lock_stat(trimmed)) {
-            self.profile.waits.push((symbol, weight));
+            if self.profile.waits.len() < MAX_LOCKS {
+                self.profile.waits.push((symbol, weight));
+            }
             return true;
         }
-        if let Some(caller) = lock_stat_caller(trimmed) {
+        if let Some((caller, place)) = lock_stat_caller(trimmed) {
             // The same lines follow for the functions that had the lock.
-            let is_known = |known: &Caller| known.lock == caller.lock && known.place == caller.place;
-            if !self.profile.callers.iter().any(is_known) && self.profile.callers.len() < MAX_STACKS {
+            if self.places.len() < MAX_LOCKS && self.places.insert((caller.lock.clone(), place)) {
                 self.profile.callers.push(caller);
             }
             return true;
@@ -509,14 +514,14 @@ fn lock_stat(text: &str) -> Option<(String, f64)> {
     is_lock.then(|| (name.to_owned(), contentions))
 }
 
-/// A row below that of a lock: `&zone->lock 61903 [<00000000b47dc96a>] free_one_page+0x3f/0x530`.
-fn lock_stat_caller(text: &str) -> Option<Caller> {
+/// A row below that of a lock, `&zone->lock 61903 [<00000000b47dc96a>] free_one_page+0x3f/0x530`, and its place.
+fn lock_stat_caller(text: &str) -> Option<(Caller, String)> {
     let (head, place) = text.split_once(" [<")?;
     let (lock, count) = head.trim().rsplit_once(' ')?;
     let function = place.split_once(">]").and_then(|(_, function)| frame(function.trim()))?.to_owned();
     let is_row = lock.contains("lock") && place.contains("+0x");
-    let (lock, place) = (lock.trim().to_owned(), place.to_owned());
-    is_row.then_some(Caller { lock, function, place, count: count.parse().ok()? })
+    let caller = Caller { lock: lock.trim().to_owned(), function, count: count.parse().ok()? };
+    is_row.then(|| (caller, place.to_owned()))
 }
 
 #[cfg(test)]
@@ -576,5 +581,18 @@ mod tests {
         assert_eq!(read(contention).waits, [("rmqueue_bulk".to_owned(), 1.2e9)]);
         let stat = "  &zone->lock:  12  34  0.1 5.0 6.0 7.0 8 9 10 11 12";
         assert_eq!(read(stat).waits, [("&zone->lock".to_owned(), 34.0)]);
+    }
+
+    /// A row that is there twice counts once, and a text cannot make the reader keep more than a machine has.
+    #[test]
+    fn rows_of_lock_stat_are_bounded() {
+        let mut text = String::new();
+        for at in 0..MAX_LOCKS + 9 {
+            text += &format!("l{at}lock: 1 2 0.1 5.0 6.0 7.0 8 9 10 11 12\n");
+            text += &format!("&zone->lock 7 [<{at}>] f+0x1/0x2\n&zone->lock 8 [<{at}>] f+0x1/0x2\n");
+        }
+        let found = read(&text);
+        assert_eq!((found.waits.len(), found.callers.len()), (MAX_LOCKS, MAX_LOCKS));
+        assert!(found.callers.iter().all(|caller| caller.count == 7.0));
     }
 }

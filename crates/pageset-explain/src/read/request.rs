@@ -33,7 +33,7 @@ pub(crate) enum Lack {
     NothingAsked,
     /// The size is more than the machine's memory.
     TooLarge,
-    /// The size is most likely more than the machine's memory.
+    /// The address space for vmalloc is large enough for the size; whether the machine's memory is, the rest of the text may show.
     Large,
 }
 
@@ -289,7 +289,8 @@ impl Request {
              __folio_alloc folio_alloc alloc_page new_slab allocate_slab alloc_slab ___slab_alloc __slab_alloc slab_ kmem_ cache_ \
              ____cache fallback_alloc __kmalloc kmalloc __do_kmalloc ___kmalloc __kmem krealloc kvmalloc __kvmalloc vmalloc __vmalloc \
              vzalloc page_frag __page_frag __napi_alloc_frag __netdev_alloc_frag oom_ out_of_memory __out_of_memory pagefault_out_of_memory \
-             __alloc_skb __netdev_alloc_skb netdev_alloc_skb __napi_alloc_skb napi_alloc_skb dma_ __dma arm_dma cma_ kasan_ save_stack ret_from_ do_DataAbort setup_arch swiotlb_ \
+             __alloc_skb __netdev_alloc_skb netdev_alloc_skb __napi_alloc_skb napi_alloc_skb \
+             alloc_skb_with_frags vma_alloc_folio alloc_anon_folio filemap_alloc_folio mempool_alloc dma_ __dma arm_dma cma_ kasan_ save_stack ret_from_ do_DataAbort setup_arch swiotlb_ \
              x86_swiotlb";
         if self.caller.is_some() || !text.contains("+0x") || !text.contains("/0x") {
             return;
@@ -320,17 +321,23 @@ impl Request {
 
     /// Takes the free ranges of a CMA area, `4@572+166@1114=> 170 free of 2048 total pages`, and returns whether the line is of them.
     pub(crate) fn ranges(&mut self, text: &str) -> bool {
+        if self.message != Message::Cma {
+            return false;
+        }
         let (ranges, rest) = text.rsplit_once("=>").unwrap_or((text, ""));
-        let sizes = ranges.split(['+', ' ', ':']).filter_map(|range| digits(range.split_once('@')?.0));
-        let longest = sizes.max().max(self.cma.free.map(|(.., longest)| longest));
+        let size = |range: &str| {
+            range.split_once('@').filter(|(_, at)| digits(at).is_some()).and_then(|(size, _)| digits(size))
+        };
+        let longest = ranges.split(['+', ' ', ':']).filter_map(size).max();
         let total = rest.trim().strip_suffix(" total pages").and_then(|rest| rest.split_once(" free of "));
         let total = total.and_then(|(free, total)| Some((digits(free.trim())?, digits(total.trim())?)));
-        let is_ranges = longest.is_some() && text.contains('@') || total.is_some();
-        if let (true, Some(longest)) = (self.message == Message::Cma && is_ranges, longest) {
-            let (free, total) = total.unwrap_or_default();
+        let is_ranges = longest.is_some() || total.is_some();
+        let known = self.cma.free;
+        if let (true, Some(longest)) = (is_ranges, longest.max(known.map(|(.., longest)| longest))) {
+            let (free, total) = total.or(known.map(|(free, total, _)| (free, total))).unwrap_or_default();
             self.cma.free = Some((free, total, longest));
         }
-        self.message == Message::Cma && (is_ranges || text.contains("number of available pages"))
+        is_ranges || text.contains("number of available pages")
     }
 
     /// Whether the next line may have the rest: mail programs break lines.
@@ -495,6 +502,38 @@ mod tests {
         assert!(first.takes(&Request::parse("ins: page allocation failure: order:0, mode:0xd2").unwrap()));
         assert_eq!((first.process.as_deref(), first.gfp.is_some()), (Some("ins"), true));
         assert!(!first.takes(&Request::parse("ins: page allocation failure: order:0, mode:0xd2").unwrap()));
+    }
+
+    #[test]
+    fn free_ranges_of_cma() {
+        let mut request = Request::parse("cma: cma_alloc: alloc failed, req-size: 256 pages, ret: -12").unwrap();
+        assert!(request.ranges("number of available pages: 4@572+166@1114+"));
+        assert_eq!(request.cma.free, Some((0, 0, 166)));
+        assert!(request.ranges("7@585=> 177 free of 2048 total pages"));
+        for other in ["user@host:~$", "7@host:~$ dmesg", "[ 1.0] usb 1-1: a@b"] {
+            assert!(!request.ranges(other), "{other}");
+        }
+        assert_eq!(request.cma.free, Some((177, 2048, 166)));
+        assert!(request.ranges("3@9"));
+        assert_eq!(request.cma.free, Some((177, 2048, 166)));
+        let mut other = Request::parse("x: page allocation failure: order:0, mode:0x20").unwrap();
+        assert!(!other.ranges("4@572=> 4 free of 2048 total pages") && other.cma.free.is_none());
+    }
+
+    #[test]
+    fn callers_are_outside_of_the_allocators() {
+        for (inner, caller) in [
+            ("folio_alloc_mpol_noprof vma_alloc_folio_noprof alloc_anon_folio", "do_anonymous_page"),
+            ("alloc_pages_mpol filemap_alloc_folio_noprof", "page_cache_ra_unbounded"),
+            ("__alloc_skb alloc_skb_with_frags", "sock_alloc_send_pskb"),
+            ("kmem_cache_alloc_noprof mempool_alloc_noprof", "bio_alloc_bioset"),
+        ] {
+            let mut request = Request::parse("x: page allocation failure: order:0, mode:0x20").unwrap();
+            for frame in inner.split(' ').chain([caller]) {
+                request.frame(&format!(" {frame}+0x12/0x340"));
+            }
+            assert_eq!(request.caller.as_deref(), Some(caller), "{inner}");
+        }
     }
 
     #[test]

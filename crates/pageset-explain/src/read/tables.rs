@@ -66,7 +66,7 @@ const PRESSURES: [(&str, &str, &str); 7] = [
 /// The first words of the lines whose numbers are kept.
 const NAMES: &str = "MemTotal MemFree HugePages_Total HugePages_Free HugePages_Rsvd Mem Swap numa_hit numa_miss numa_foreign local_node other_node \
      max oom oom_kill oom_group_kill anon file kernel_stack pagetables sock shmem slab_reclaimable slab_unreclaimable unevictable cache \
-     rss mapped_file";
+     rss mapped_file hierarchical_memory_limit";
 
 /// A machine has fewer.
 const MAX_ROWS: usize = 10_000;
@@ -137,6 +137,7 @@ impl Tables {
     pub(super) fn input(&mut self, name: &str) {
         self.pressure_file = pressure_file(name);
         self.heading.clear();
+        self.latency_column = None;
     }
 
     /// Takes a line, and returns whether it is of a table.
@@ -148,6 +149,10 @@ impl Tables {
         }
         let is_heading = ["swpd", "pgpgin/s", "kbmemfree", "kbhugfree"].iter().any(|name| text.contains(name))
             || taken && text.starts_with("total");
+        let nodes = node_heading(text);
+        if taken || is_heading || nodes.is_some() {
+            self.latency_column = None;
+        }
         if let Some(file) = pressure_file(text) {
             self.pressure_file = Some(file);
         }
@@ -155,7 +160,7 @@ impl Tables {
             let node = text.split_once("node/node").and_then(|(_, rest)| digits(rest.split('/').next()?));
             self.heading = node.map(Some).into_iter().collect();
         }
-        if let Some(nodes) = node_heading(text) {
+        if let Some(nodes) = nodes {
             self.heading = nodes;
             return true;
         }
@@ -304,12 +309,18 @@ impl Tables {
         true
     }
 
-    /// A row with a time.
+    /// A row with a time. The first row without one ends the table; a line of less than four words, such as a function, is no row.
     fn latency(&mut self, text: &str) -> bool {
         let Some(column) = self.latency_column.filter(|_| self.latencies.len() < MAX_ROWS) else { return false };
         let words: Vec<&str> = text.split_ascii_whitespace().take(32).collect();
+        if words.len() < 4 {
+            return false;
+        }
         let time = words.len().checked_sub(column + 1).and_then(|at| words[at].parse::<f64>().ok());
-        let Some(time) = time.filter(|time| words.len() >= 4 && time.is_finite() && *time >= 0.0) else { return false };
+        let Some(time) = time.filter(|time| time.is_finite() && *time >= 0.0) else {
+            self.latency_column = None;
+            return false;
+        };
         // A time stamp may stand before the process.
         let process = words.iter().find(|word| !word.starts_with(|c: char| c.is_ascii_digit())).unwrap_or(&words[0]);
         self.latencies.push(((*process).chars().take(64).collect(), time));
@@ -539,6 +550,18 @@ mod tests {
         assert_eq!((stat.of("numa_hit").unwrap().len(), stat.first), (2, Some(NUMASTAT)));
         let slabs = of(&["dentry 2369308 2369325 192 21 1 : tunables 0 0 0 : slabdata 112825 112825 0"]);
         assert_eq!(slabs.caches, [("dentry".to_owned(), 451_300)]);
+        let heading = "COMM           PID     LAT(ms) PAGES";
+        let mut waits = of(&[heading, "summond        17678      0.19   143"]);
+        assert!(!waits.line("do_try_to_free_pages+0x1") && waits.line("b 2 0.50 1"));
+        for end in ["usb 1-1: new high-speed device", "procs memory swap cpu", "r b swpd free si so", "node0 node1"] {
+            waits.line(heading);
+            waits.line(end);
+            waits.line("c 3 9.00 1");
+        }
+        waits.line(heading);
+        waits.input("b.txt");
+        waits.line("d 4 9.00 1");
+        assert_eq!(waits.latencies, [("summond".to_owned(), 0.19), ("b".to_owned(), 0.5)]);
         for line in ["DMA free:12kB min:1kB", "x", "Node 0 active_anon: 12kB x", "node distances:"] {
             assert!(!Tables::default().line(line), "{line}");
         }
