@@ -66,6 +66,11 @@ struct Loaded<T>(UnsafeCell<T>);
 unsafe impl<T> Sync for Loaded<T> {}
 
 static ALLOCATOR: Loaded<Option<Allocator<'static, Kernel>>> = Loaded(UnsafeCell::new(None));
+/// What the configuration refers to: a kernel's stack has no room for it.
+static ZONES: Loaded<[ZoneSpec<'static>; MAX_NODES]> = {
+    let none = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: PageRange::new(Pfn(0), 0), ranges: &[] };
+    Loaded(UnsafeCell::new([none; MAX_NODES]))
+};
 static NODES: Loaded<[NodeId; MAX_CPUS]> = Loaded(UnsafeCell::new([NodeId(0); MAX_CPUS]));
 
 #[inline(always)]
@@ -102,9 +107,8 @@ unsafe fn configured<R>(
     // SAFETY: no other call runs.
     let of_cpus = unsafe { &mut *NODES.0.get() }.get_mut(..cpus)?;
     of_cpus.iter_mut().zip(nodes).for_each(|(to, &from)| *to = NodeId(from));
-    let none = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: PageRange::new(Pfn(0), 0), ranges: &[] };
-    let mut zones = [none; MAX_NODES];
-    let zones = zones.get_mut(..count)?;
+    // SAFETY: no other call runs.
+    let zones = unsafe { &mut *ZONES.0.get() }.get_mut(..count)?;
     for (zone, span) in zones.iter_mut().zip(spans) {
         zone.node = NodeId(span.node);
         zone.span = PageRange::new(Pfn(span.start), span.pages);
