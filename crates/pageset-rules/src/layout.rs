@@ -34,7 +34,20 @@ pub(crate) struct Layout {
 }
 
 impl From<Backing> for Layout {
+    /// Looks at the variants themselves: in a build without the feature `research`, the methods of [`Backing`] do not see its rules.
     fn from(backing: Backing) -> Layout {
+        let (merge_skip, clusters) = match backing {
+            Backing::MergeSkip { clusters, .. } => (true, clusters),
+            _ => (false, ClusterRule::Off),
+        };
+        let blocks = match backing {
+            Backing::Claims { blocks, .. } => Some(blocks),
+            _ => None,
+        };
+        let (claim_blocks, owners) = match blocks {
+            Some(ClaimRule::Claim(owners) | ClaimRule::ClaimAndMerge(owners)) => (true, owners),
+            _ => (false, OwnerRule::Off),
+        };
         Layout {
             regions: backing.regions(),
             bulk_free: match backing.bulk_free() {
@@ -44,14 +57,14 @@ impl From<Backing> for Layout {
                 Some(BulkFree::Chunked) => Drains::Chunked,
                 None => Drains::ShortHolds,
             },
-            merge_skip: backing.skips_merges(),
-            clusters: backing.has_clusters(),
-            cluster_free: backing.clusters() == ClusterRule::RefillsAndDrains,
+            merge_skip,
+            clusters: clusters != ClusterRule::Off,
+            cluster_free: clusters == ClusterRule::RefillsAndDrains,
             depot: backing.depot(),
             bitmaps: backing.bitmaps(),
-            claim_blocks: backing.claims(),
-            owners: backing.owners(),
-            merge_blocks: backing.merges_in_pageset(),
+            claim_blocks,
+            owners,
+            merge_blocks: matches!(blocks, Some(ClaimRule::Merge | ClaimRule::ClaimAndMerge(_))),
         }
     }
 }
