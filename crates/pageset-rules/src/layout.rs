@@ -34,7 +34,20 @@ pub(crate) struct Layout {
 }
 
 impl From<Backing> for Layout {
+    /// Looks at the variants themselves: in a build without the feature `research`, the methods of [`Backing`] do not see its rules.
     fn from(backing: Backing) -> Layout {
+        let (merge_skip, clusters) = match backing {
+            Backing::MergeSkip { clusters, .. } => (true, clusters),
+            _ => (false, ClusterRule::Off),
+        };
+        let blocks = match backing {
+            Backing::Claims { blocks, .. } => Some(blocks),
+            _ => None,
+        };
+        let (claim_blocks, owners) = match blocks {
+            Some(ClaimRule::Claim(owners) | ClaimRule::ClaimAndMerge(owners)) => (true, owners),
+            _ => (false, OwnerRule::Off),
+        };
         Layout {
             regions: backing.regions(),
             bulk_free: match backing.bulk_free() {
@@ -44,14 +57,14 @@ impl From<Backing> for Layout {
                 Some(BulkFree::Chunked) => Drains::Chunked,
                 None => Drains::ShortHolds,
             },
-            merge_skip: backing.skips_merges(),
-            clusters: backing.has_clusters(),
-            cluster_free: backing.clusters() == ClusterRule::RefillsAndDrains,
+            merge_skip,
+            clusters: clusters != ClusterRule::Off,
+            cluster_free: clusters == ClusterRule::RefillsAndDrains,
             depot: backing.depot(),
             bitmaps: backing.bitmaps(),
-            claim_blocks: backing.claims(),
-            owners: backing.owners(),
-            merge_blocks: backing.merges_in_pageset(),
+            claim_blocks,
+            owners,
+            merge_blocks: matches!(blocks, Some(ClaimRule::Merge | ClaimRule::ClaimAndMerge(_))),
         }
     }
 }
@@ -63,7 +76,7 @@ impl Layout {
     /// If a part needs one that is off, or the feature `research` in a build without it.
     pub(crate) fn backing(self) -> Result<Backing, TuningError> {
         let research = self.research_rule();
-        if let (Some(rule), false) = (research, HAS_RESEARCH) {
+        if let (Some((rule, _)), false) = (research, HAS_RESEARCH) {
             return Err(TuningError::NeedsResearch { rule });
         }
         let needs = |rule, needs| Err(TuningError::Needs { rule, needs });
@@ -76,8 +89,10 @@ impl Layout {
         if let Some((rule, other)) = off {
             return needs(rule, other);
         }
-        if let (Some(rule), true) = (research, self.regions != RegionRule::One) {
-            return needs(rule, "regions = one");
+        let is_kernels =
+            self.regions == RegionRule::One && self.bulk_free != Drains::ShortHolds && !self.depot && !self.bitmaps;
+        if let (Some((rule, all)), false) = (research, is_kernels) {
+            return needs(rule, all);
         }
         let hides = if self.depot { Some("depot") } else { self.bitmaps.then_some("bitmaps") };
         let bulk_free = match self.bulk_free {
@@ -86,16 +101,8 @@ impl Layout {
             Drains::SinglePass => BulkFree::SinglePass,
             Drains::Chunked => BulkFree::Chunked,
             Drains::ShortHolds => {
-                return match research {
-                    Some("merge_skip") => {
-                        needs("merge_skip", "bulk_free = pick-locked, two-pass, single-pass or chunked")
-                    }
-                    Some(rule) => needs(rule, "bulk_free = single-pass or chunked"),
-                    None => {
-                        let holds = Holds::Short { depot: self.depot, bitmaps: self.bitmaps };
-                        Ok(Backing::Regions { count: self.regions, holds })
-                    }
-                };
+                let holds = Holds::Short { depot: self.depot, bitmaps: self.bitmaps };
+                return Ok(Backing::Regions { count: self.regions, holds });
             }
         };
         if let Some(rule) = hides {
@@ -125,18 +132,23 @@ impl Layout {
         }
     }
 
-    /// The first part that kernels dropped or never merged.
-    fn research_rule(self) -> Option<&'static str> {
+    /// The first part that kernels dropped or never merged, and all that it needs of the parts that no kernel has: a message that names
+    /// them one by one lets a user fail four times.
+    fn research_rule(self) -> Option<(&'static str, &'static str)> {
+        const KERNELS: &str = "regions = one, depot = off and bitmaps = off";
+        const SKIPS: &str =
+            "regions = one, depot = off, bitmaps = off, and bulk_free = pick-locked, two-pass, single-pass or chunked";
+        const CLAIMS: &str = "regions = one, depot = off, bitmaps = off, and bulk_free = single-pass or chunked";
         let parts = [
-            (self.merge_skip, "merge_skip"),
-            (self.clusters, "clusters"),
-            (self.bulk_free == Drains::PickLocked, "bulk_free = pick-locked"),
-            (self.bulk_free == Drains::TwoPass, "bulk_free = two-pass"),
-            (self.claim_blocks, "claim_blocks"),
-            (self.merge_blocks, "merge_blocks"),
-            (self.owners != OwnerRule::Off, "owners"),
+            (self.merge_skip, "merge_skip", SKIPS),
+            (self.clusters, "clusters", SKIPS),
+            (self.bulk_free == Drains::PickLocked, "bulk_free = pick-locked", KERNELS),
+            (self.bulk_free == Drains::TwoPass, "bulk_free = two-pass", KERNELS),
+            (self.claim_blocks, "claim_blocks", CLAIMS),
+            (self.merge_blocks, "merge_blocks", CLAIMS),
+            (self.owners != OwnerRule::Off, "owners", CLAIMS),
         ];
-        parts.into_iter().find_map(|(on, rule)| on.then_some(rule))
+        parts.into_iter().find_map(|(on, rule, needs)| on.then_some((rule, needs)))
     }
 }
 
@@ -240,18 +252,33 @@ mod tests {
     fn what_each_part_needs() {
         let [chunked, own, claim, merge] =
             [LINUX_6_19, PAGESET, PCP_CLAIM, PCP_MERGE].map(|tuning| Layout::from(tuning.backing));
+        let skip = Layout { merge_skip: true, ..chunked };
+        let kernels = "regions = one, depot = off and bitmaps = off";
+        let skips =
+            "regions = one, depot = off, bitmaps = off, and bulk_free = pick-locked, two-pass, single-pass or chunked";
+        let claims = "regions = one, depot = off, bitmaps = off, and bulk_free = single-pass or chunked";
         for (layout, rule, needs) in [
             (Layout { clusters: true, ..chunked }, "clusters", "merge_skip"),
-            (Layout { merge_skip: true, cluster_free: true, ..chunked }, "cluster_free", "clusters"),
-            (Layout { merge_skip: true, regions: RegionRule::PerCpu, ..chunked }, "merge_skip", "regions = one"),
-            (Layout { bulk_free: Drains::PickLocked, ..own }, "bulk_free = pick-locked", "regions = one"),
+            (Layout { clusters: true, ..claim }, "clusters", "merge_skip"),
+            (Layout { cluster_free: true, ..skip }, "cluster_free", "clusters"),
+            (Layout { merge_skip: true, ..own }, "merge_skip", skips),
+            (Layout { regions: RegionRule::PerCpu, ..skip }, "merge_skip", skips),
+            (Layout { bulk_free: Drains::ShortHolds, ..skip }, "merge_skip", skips),
+            (Layout { depot: true, ..skip }, "merge_skip", skips),
+            (Layout { bitmaps: true, ..skip }, "merge_skip", skips),
+            (Layout { merge_skip: true, ..claim }, "claim_blocks", "merge_skip = off"),
+            (Layout { merge_skip: true, ..merge }, "merge_blocks", "merge_skip = off"),
+            (Layout { bulk_free: Drains::PickLocked, ..own }, "bulk_free = pick-locked", kernels),
+            (Layout { bulk_free: Drains::TwoPass, depot: true, ..chunked }, "bulk_free = two-pass", kernels),
             (Layout { depot: true, ..chunked }, "depot", "bulk_free = short-holds"),
             (Layout { bitmaps: true, ..chunked }, "bitmaps", "bulk_free = short-holds"),
             (Layout { bulk_free: Drains::Chunked, depot: false, ..own }, "bitmaps", "bulk_free = short-holds"),
             (Layout { owners: OwnerRule::Wait, ..chunked }, "owners", "claim_blocks"),
-            (Layout { regions: RegionRule::PerCpu, ..claim }, "claim_blocks", "regions = one"),
-            (Layout { regions: RegionRule::PerCpu, ..merge }, "merge_blocks", "regions = one"),
-            (Layout { bulk_free: Drains::ShortHolds, ..claim }, "claim_blocks", "bulk_free = single-pass or chunked"),
+            (Layout { regions: RegionRule::PerCpu, ..claim }, "claim_blocks", claims),
+            (Layout { regions: RegionRule::PerCpu, ..merge }, "merge_blocks", claims),
+            (Layout { bulk_free: Drains::ShortHolds, ..claim }, "claim_blocks", claims),
+            (Layout { bulk_free: Drains::ShortHolds, ..merge }, "merge_blocks", claims),
+            (Layout { bulk_free: Drains::PickLocked, ..claim }, "claim_blocks", "bulk_free = single-pass or chunked"),
             (Layout { bulk_free: Drains::TwoPass, ..merge }, "merge_blocks", "bulk_free = single-pass or chunked"),
         ] {
             assert_eq!(layout.backing(), Err(TuningError::Needs { rule, needs }), "{layout:?}");

@@ -156,7 +156,7 @@ fn all_keys() -> String {
 
 #[cfg(test)]
 mod tests {
-    use pageset::policy::presets::LINUX_6_18;
+    use pageset::policy::presets::{LINUX_6_18, PAGESET};
     use pageset::policy::{BatchRule, HighRule};
 
     use super::*;
@@ -185,6 +185,20 @@ mod tests {
         assert!(!changed(&["below_high=false"]).unwrap().tuning.below_high);
         assert!(changed(&["count_min=true"]).unwrap().tuning.count_min);
         assert_eq!(changed(&["batch=31", "decay=fifth"]).unwrap().name, "x batch=31 decay=fifth");
+    }
+
+    #[test]
+    fn one_message_names_all_that_merge_skip_needs() {
+        let on_pageset = |texts: &[&str]| {
+            let settings = Settings::parse(texts, "--set ").unwrap();
+            settings.apply(&mut RuleSet::new("x", PAGESET)).map_err(|conflict| conflict.what)
+        };
+        let error = on_pageset(&["merge_skip=on"]).unwrap_err();
+        for part in ["regions = one", "depot = off", "bitmaps = off", "bulk_free = pick-locked"] {
+            assert!(error.contains(part), "{error}");
+        }
+        let all = ["merge_skip=on", "regions=one", "depot=off", "bitmaps=off", "bulk_free=pick-locked"];
+        assert_eq!(on_pageset(&all), Ok(()));
     }
 
     #[test]
