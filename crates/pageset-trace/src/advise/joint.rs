@@ -220,7 +220,7 @@ mod tests {
             ..Setting::default()
         };
         let name = name.to_owned();
-        let rare = rare(settings[0].1 as f64, 1.0).is_some();
+        let rare = settings.first().is_some_and(|&(_, locks)| rare(locks as f64, 1.0).is_some());
         Load { name, rare, managed: 100_000, settings: settings.iter().enumerate().map(setting).collect() }
     }
 
