@@ -20,9 +20,9 @@ pub struct ZoneSection {
     pub name: String,
     /// Pages on the buddy's free lists, without pages in pagesets.
     pub free: u64,
-    /// The temporary boost of the watermarks, which `min`, `low` and `high` include; 0 on kernels that do not print it, such as
-    /// 5.10.
-    pub boost: u64,
+    /// The temporary boost of the watermarks, which `min`, `low` and `high` include; `None` on kernels that do not print it,
+    /// such as 5.10.
+    pub boost: Option<u64>,
     /// The effective min watermark.
     pub min: u64,
     /// The effective low watermark.
@@ -280,7 +280,7 @@ fn close(section: Option<Section>, zones: &mut Vec<ZoneSection>) -> Result<(), P
     }
     (zone.free, zone.min, zone.low, zone.high) = (free, min, low, high);
     (zone.spanned, zone.present, zone.managed) = (spanned, present, managed);
-    (zone.boost, zone.cma) = (amount("boost").unwrap_or(0), amount("cma").unwrap_or(0));
+    (zone.boost, zone.cma) = (amount("boost"), amount("cma").unwrap_or(0));
     (zone.promo, zone.start_pfn) = (amount("promo"), section.start_pfn.unwrap_or(0));
     zones.push(zone);
     Ok(())

@@ -165,12 +165,12 @@ impl FreePass {
     /// `preemptible` says whether interrupts can come while a pageset's lock is held. This is certain from 6.7 on and
     /// likely from 6.2 to 6.6; those kernels are treated like older ones.
     ///
-    /// `bulk_unseen`: see [`Setting::bulk_unseen`].
-    pub(super) fn new(preemptible: bool, bulk_unseen: bool) -> Self {
+    /// `bulk_unseen`: see [`Setting::bulk_unseen`]. `page_size` is in bytes.
+    pub(super) fn new(preemptible: bool, bulk_unseen: bool, page_size: u32) -> Self {
         FreePass {
             preemptible,
             batches: HashMap::default(),
-            split: SplitBlocks::new(bulk_unseen),
+            split: SplitBlocks::new(bulk_unseen, page_size),
             notes: Vec::new(),
             last: PageMap::new(),
             interrupt: HashMap::default(),
@@ -507,7 +507,7 @@ mod tests {
         let alloc = |pfn, gfp| Kind::Alloc { pfn: Some(pfn), order: Order::ZERO, migratetype: 1, gfp };
         let free = |pfn| Kind::Free { pfn, order: Order::ZERO };
         let moved = |after: &[(u32, Kind)]| {
-            let (mut pass, mut notes) = (FreePass::new(true, false), Notes::default());
+            let (mut pass, mut notes) = (FreePass::new(true, false, 4096), Notes::default());
             let request = (7, alloc(target, MIGRATION));
             for (pid, kind) in [request].iter().chain(after) {
                 pass.event(&mut notes, &setting, &event(*pid, kind.clone()), State::Inside);

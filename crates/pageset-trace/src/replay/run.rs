@@ -252,7 +252,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn set_parameters(&self, zone: usize) {
         let state = self.states[zone];
-        let watermarks = if self.is_set { state.marks() } else { state.watermarks };
+        let watermarks = if self.is_set { state.marks } else { state.watermarks };
         self.zone(zone).set_watermarks(watermarks, state.reserve);
         let sharers = self.hotplug.sharers(zone).filter(|_| self.hotplug_changed || !state.bounds_shown);
         let bounds = match self.hotplug.is_off(zone) {
@@ -598,8 +598,16 @@ impl<'r, 'a> Run<'r, 'a> {
     fn snapshot(&mut self, tag: &str) {
         match self.plan.level {
             Level::Input => self.apply_settings(tag),
-            Level::Reconstructed => holds::uncounted(|| self.apply_snapshot(tag)),
+            Level::Reconstructed => self.apply_snapshot(tag),
         }
+    }
+
+    /// Runs `work` that the recorded kernel did not do. Its locks and pages do not count.
+    fn uncounted(&mut self, work: impl FnOnce(&mut Self)) {
+        let (locks, pages) = (self.locks(), self.direct_pages());
+        holds::uncounted(|| work(self));
+        self.own_locks += self.locks() - locks;
+        self.own_pages += self.direct_pages() - pages;
     }
 
     /// Applies what was set since the last snapshot: input as the requests are. No event shows the moment.
@@ -611,24 +619,23 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         self.states = states.iter().collect();
         (self.is_set, self.hotplug_changed) = (true, false);
-        (0..states.len()).for_each(|zone| self.set_parameters(zone));
+        self.uncounted(|run| (0..states.len()).for_each(|zone| run.set_parameters(zone)));
         self.outcome.borrowed.settings += 1;
     }
 
     fn apply_snapshot(&mut self, tag: &str) {
         let Some(states) = self.plan.setting.snapshot(tag) else { return };
-        let (locks, pages) = (self.locks(), self.direct_pages());
         self.hotplug_changed = false;
-        for (zone, state) in states.iter().enumerate() {
-            self.states[zone] = state;
-            self.set_parameters(zone);
-            let stats = self.zone(zone).stats();
-            let unused = stats.nr_free_pages + stats.cached_pages();
-            self.corrections.correct(self.world, zone, unused, state.unused());
-        }
+        self.uncounted(|run| {
+            for (zone, state) in states.iter().enumerate() {
+                run.states[zone] = state;
+                run.set_parameters(zone);
+                let stats = run.zone(zone).stats();
+                let unused = stats.nr_free_pages + stats.cached_pages();
+                run.corrections.correct(run.world, zone, unused, state.unused());
+            }
+        });
         self.outcome.borrowed.snapshots += 1;
-        self.own_locks += self.locks() - locks;
-        self.own_pages += self.direct_pages() - pages;
         self.sample_high_orders();
     }
 

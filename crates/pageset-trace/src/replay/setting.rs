@@ -52,7 +52,9 @@ pub struct ZoneState {
     pub managed: u64,
     /// The watermarks, including the boost.
     pub watermarks: Watermarks,
-    /// The part of each watermark that is a temporary boost.
+    /// The watermarks as they were set, without a boost. If the kernel prints no boost, those of the first snapshot include it.
+    pub(super) marks: Watermarks,
+    /// The part of each watermark that is a temporary boost; 0 if the kernel does not print it.
     pub(super) boost: u64,
     /// Pages reserved against requests, by the request's highest zone.
     pub(super) reserve: [u64; ZoneKind::COUNT],
@@ -74,11 +76,9 @@ pub struct PagesetSnapshot {
 }
 
 impl ZoneState {
-    /// The watermarks as they were set, without their boost.
-    pub(super) fn marks(&self) -> Watermarks {
-        let Watermarks { min, low, high } = self.watermarks;
-        let set = |mark: u64| mark.saturating_sub(self.boost);
-        Watermarks { min: set(min), low: set(low), high: set(high) }
+    /// Sets the watermarks, without a boost.
+    pub(super) fn set_marks(&mut self, marks: Watermarks) {
+        (self.watermarks, self.marks, self.boost) = (marks, marks, 0);
     }
 
     /// Whether watermarks or sizes of pagesets were set since the state `before`. The kernel itself changes `high` if it `tunes` it and
@@ -87,7 +87,7 @@ impl ZoneState {
         let settings = |state: &ZoneState| {
             let Bounds { batch, high_min, high_max } = state.bounds;
             let high = (!tunes || state.bounds_shown).then_some((high_min, high_max));
-            (state.marks(), state.reserve, batch, high)
+            (state.marks, state.reserve, batch, high)
         };
         settings(self) != settings(before)
     }
@@ -137,6 +137,8 @@ pub struct Setting {
     pub(super) timer_in_parts: bool,
     /// Whether the recording has events of the ends of reclaim.
     pub(super) reclaim_ends_recorded: bool,
+    /// The size of a page, in bytes.
+    pub(super) page_size: u32,
     /// `PCP_BATCH_SCALE_MAX` of the recorded kernel, if known.
     pub(super) batch_scale_max: Option<u8>,
 }
@@ -169,9 +171,11 @@ impl Setting {
         }
         let cpus = cpu_count(trace, all())?;
         let nodes = nodes_of_cpus(trace, start, cpus);
-        let mut bounds: Vec<Bounds> = zones.iter().map(|zone| zone.start.bounds).collect();
+        let mut last_states: Vec<ZoneState> = zones.iter().map(|zone| zone.start.clone()).collect();
         let mut states = |info: &Zoneinfo| {
-            zones.iter().zip(&mut bounds).map(|(zone, bounds)| later_state(zone, info, bounds)).collect::<Vec<_>>()
+            let states = zones.iter().zip(&last_states).map(|(zone, before)| later_state(zone, info, before));
+            last_states = states.collect();
+            last_states.clone()
         };
         let facts = trace.facts();
         let bulk_recorded = facts.sources.iter().any(|source| source.contains("bulk"));
@@ -197,6 +201,7 @@ impl Setting {
             frees_runs_whole: facts.kernel_release.as_deref().and_then(Release::parse).is_some_and(frees_whole),
             bulk_recorded,
             reclaim_ends_recorded: facts.sources.iter().any(|source| source == "kprobe:balance_pgdat"),
+            page_size: facts.page_size,
             batch_scale_max: facts.batch_scale_max,
             zones,
         })
@@ -393,13 +398,24 @@ fn zone<'i>(
     })
 }
 
-/// A zone in a later snapshot. `before` are its bounds in the snapshot before, and then in this one.
-fn later_state(zone: &ZoneSetting, info: &Zoneinfo, before: &mut Bounds) -> ZoneState {
-    let mut state = info.zone(zone.node.0, &zone.name).map_or_else(|| zone.start.clone(), start_state);
-    // Pagesets that are switched off show a batch of one page, and come on again with the bounds that they had.
-    let is_off = state.bounds.batch == Bounds::DISABLED.batch && before.batch > state.bounds.batch;
-    *before = if is_off { *before } else { state.bounds };
-    state.bounds = *before;
+/// A zone in a later snapshot. `before` is its state in the snapshot before.
+fn later_state(zone: &ZoneSetting, info: &Zoneinfo, before: &ZoneState) -> ZoneState {
+    let Some(section) = info.zone(zone.node.0, &zone.name) else { return zone.start.clone() };
+    let mut state = start_state(section);
+    // Pagesets that are switched off show a batch of one page and keep none. They come on again with the bounds that they had.
+    let Bounds { batch, high_max, .. } = state.bounds;
+    if (batch, high_max) == (Bounds::DISABLED.batch, 0) && before.bounds.batch > batch {
+        state.bounds = before.bounds;
+    }
+    // A boost that is not printed raises the three marks by the same amount, and no reserve.
+    let raised = |state: &Watermarks| {
+        let Watermarks { min, low, high } = before.marks;
+        [(state.min, min), (state.low, low), (state.high, high)].map(|(now, then)| i128::from(now) - i128::from(then))
+    };
+    let [min, low, high] = raised(&state.marks);
+    if section.boost.is_none() && (min, min) == (low, high) && state.reserve == before.reserve {
+        state.marks = before.marks;
+    }
     state
 }
 
@@ -422,11 +438,14 @@ fn start_state(section: &ZoneSection) -> ZoneState {
     for p in &section.pagesets {
         pagesets[p.cpu as usize] = PagesetSnapshot { count: p.count, high: p.high };
     }
+    let boost = section.boost.unwrap_or(0);
+    let set = |mark: u64| mark.saturating_sub(boost);
     ZoneState {
         free: section.free,
         managed: section.managed,
         watermarks: Watermarks { min: section.min, low: section.low, high: section.high },
-        boost: section.boost,
+        marks: Watermarks { min: set(section.min), low: set(section.low), high: set(section.high) },
+        boost,
         reserve,
         bounds,
         bounds_shown,
@@ -514,14 +533,45 @@ mod tests {
         let info =
             Zoneinfo::parse(include_str!("../../tests/zoneinfo/linux-6.1-boosted.txt")).expect("a kernel's zoneinfo");
         let before = start_state(info.zone(0, "DMA32").expect("the zone DMA32"));
-        assert_eq!(before.marks(), Watermarks { min: 414, low: 517, high: 620 });
+        assert_eq!(before.marks, Watermarks { min: 414, low: 517, high: 620 });
         let Bounds { batch, high_min, high_max } = before.bounds;
-        let calm = ZoneState { boost: 0, watermarks: before.marks(), free: 1, ..before.clone() };
-        let marks = ZoneState { watermarks: Watermarks { low: 518, ..before.marks() }, ..calm.clone() };
+        let calm = ZoneState { boost: 0, watermarks: before.marks, free: 1, ..before.clone() };
+        let marks = ZoneState { marks: Watermarks { low: 518, ..before.marks }, ..calm.clone() };
         let high = ZoneState { bounds: Bounds { batch, high_min, high_max: high_max + 1 }, ..before.clone() };
         let shown = ZoneState { bounds_shown: true, ..high.clone() };
         for (state, expected) in [(calm, [false; 2]), (marks, [true; 2]), (high, [true, false]), (shown, [true; 2])] {
             assert_eq!([false, true].map(|tunes| state.is_set_since(&before, tunes)), expected, "{state:?}");
+        }
+    }
+
+    /// 5.10 adds a boost to the watermarks and does not print it. It is no setting, and no later setting takes it for one.
+    #[test]
+    fn a_boost_that_is_not_printed_is_not_set() {
+        let info = Zoneinfo::parse(include_str!("../../tests/zoneinfo/linux-5.10-two-nodes.txt"))
+            .expect("a kernel's zoneinfo");
+        let section = info.zone(0, "Normal").expect("the zone Normal");
+        let zone = zone(section, [&info].into_iter(), None).expect("a zone");
+        let state = |before: &ZoneState, change: &dyn Fn(&mut ZoneSection)| {
+            let mut section = section.clone();
+            change(&mut section);
+            later_state(&zone, &Zoneinfo { zones: vec![section] }, before)
+        };
+        let raise = |by: u64| move |s: &mut ZoneSection| (s.min, s.low, s.high) = (s.min + by, s.low + by, s.high + by);
+        let boosted = state(&zone.start, &raise(512));
+        assert_eq!((boosted.watermarks.min, boosted.marks), (section.min + 512, zone.start.marks));
+        for other in [state(&zone.start, &raise(1024)), state(&boosted, &|_| ())] {
+            assert!(!boosted.is_set_since(&zone.start, false) && !other.is_set_since(&boosted, false), "{other:?}");
+        }
+        let high = state(&boosted, &|s| {
+            raise(512)(s);
+            s.pagesets.iter_mut().for_each(|pageset| pageset.high += 6);
+        });
+        assert!(high.is_set_since(&boosted, false) && high.marks == zone.start.marks, "{high:?}");
+        let printed = |s: &mut ZoneSection| (raise(512)(s), s.boost = Some(0)).1;
+        let reserved = |s: &mut ZoneSection| (raise(512)(s), s.protection[1] = 7).1;
+        let changes: [&dyn Fn(&mut ZoneSection); 4] = [&|s| s.min += 1, &|s| s.high += 1, &printed, &reserved];
+        for set in changes.map(|change| state(&zone.start, change)) {
+            assert!(set.is_set_since(&zone.start, false) && set.marks == set.watermarks, "{set:?}");
         }
     }
 
@@ -540,11 +590,16 @@ mod tests {
             }
             info
         };
-        let mut before = zone.start.bounds;
-        let mut bounds = |batch, high| later_state(&zone, &with(batch, high), &mut before).bounds;
+        let mut before = zone.start.clone();
+        let mut bounds = |batch, high| {
+            before = later_state(&zone, &with(batch, high), &before);
+            before.bounds
+        };
         assert_eq!(bounds(1, 0), zone.start.bounds);
         let set = Bounds { batch: 31, high_min: 999, high_max: 999 };
         assert_eq!([bounds(31, 999), bounds(1, 0)], [set; 2]);
+        // Before 5.14, a large fraction gives small pagesets a batch of one page.
+        assert_eq!(bounds(1, 6), Bounds { batch: 1, high_min: 6, high_max: 6 });
     }
 
     #[test]

@@ -18,8 +18,8 @@ use crate::event::{Context, Event, Kind};
 /// The flag of requests for compound pages, which are freed whole, or as what they were split into.
 const GFP_COMP: u32 = 0x4_0000;
 
-/// A stack of a thread: 16 KiB of pages of 4 KiB.
-const STACK: Order = Order::new(2).expect("an order");
+/// The size of a thread's stack, in bytes.
+const STACK_BYTES: u32 = 16 << 10;
 
 /// A block that was freed page by page in a row.
 #[derive(Debug)]
@@ -80,11 +80,16 @@ pub(super) struct SplitBlocks {
     taken: FxHashMap<u32, (u32, u8)>,
     /// Whether bulk allocations may take pages off lists without an event.
     bulk_unseen: bool,
+    /// A stack of a thread, if it has several pages.
+    stack: Option<Order>,
 }
 
 impl SplitBlocks {
-    pub(super) fn new(bulk_unseen: bool) -> Self {
-        SplitBlocks { bulk_unseen, ..Self::default() }
+    /// `page_size` is in bytes.
+    pub(super) fn new(bulk_unseen: bool, page_size: u32) -> Self {
+        let order = (STACK_BYTES / page_size.max(1)).checked_ilog2().filter(|order| *order > 0);
+        let stack = order.and_then(|order| Order::new(order as u8));
+        SplitBlocks { bulk_unseen, stack, ..Self::default() }
     }
 
     /// Handles an event. `zone_of` tells the zone of a page.
@@ -114,19 +119,20 @@ impl SplitBlocks {
     pub(super) fn freed(&mut self, event: &Event, free: u32, is_inside: bool, is_earlier: bool) {
         let Kind::Free { pfn, order } = event.kind else { return };
         let request = if self.requests.is_empty() { None } else { self.requests.remove(&pfn) };
-        let may_be_stack = is_earlier && event.context == Context::Process && pfn.is_aligned(STACK);
-        if request.is_none() && self.rows.is_empty() && !may_be_stack {
+        let may_be = |stack: &Order| is_earlier && event.context == Context::Process && pfn.is_aligned(*stack);
+        let stack = self.stack.filter(may_be);
+        if request.is_none() && self.rows.is_empty() && stack.is_none() {
             return;
         }
         let key = (event.cpu.0, event.context as u8);
         let mut row = self.rows.remove(&key);
         let request = request.filter(|request| order == Order::ZERO && request.order > order);
         let goes_on = row.as_ref().is_some_and(|row| (row.pid, row.next) == (event.pid, pfn));
-        if request.is_some() || order == Order::ZERO && may_be_stack && !goes_on {
+        let stack = stack.filter(|_| order == Order::ZERO && !goes_on);
+        let of_stack = stack.map(|order| Request { order, migratetype: 0, gfp: 0 });
+        if let Some(Request { order, migratetype, .. }) = request.or(of_stack) {
             let pid = event.pid;
             let gfp = request.map(|request| request.gfp);
-            let Request { order, migratetype, .. } =
-                request.unwrap_or(Request { order: STACK, migratetype: 0, gfp: 0 });
             let frees = Vec::new();
             let block = SplitBlock { order, head: pfn, gfp, pid, migratetype, frees, proof: None, is_inside };
             row = Some(Row { pid, context: event.context, next: pfn, left: order.pages(), block });
@@ -162,9 +168,13 @@ impl SplitBlocks {
         self.blocks.push(block);
     }
 
-    /// Handles a block that leaves a pageset.
+    /// Handles a block that leaves a pageset. Pages that were in use before prove that they are a block only by its order and first page:
+    /// others may have joined a larger block since.
     fn came_back(&mut self, pfn: Pfn, order: Order) {
-        self.resolve(pfn, Some(order > Order::ZERO));
+        let Some(index) = self.awaited.get(pfn).checked_sub(1) else { return };
+        let block = &self.blocks[index as usize];
+        let is_block = block.gfp.is_some() || (block.head, block.order) == (pfn, order);
+        self.resolve(pfn, (order == Order::ZERO || is_block).then_some(order > Order::ZERO));
     }
 
     /// Ends the wait for the pages of a block.
@@ -269,7 +279,17 @@ mod tests {
 
     /// Like [`rejoined`], with pages that were in use before.
     fn rejoined_of(events: &[Event], frees_whole: bool, earlier: &[u64]) -> Vec<(u8, Vec<u32>, Option<bool>)> {
-        let (mut blocks, mut frees) = (SplitBlocks::new(false), 0);
+        rejoined_at(4096, events, frees_whole, earlier)
+    }
+
+    /// Like [`rejoined_of`], for a page size in bytes.
+    fn rejoined_at(
+        page_size: u32,
+        events: &[Event],
+        frees_whole: bool,
+        earlier: &[u64],
+    ) -> Vec<(u8, Vec<u32>, Option<bool>)> {
+        let (mut blocks, mut frees) = (SplitBlocks::new(false, page_size), 0);
         for event in events {
             blocks.event(|_| Some(0), event);
             if let Kind::Free { pfn, .. } = event.kind {
@@ -328,6 +348,20 @@ mod tests {
         assert_eq!(of(&row(128)), [], "nothing shows it");
         let frees = vec![0, 1, 2, 3];
         assert_eq!(of(&[row(128), vec![alloc(128, 2, GFP)]].concat()), [(2, frees.clone(), Some(true))]);
+        for other in [alloc(128, 1, GFP), alloc(130, 1, GFP), alloc(128, 9, GFP), alloc(130, 2, GFP)] {
+            assert_eq!(of(&[row(128), vec![other.clone()]].concat()), [], "{other:?}");
+        }
+        let back = [row(128), vec![alloc(128, 1, GFP), alloc(128, 2, GFP)]].concat();
+        for (page_size, events, expected) in [
+            (8192, &back, Some((1, vec![0, 1]))),
+            (16384, &back, None),
+            (65536, &back, None),
+            (2048, &[row(128), row(132), vec![alloc(128, 3, GFP)]].concat(), Some((3, (0..8).collect()))),
+        ] {
+            let blocks = rejoined_at(page_size, events, true, &earlier);
+            let first = blocks.into_iter().map(|(order, frees, _)| (order, frees)).next();
+            assert_eq!(first, expected, "pages of {page_size} bytes");
+        }
         let two = [row(128), stack(&[])].concat();
         assert_eq!(of(&two), [(2, frees.clone(), None), (2, vec![4, 5, 6, 7], None)], "the same process");
         assert_eq!(of(&[two.clone(), vec![alloc(130, 0, GFP)]].concat()).len(), 1, "the page was on the list");

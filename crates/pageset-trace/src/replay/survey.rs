@@ -51,7 +51,7 @@ impl First {
     ) -> Result<First, TraceError> {
         let preemptible = preemptible(&setting.kernel_tuning());
         let mut notes = Notes::default();
-        let mut frees = FreePass::new(preemptible, setting.bulk_unseen);
+        let mut frees = FreePass::new(preemptible, setting.bulk_unseen, setting.page_size);
         let mut reclaim = Reclaim::new(setting);
         let mut hotplug = Hotplug::new(setting);
         let mut fewest_sharers = vec![None::<u32>; setting.zones.len()];

@@ -78,9 +78,10 @@ impl Setting {
         let in_force = self.watermark_scale().unwrap_or(DEFAULT_WATERMARK_SCALE);
         let mut other = self.clone();
         for (at, zone) in self.zones.iter().enumerate() {
-            other.zones[at].start.watermarks = marks(zone, &zone.start, in_force, scale);
+            other.zones[at].start.set_marks(marks(zone, &zone.start, in_force, scale));
             for (_, states) in &mut other.later {
-                states[at].watermarks = marks(zone, &states[at], in_force, scale);
+                let scaled = marks(zone, &states[at], in_force, scale);
+                states[at].set_marks(scaled);
             }
         }
         other

@@ -28,7 +28,7 @@ fn linux_6_18() {
         node: 0,
         name: "Normal".to_owned(),
         free: 964_354,
-        boost: 0,
+        boost: Some(0),
         min: 11_461,
         low: 14_326,
         high: 17_191,
@@ -59,7 +59,7 @@ fn older_kernels() {
     assert_eq!(zones, [(0, "DMA", 3975, 1), (0, "Normal", 4_017_000, 1_048_576), (1, "Normal", 4_127_950, 5_242_880)]);
     let set = |cpu, count| PagesetSection { cpu, count, high: 378, batch: 63, high_min: None, high_max: None };
     assert_eq!(info.zone(1, "Normal").unwrap().pagesets, [set(0, 0), set(1, 120), set(2, 357), set(3, 44)]);
-    assert_eq!((info.zones[1].promo, info.zones[1].boost, info.zones[1].cma), (None, 0, 0));
+    assert_eq!((info.zones[1].promo, info.zones[1].boost, info.zones[1].cma), (None, None, 0));
     assert_eq!(info.cpus(), 4);
 
     let info = Zoneinfo::parse(LINUX_4_4).unwrap();

@@ -166,27 +166,40 @@ fn countdowns_begin_before_the_recording() {
 /// Somebody sets `high` anew while recording. The input shows that, too: by the next snapshot.
 #[test]
 fn what_is_set_while_recording_is_input() {
+    let [before, after] = without_and_with("              high:", 126);
+    let pages = [before, after].map(|outcome| outcome.moves.totals(|_| true).drain_pages);
+    assert!(pages[1] > pages[0] + 500, "{pages:?}");
+}
+
+/// The allocator does the same, whoever takes the zones' locks to set their watermarks.
+#[test]
+fn the_work_to_set_is_not_the_allocators() {
+    let [before, after] = without_and_with("        min ", 9).map(|outcome| {
+        ((outcome.moves.refills, outcome.moves.drains), outcome.zone_lock_acquisitions, outcome.zone_lock_lines)
+    });
+    assert_eq!(before, after);
+}
+
+/// Replays a recording by its input, without and with this value of these lines in the later snapshots.
+fn without_and_with(name: &str, value: u64) -> [Outcome; 2] {
     let recorded = open("../../traces/lab/6.1-amd64.4cpu.unix1.pstrace");
     let mut writer = Writer::create(Vec::new(), recorded.facts()).unwrap();
     for (tag, text) in &recorded.snapshots().texts {
         let is_later = tag.starts_with("mid") || tag.starts_with("fini");
-        let high = |line: &str| {
-            if line.starts_with("              high:") { "              high: 126" } else { line }.to_owned()
-        };
-        let set: Vec<String> = text.lines().map(high).collect();
+        let line = |line: &str| if line.starts_with(name) { format!("{name} {value}") } else { line.to_owned() };
+        let set: Vec<String> = text.lines().map(line).collect();
         writer.snapshot_text(tag, &if is_later { set.join("\n") + "\n" } else { text.clone() }).unwrap();
     }
     recorded.events().unwrap().for_each(|event| writer.event(&event.unwrap()).unwrap());
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&writer.finish().unwrap()).unwrap();
     let set = Trace::open(file.path()).unwrap();
-    let [before, after] = [&recorded, &set].map(|trace| {
+    let outcomes = [&recorded, &set].map(|trace| {
         let replay = Replay::prepare(trace, &mut |_| {}).unwrap();
         replay.run(&replay.kernel_rules(), Level::Input, &mut |_| {}).unwrap()
     });
-    assert_eq!([&before, &after].map(|outcome| outcome.borrowed.settings), [0, 1]);
-    let pages = [before, after].map(|outcome| outcome.moves.totals(|_| true).drain_pages);
-    assert!(pages[1] > pages[0] + 500, "{pages:?}");
+    assert_eq!(outcomes.each_ref().map(|outcome| outcome.borrowed.settings), [0, 1]);
+    outcomes
 }
 
 /// 7.3: two stacks that were allocated before are freed page by page, and two threads get them whole.
