@@ -183,7 +183,8 @@ fn one_request_at_a_time_drains_for_reclaim() {
             let owner = Promising(Cell::new(0), |call| asked_again.set((call == 1).then(|| counts(world))));
             let found = world.alloc_with(Alloc::new(&request).owner(&owner));
             machine.go_on.store(true, SeqCst);
-            assert!(matches!(found, Err(AllocError::OutOfMemory(_))), "{found:?}");
+            let is_refused = matches!(found, Err(AllocError::OutOfMemory(_)));
+            assert!(is_refused, "the second request has no pages of a drain: {found:?}");
             let left = asked_again.get().expect("it asks the owner twice");
             assert_eq!(left[1], [true, true], "the second request leaves the drain to the first");
             first.join().expect("it does not panic");
