@@ -3,9 +3,8 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use pageset::policy::BatchRule;
-use pageset::policy::ClaimRule;
 use pageset::policy::sizes::{WatermarkRule, zone_batch};
+use pageset::policy::{BatchRule, ClaimRule};
 use pageset::{Backing, Config, FreeCheck, NodeId, OwnerRule, PageRange, Tuning, ZoneKind, ZoneSpec};
 
 use crate::error::{PoolError, address_space_error, prefault_error};

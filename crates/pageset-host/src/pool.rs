@@ -499,7 +499,8 @@ impl PagePool {
         freed.map_err(wrong_free)
     }
 
-    /// Drains the caches of all CPUs, so that their pages merge into large blocks. Does nothing in a forked child.
+    /// Drains the caches of all CPUs, so that their pages merge into large blocks. Callers in parallel share no work: each locks every
+    /// CPU's cache. Does nothing in a forked child.
     ///
     /// If a filter of system calls that came after the pool refuses `membarrier`, the caches of CPUs on which the calling
     /// thread cannot run keep their pages.

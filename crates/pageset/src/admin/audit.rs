@@ -159,6 +159,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         let free = self.free_lists()?;
         let cached = self.cached()?;
         let (books, tagged) = self.blocks()?;
+        self.checked(self.zone.shared.buddy.check_clusters())?;
         if self.zone.shared.deferred.is_empty() {
             self.equal("pages whose free is deferred", 0, self.zone.shared.deferred_pages())?;
         }
@@ -167,7 +168,7 @@ impl<M: Machine> Audit<'_, '_, M> {
             self.miscounted()?;
         }
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached.pages)?;
-        self.checked(self.zone.shared.buddy.check_research())?;
+        self.checked(self.zone.shared.buddy.check_owners())?;
         self.plenty()?;
         self.types()?;
         self.equal(
@@ -374,12 +375,10 @@ impl<M: Machine> Audit<'_, '_, M> {
 
     /// Visits the blocks of stores that are tagged cached.
     fn each_in_stores(&self, visit: &mut Visit<'_>) -> Found {
-        let mut visited = Ok(());
-        let counted = store::HIDDEN.cached(&self.zone.shared, &mut |page, order| {
-            visited = visit(page, order);
-            visited.is_ok()
-        });
-        visited.and(self.checked(counted))
+        self.checked(store::HIDDEN.cached(&self.zone.shared, &mut |page, order| {
+            // If it concerns a page, that is the visited one.
+            visit(page, order).map_err(|wrong| (wrong.pfn.map(|_| page), wrong.what, wrong.expected, wrong.found))
+        }))
     }
 
     /// Finds the first block that is tagged cached, and is in no pageset or depot, or more than once: halves the zone until one page

@@ -132,7 +132,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Drains all pagesets of all zones, each under its lock, and completes the deferred frees, also while another drain of all CPUs is
-    /// running. Pages freed meanwhile may stay. Specification 8.1.
+    /// running. Pages freed meanwhile may stay. Callers in parallel share no work: each takes the lock of every CPU's pageset.
+    /// Specification 8.1.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));

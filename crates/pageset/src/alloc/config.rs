@@ -354,8 +354,9 @@ impl Config<'_> {
     }
 
     /// Size of the metadata of a zone, given by its number. With the default rules about 9.7 bytes per page, and 6 to 18 KiB per
-    /// CPU; so at most 12 bytes per page in zones of 2^14 pages per CPU and more. [`ClusterRule`](crate::policy::ClusterRule) adds 4 bytes per
-    /// page and 8 per batch of pages.
+    /// CPU; so at most 12 bytes per page in zones of 2^14 pages per CPU and more.
+    /// [`ClusterRule::Refills`](crate::policy::ClusterRule::Refills) and
+    /// [`RefillsAndDrains`](crate::policy::ClusterRule::RefillsAndDrains) add 4 bytes per page and 8 per batch of pages.
     ///
     /// # Errors
     /// There is no zone of that number; and those of [`Self::metadata_size`], which finds all faults.
@@ -456,7 +457,8 @@ impl Config<'_> {
         let entries = pcp::within_build(capacity);
         let array = pcp::array_words(entries, tuning.lists.count(), tuning.kept_fraction > 0);
         let batch = tuning.bounds(self.zone_size(zone), 0).batch;
-        let slots = pages + (pages >> Order::PAGEBLOCK.get());
+        let types = pages >> Order::PAGEBLOCK.get();
+        let slots = pages + types;
         // A zone's array memory is addressed in 32 bits.
         let arrays = array.checked_mul(self.cpus.len() as u64);
         if arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
@@ -468,7 +470,7 @@ impl Config<'_> {
             .map_err(|given| MapError::Regions { start: zone.span.start, given, allowed: pages / largest })?;
         // The largest part of the metadata. A 32-bit machine has no room for that of the largest span.
         let regions = pages.div_ceil(1 << region_order);
-        let stores = StoreWords::new(&tuning, [zone.span.pages, pages], regions, self.cpus.len(), batch);
+        let stores = StoreWords::new(&tuning, [zone.span.pages, pages, types], regions, self.cpus.len(), batch);
         let words = 2 * slots + array * self.cpus.len() as u64 + stores.len();
         if words > (isize::MAX as usize / size_of::<AtomicU32>()) as u64 {
             return Err(too_large);
@@ -476,7 +478,7 @@ impl Config<'_> {
         Ok(ZoneLayout {
             base,
             tags: pages as usize,
-            types: (pages >> Order::PAGEBLOCK.get()) as usize,
+            types: types as usize,
             links: 2 * slots as usize,
             capacity,
             array: array as usize,

@@ -10,8 +10,8 @@ impl<M: Machine> Allocator<'_, M> {
     /// The block around a page, at a recent moment: where it begins, its order and its state. `None` for a page that is in
     /// no zone or not online. Takes no lock.
     ///
-    /// Under [`crate::policy::Holds::Short`], a free page in a bitmap reads as a block of order 0 in a pageset, and a page that another CPU moves
-    /// between a pageset and a bitmap as `None`.
+    /// Under `bitmaps` of [`crate::policy::Holds::Short`], a free page in a bitmap reads as a block of order 0 in a pageset, and a page that
+    /// another CPU moves between a pageset and a bitmap as `None`.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));

@@ -49,8 +49,10 @@ pub trait Machine {
         lock.lock();
     }
 
-    /// Runs `work` while interrupts that allocate or free are masked on this CPU. Needed with [`crate::policy::ClusterRule`]
-    /// where the lock of a pageset does not mask them; other rules never call it.
+    /// Runs `work` while interrupts that allocate or free are masked on this CPU. Needed under
+    /// [`ClusterRule::Refills`](crate::policy::ClusterRule::Refills) and
+    /// [`RefillsAndDrains`](crate::policy::ClusterRule::RefillsAndDrains) where the lock of a pageset does not mask them; other rules never
+    /// call it.
     #[inline(always)]
     fn without_interrupts<R>(&self, work: impl FnOnce() -> R) -> R {
         work()

@@ -28,8 +28,8 @@ impl<M: Machine> CachedZone<'_, M> {
         }
     }
 
-    /// Waits for the end of moves between pagesets and bitmaps that have begun: such a page is nowhere for a moment. Returns whether there can
-    /// be any.
+    /// Waits for the end of moves between pagesets and bitmaps that have begun: such a page is nowhere for a moment. Returns whether pages
+    /// move so in this zone: if not, there was nothing to wait for.
     pub(crate) fn await_moves(&self, env: Env<'_, M>) -> bool {
         if self.moves_parts() {
             self.cpus().for_each(|cpu| drop(self.lock_pageset(env, cpu)));

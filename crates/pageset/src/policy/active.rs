@@ -4,9 +4,13 @@
 use core::ops::Deref;
 
 use super::Tuning;
+use super::presets::PAGESET;
 
 /// A build for a kernel that is to be small: second ways that are only faster are left out.
 pub(crate) const SMALL: bool = cfg!(not(feature = "rules"));
+
+// The stores of a small build do not ask whether the zone has them.
+const _: () = assert!(!SMALL || PAGESET.backing.depot() && PAGESET.backing.bitmaps());
 
 /// The rules of one allocator.
 #[cfg(feature = "rules")]
@@ -49,6 +53,6 @@ impl Deref for Active {
 
     #[inline(always)]
     fn deref(&self) -> &Tuning {
-        const { &super::presets::PAGESET }
+        const { &PAGESET }
     }
 }

@@ -116,7 +116,8 @@ pub enum OwnerRule {
 pub enum Backing {
     /// The free lists of one region, as in the kernels.
     Kernel(BulkFree),
-    /// Regions with free lists of their own.
+    /// Regions with free lists of their own. [`RegionRule::One`] needs [`Holds::Short`]: one region with other holds is [`Self::Kernel`], and
+    /// [`Tuning::check`](super::Tuning::check) refuses this second name of it.
     Regions {
         /// How many.
         count: RegionRule,
@@ -145,7 +146,7 @@ impl Backing {
     /// Blocks that one hold of a refill takes under [`Holds::Short`]. 512: a few microseconds. A guess.
     pub const REFILL_BLOCKS: u32 = 512;
 
-    /// The same rules in another number of regions. Those that need the feature `research` have one region, and stay as they are.
+    /// The same rules in another number of regions; those that need the feature `research` have one region, and `count` is ignored.
     #[must_use]
     pub const fn with_regions(self, count: RegionRule) -> Backing {
         match (self, count) {
@@ -159,7 +160,7 @@ impl Backing {
         }
     }
 
-    /// The same regions with these stores before their free lists, and short holds. Research rules become one region.
+    /// The same regions with these stores before their free lists, and short holds; a research rule is dropped, and its one region stays.
     #[must_use]
     pub const fn with_stores(self, depot: bool, bitmaps: bool) -> Backing {
         Self::Regions { count: self.regions(), holds: Holds::Short { depot, bitmaps } }
@@ -297,11 +298,17 @@ impl Backing {
         }
     }
 
-    /// Whether the count of regions is in its range.
+    /// Whether the count of regions is in its range, and no other variant is the same.
     pub(super) const fn check(&self) -> Result<(), TuningError> {
-        match self.regions() {
-            RegionRule::Fixed(0) => {
+        match *self {
+            Self::Regions { count: RegionRule::Fixed(0), .. } => {
                 super::out_of_range("regions", 0, "1 to the number of blocks of the largest order in a zone")
+            }
+            Self::Regions { count: RegionRule::One, holds: Holds::SinglePass | Holds::Chunked } => {
+                Err(TuningError::Needs {
+                    rule: "Backing::Regions { count: One }",
+                    needs: "Holds::Short (Backing::Kernel is one region with other holds)",
+                })
             }
             _ => Ok(()),
         }

@@ -407,7 +407,8 @@ const fn out_of_range(field: &'static str, value: u64, allowed: &'static str) ->
 impl Default for Tuning {
     /// [`presets::PAGESET`]: the best set of rules that we know. How many pages move starts from Linux 6.18, without those of its defects
     /// that cost nothing to avoid. Where pages lie does not: a zone has a region with a lock of its own for each CPU
-    /// ([`Backing::Regions`]), a depot in each region, and bitmaps of free parts of pageblocks ([`Holds::Short`]). Pagesets have lists for all orders, and keep at most a quarter of a zone.
+    /// ([`Backing::Regions`]), a depot in each region, and bitmaps of free parts of pageblocks ([`Holds::Short`]). Pagesets have lists for
+    /// all orders, and keep at most a quarter of a zone.
     fn default() -> Self {
         presets::PAGESET
     }

@@ -4,7 +4,7 @@
 use core::sync::atomic::AtomicU32;
 
 use super::lists::{HOLD_BLOCKS, Held, free_some_to_regions, ones};
-use super::{Cache, Drain, Given, Refill, Store};
+use super::{Cache, Drain, Given, Refill, Store, Visit};
 use crate::buddy::depot::Depot;
 use crate::buddy::{Env, Mismatch};
 use crate::frame::Order;
@@ -73,18 +73,12 @@ impl Store for Batches {
     }
 
     /// The pages are tagged Cached.
-    fn cached<M: Machine>(
-        &self,
-        zone: &Zone<'_, M>,
-        visit: &mut dyn FnMut(u32, Order) -> bool,
-    ) -> Result<(), Mismatch> {
+    fn cached<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut Visit<'_>) -> Result<(), Mismatch> {
         for (number, region) in zone.buddy.regions.iter().enumerate() {
             let mut pages = 0;
             for list in 0..LISTS {
                 for block in region.depot.batches(words_of(zone, number), list).flatten() {
-                    if !visit(block.get(), order_of(list)) {
-                        return Ok(());
-                    }
+                    visit(block.get(), order_of(list))?;
                     pages += order_of(list).pages();
                 }
             }

@@ -39,6 +39,9 @@ pub(crate) const HIDDEN: (Batches, Parts) = (Batches, Parts);
 /// All stores, in the order in which refills ask them.
 pub(crate) const ALL: (Batches, (Parts, Lists)) = (Batches, (Parts, Lists));
 
+/// What the audit does with each block of a store: its first page and its order. An error ends the walk of all stores.
+pub(crate) type Visit<'v> = dyn FnMut(u32, Order) -> Result<(), Mismatch> + 'v;
+
 /// A store of free pages behind the pagesets of a zone.
 pub(crate) trait Store {
     /// Fills the list of a refill with up to `most` blocks. Returns their number.
@@ -77,12 +80,8 @@ pub(crate) trait Store {
     /// moment.
     fn each_block<M: Machine>(&self, _zone: &Zone<'_, M>, _visit: &mut dyn FnMut(Order, MigrateType)) {}
 
-    /// Visits, for the audit, the blocks here that are tagged Cached, until `visit` returns false. Compares their number with the counters.
-    fn cached<M: Machine>(
-        &self,
-        _zone: &Zone<'_, M>,
-        _visit: &mut dyn FnMut(u32, Order) -> bool,
-    ) -> Result<(), Mismatch> {
+    /// Visits, for the audit, the blocks here that are tagged Cached, until `visit` fails. Compares their number with the counters.
+    fn cached<M: Machine>(&self, _zone: &Zone<'_, M>, _visit: &mut Visit<'_>) -> Result<(), Mismatch> {
         Ok(())
     }
 
@@ -144,11 +143,7 @@ impl<A: Store, B: Store> Store for (A, B) {
         self.1.each_block(zone, visit);
     }
 
-    fn cached<M: Machine>(
-        &self,
-        zone: &Zone<'_, M>,
-        visit: &mut dyn FnMut(u32, Order) -> bool,
-    ) -> Result<(), Mismatch> {
+    fn cached<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut Visit<'_>) -> Result<(), Mismatch> {
         self.0.cached(zone, visit)?;
         self.1.cached(zone, visit)
     }

@@ -9,7 +9,8 @@ use crate::zone::Zone;
 /// Whose pages [`settle`] moves to free lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scope {
-    /// Of the whole zone: of depots, then of bitmaps; and what lies before them.
+    /// Of all stores of the zone: of depots, then of bitmaps. [`CachedZone::settle`](crate::pcp::CachedZone::settle) also moves those of
+    /// pagesets and of deferred frees.
     Zone,
     /// Of depots: whole batches.
     Batches,

@@ -20,11 +20,12 @@ pub(crate) struct StoreWords {
 }
 
 impl StoreWords {
-    /// For a zone that spans `span` pages in pageblocks of `pages` pages together, in some regions, with some pagesets of a batch.
-    pub(crate) fn new(tuning: &Tuning, [span, pages]: [u64; 2], regions: u64, cpus: usize, batch: u32) -> Self {
-        let types = (pages / u64::from(crate::frame::PAGEBLOCK)) as usize;
+    /// For a zone that spans some pages, in pageblocks of `sizes[1]` pages together, which are `sizes[2]` pageblocks; in some regions, with
+    /// some pagesets of a batch.
+    pub(crate) fn new(tuning: &Tuning, sizes: [u64; 3], regions: u64, cpus: usize, batch: u32) -> Self {
+        let types = sizes[2] as usize;
         StoreWords {
-            research: ResearchWords::new(tuning, [span, pages, types as u64], cpus, batch),
+            research: ResearchWords::new(tuning, sizes, cpus, batch),
             depots: if tuning.backing.depot() { regions * Depot::WORDS as u64 } else { 0 },
             bitmaps: if tuning.backing.bitmaps() { bitmaps::words(types) } else { 0 },
             types,

@@ -7,7 +7,7 @@ use crate::support::{Behaving, Behaviour, Known, World, build, movable};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::machine::{Access, Line};
 use pageset::policy::presets::{LINUX_4_16, LINUX_6_18, PAGESET, PAGESET_LISTS};
-use pageset::policy::{Bounds, FallbackRule};
+use pageset::policy::{Backing, Bounds, FallbackRule, Holds};
 use pageset::{
     Alloc, AllocFrom, Allocator, Block, Config, CpuId, Free, FreeTo, LockPath, MapError, MigrateType, NodeId, Order,
     PageRange, Pfn, RegionRule, Request, Tuning, ZoneKind, ZoneSpec,
@@ -172,6 +172,10 @@ fn a_region_has_whole_blocks() {
         let text = tuning.check().expect_err("invalid rules").to_string();
         assert!(text.contains(expected), "{text}");
     }
+    let holds = Holds::Chunked;
+    let second_name = Tuning { backing: Backing::Regions { count: RegionRule::One, holds }, ..LINUX_6_18 };
+    let text = second_name.check().expect_err("as Backing::Kernel").to_string();
+    assert!(text.contains("Backing::Kernel"), "{text}");
     // The rules of history have one region.
     assert_eq!(LINUX_4_16.backing.with_regions(RegionRule::PerCpu), LINUX_4_16.backing);
 }
