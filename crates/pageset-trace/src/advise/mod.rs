@@ -33,7 +33,7 @@ use crate::replay::identify::identify_surveyed;
 use crate::replay::parallel::{Progress, both, run_all};
 use crate::replay::{Decoded, Level, Outcome, Replay, ReplayError, RuleSet, Step, Totals, WhatIf};
 use crate::trace::Trace;
-use crate::verdict::{Basis, Cause, Control, Kind, Sure, busiest};
+use crate::verdict::{Basis, Cause, Control, Kind, Sure};
 
 /// The fractions that are replayed: none, the smallest allowed one, and commonly used ones.
 const FRACTIONS: [u32; 7] = [0, 8, 12, 16, 25, 50, 100];
@@ -145,7 +145,7 @@ impl Advice {
             kernel: replay.kernel().totals(|_| true),
             replay: totals(outcome),
             replay_locks: outcome.zone_lock_acquisitions,
-            busiest: busiest(replay.kernel().refills.iter().chain(&replay.kernel().drains).map(|m| (m.cpu.0, 1))),
+            busiest: replay.kernel().busiest(),
             operations: notes.operations,
             seconds,
             cpus,

@@ -22,7 +22,7 @@ use pageset_rules::{Chosen, RuleSet};
 
 pub use model::{
     Check, Differences, Kernel, Limit, Nearness, Pageset, Recording, ReplayResult, Replayed, Schema, Selected, Verdict,
-    Zone, differs_pct,
+    Whole, Zone, differs_pct,
 };
 pub(crate) use recipe::of_recipe;
 pub use timeline::Mark;
@@ -127,7 +127,11 @@ impl<'t> Measured<'t> {
                 conditions: how.only.iter().map(ToString::to_string).collect(),
                 selected_operations: selection.operations,
                 unlisted_operations: selection.unlisted,
-                whole: own.map(|own| (replay.kernel().totals(|_| true), own.whole)),
+                whole: own.map(|own| Whole {
+                    kernel: replay.kernel().totals(|_| true),
+                    busiest: replay.kernel().busiest(),
+                    replay: own.whole,
+                }),
             }),
             trace: recording(trace, &replay),
             kernel: Kernel {

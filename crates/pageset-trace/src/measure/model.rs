@@ -47,10 +47,20 @@ pub struct Selected {
     #[schemars(extend("bad" = "Many: short-lived threads did the work.",
         "todo" = "Select by CPU or by process number."))]
     pub unlisted_operations: u64,
-    /// All moves, counted or not: of the kernel, and of the replay under its own rules. They tell whether a replay may be
-    /// trusted, whatever part of it is counted. `None` in a result that was read.
+    /// All moves, counted or not. `None` in a result that was read.
     #[serde(skip)]
-    pub whole: Option<(Totals, Totals)>,
+    pub whole: Option<Whole>,
+}
+
+/// All moves of a recording. They tell whether a replay may be trusted, whatever part of it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// The kernel's.
+    pub kernel: Totals,
+    /// The kernel's refills and drains on the CPU that has most of them.
+    pub busiest: u64,
+    /// Those of the replay under the kernel's own rules.
+    pub replay: Totals,
 }
 
 /// A summary of the recording.

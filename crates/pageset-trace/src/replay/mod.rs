@@ -67,7 +67,7 @@ use serde::{Deserialize, Serialize};
 
 pub use findings::{Found, Notes};
 pub use high_orders::HighOrders;
-pub use moves::{Move, Moves, Near, Totals, near};
+pub use moves::{Move, Moves, Near, Totals, busiest, near};
 pub use pageset_rules::RuleSet;
 use pageset_rules::RulesError;
 pub use setting::Setting;

@@ -74,6 +74,18 @@ impl Moves {
         let ((refills, refill_pages), (drains, drain_pages)) = (sum(&self.refills), sum(&self.drains));
         Totals { refills, refill_pages, drains, drain_pages }
     }
+
+    /// The refills and drains of the CPU that has most of them.
+    pub fn busiest(&self) -> u64 {
+        busiest(self.refills.iter().chain(&self.drains).map(|m| (m.cpu.0, 1)))
+    }
+}
+
+/// The refills and drains of the CPU that has most, from the moves of CPUs, each any number of times.
+pub fn busiest(moves: impl Iterator<Item = (u32, u64)>) -> u64 {
+    let mut of = HashMap::<u32, u64>::new();
+    moves.for_each(|(cpu, moves)| *of.entry(cpu).or_default() += moves);
+    of.into_values().max().unwrap_or(0)
 }
 
 /// The share of the kernel's moves that the replay makes near the same place.

@@ -1,7 +1,5 @@
 //! The kernel next to the replay of its own rules. Pure: numbers in, values out.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -102,13 +100,6 @@ pub struct Control {
 /// Whether this rate of zone lock acquisitions, per second and CPU, is noticeable.
 pub fn is_noticeable(per_cpu_s: f64) -> bool {
     per_cpu_s >= NOTICEABLE_PER_CPU_S
-}
-
-/// The refills and drains of the CPU that has most, from the moves of CPUs, each any number of times.
-pub fn busiest(moves: impl Iterator<Item = (u32, u64)>) -> u64 {
-    let mut of = BTreeMap::<u32, u64>::new();
-    moves.for_each(|(cpu, moves)| *of.entry(cpu).or_default() += moves);
-    of.into_values().max().unwrap_or(0)
 }
 
 /// The verdict that so few zone locks cannot be felt; `None` if they can. `locks` is the most that one CPU took: one that

@@ -1,10 +1,11 @@
 //! Which of the replayed rules take zone locks least.
 
-use super::control::{Basis, Control, busiest};
+use super::control::{Basis, Control};
 use super::trust::{Cause, Sure};
 use super::{Decided, Kind};
 use crate::measure::warnings::Name;
-use crate::measure::{ReplayResult, Replayed};
+use crate::measure::{ReplayResult, Replayed, Whole};
+use crate::replay::busiest;
 
 /// A difference in lock holds below which rules count as equal where no control tells the noise. A guess: half of the smallest
 /// gain that `advise` would name. Unit: percent.
@@ -55,15 +56,15 @@ impl ReplayResult {
 
     fn control_of(&self, own: &Replayed) -> Control {
         let whole = self.only.as_ref().map(|only| only.whole);
-        let (kernel, replay) = whole.flatten().unwrap_or((self.kernel.totals, own.totals));
+        let Whole { kernel, busiest, replay } = whole.flatten().unwrap_or_else(|| Whole {
+            kernel: self.kernel.totals,
+            busiest: busiest(self.kernel.pagesets.iter().map(|of| (of.cpu, of.totals.refills + of.totals.drains))),
+            replay: own.totals,
+        });
         Control {
             kernel,
             replay,
-            busiest: match whole {
-                // All on one CPU, at worst.
-                Some(_) => kernel.refills + kernel.drains,
-                None => busiest(self.kernel.pagesets.iter().map(|of| (of.cpu, of.totals.refills + of.totals.drains))),
-            },
+            busiest,
             // The moves next to the locks are unknown: the locks do not count as rare.
             replay_locks: if whole == Some(None) { u64::MAX / 2 } else { own.zone_lock_acquisitions },
             operations: self.trace.operations,
