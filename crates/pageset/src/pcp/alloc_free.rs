@@ -15,10 +15,9 @@ use crate::zone::ZoneGuard;
 /// The most blocks that a bulk allocation takes under one hold of a pageset's lock: as many as [`Tuning::long_free_run`] puts in.
 pub(crate) const TAKEN_PER_HOLD: usize = 512;
 
-/// How often a refill tries to lock its own region while that region's depot has blocks, and the pauses between two tries, in which
-/// the holder keeps the lock's cache line. A guess: a microsecond or two, in which a drain to a depot copies its blocks.
+/// How often a refill tries to lock its own region while that region's depot has blocks. Between two tries it pauses, and the holder keeps
+/// the lock's cache line. A guess: about a microsecond, in which a drain to a depot copies its blocks.
 const TRIES: u32 = 16;
-const PAUSES: u32 = 4;
 
 /// The result of an allocation from a pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,6 +119,8 @@ impl<M: Machine> CachedZone<'_, M> {
 impl<M: Machine> CachedZone<'_, M> {
     /// Fills a list with up to `blocks` blocks, in bounded holds of regions' locks. Returns their number. With several regions the own
     /// region's depot comes first, in a hold of its own. A further hold that finds nothing ends it.
+    // Not inlined: a small build has it in the code of each caller else.
+    #[inline(never)]
     fn refill_in_holds<G>(
         &self,
         env: Env<'_, M>,
@@ -139,7 +140,7 @@ impl<M: Machine> CachedZone<'_, M> {
             let batch = (pcp.batch() >> wanted.order.get()).max(env.tuning.batch_blocks.into());
             let enough = batch.max(1).min(blocks);
             taken = self.refill_from_own(&unlocked, pcp, blocks.min(in_hold));
-            blocks = if taken < enough { enough } else { taken };
+            blocks = taken.max(enough);
         }
         while taken < blocks {
             let take = |guard: &ZoneGuard<'_, '_, M>, wanted| {
@@ -176,7 +177,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let mut tries = 0..if wanted.waits { TRIES } else { 1 };
         let guard = tries.find_map(|tried| {
             if tried > 0 {
-                (0..PAUSES).for_each(|_| sync::hint::spin_loop());
+                sync::hint::spin_loop();
             }
             zone.try_lock_region(env, LockPath::Refill, region)
         });
