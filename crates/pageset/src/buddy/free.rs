@@ -151,9 +151,14 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// Whether a free block of exactly this order starts here, that no refill in flight owns: it may own a page that looks free.
     #[inline]
     pub(crate) fn is_surely_free(&self, page: u32, order: Order) -> bool {
-        if order == Order::ZERO && self.is_free(page, order) {
-            self.wait_for_refills();
+        if !self.is_free(page, order) {
+            return false;
         }
+        // Only refills of clusters are in flight.
+        if order > Order::ZERO || !cfg!(feature = "research") {
+            return true;
+        }
+        self.wait_for_refills();
         self.is_free(page, order)
     }
 
