@@ -7,7 +7,8 @@ said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 examples=
 for name; do
-    ! ls crates/*/examples/"$name".rs >/dev/null 2>&1 || examples="$examples --example $name"
+    # `ls` fails if one of the two is missing, and prints the other.
+    [ -z "$(ls -d crates/*/examples/"$name".rs crates/*/examples/"$name" 2>/dev/null)" ] || examples="$examples --example $name"
 done
 cargo test --locked --workspace --all-features --no-run --lib --bins --tests --message-format json >"$said"
 # As programs: `cargo test --example` would build their tests.
