@@ -171,7 +171,7 @@ fn what_is_set_while_recording_is_input() {
     assert!(pages[1] > pages[0] + 500, "{pages:?}");
 }
 
-/// The allocator does the same, whoever takes the zones' locks to set their watermarks.
+/// The work to set watermarks takes zone locks, which do not count as the allocator's: it does the same with and without them.
 #[test]
 fn the_work_to_set_is_not_the_allocators() {
     let [before, after] = without_and_with("        min ", 9).map(|outcome| {
