@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A study under real Slurm daemons on this machine: a controller and two nodes. Nine workers are killed at random and requeued, and
-# then one of the nodes with its tasks. The table has to be the same, byte for byte, as that of a local run. Takes some minutes: Slurm
-# waits for two before it starts the task of a lost node. Prints `SKIPPED slurm: REASON` where Slurm cannot be installed.
+# then one of the nodes with its tasks. The table has to be the same, byte for byte, as that of a local run. Prints
+# `SKIPPED slurm: REASON` where Slurm cannot be installed.
 #
 # The daemons get a configuration, a folder and ports of their own. All of them end with the script. PAGESET_BUILT is a folder
 # with a built `pageset`; without it, the script builds one. STUDY_CELLS and STUDY_SECONDS (virtual, of each cell) change the
@@ -126,13 +126,20 @@ echo "$submitted"
 finished() {
     find "$dir/slurm/cells" -name '*.jsonl' 2>/dev/null | wc -l || true
 }
-# Nine workers are killed, each at a random moment, and their tasks requeued, as after a preemption. The tasks may start at once:
-# without that, Slurm waits for two minutes.
+# A requeued task waits for two minutes. Lets it start at once; Slurm refuses that while the task's last run still ends, so each loop
+# that waits for a task asks again.
+start_waiting() {
+    squeue -h -t PD -o '%A %r' 2>/dev/null | while read -r job reason; do
+        [ "$reason" != BeginTime ] || scontrol update "JobId=$job" StartTime=now 2>/dev/null || true
+    done
+}
+# Nine workers are killed, each at a random moment, and their tasks requeued, as after a preemption.
 for ((kill = 1; kill <= kills; kill++)); do
     before=$(finished)
     at=$((before + 1 + RANDOM % (cells / (2 * kills + 2))))
     until [ "$(finished)" -ge "$at" ]; do
         [ -n "$(squeue -h)" ] || { echo "error: the study ended before kill $kill"; exit 1; }
+        start_waiting
         sleep 0.05
     done
     victim='' processes=''
@@ -140,6 +147,7 @@ for ((kill = 1; kill <= kills; kill++)); do
         victim=$(squeue -h -t R -o %A | shuf -n 1)
         processes=$([ -z "$victim" ] || workers "$victim$")
         [ -z "$processes" ] || break
+        start_waiting
         sleep 0.05
     done
     [ -n "$processes" ] || { echo "error: no worker to kill"; squeue; exit 1; }
@@ -149,7 +157,6 @@ for ((kill = 1; kill <= kills; kill++)); do
         scontrol requeue "$victim" 2>/dev/null && break
         sleep 0.1
     done
-    scontrol update "JobId=$victim" StartTime=now 2>/dev/null || true
     echo "kill $kill: worker $(echo $processes) of job $victim, $(finished) of $cells cells finished"
     [ "$(finished)" -ge "$before" ] || { echo "error: a kill lost finished cells"; exit 1; }
 done
@@ -167,19 +174,21 @@ for _ in $(seq 200); do
     done
     # Between two tasks the node has none.
     [ "$doomed" = "$second" ] || break
+    start_waiting
     sleep 0.1
 done
 # shellcheck disable=SC2086 # A list of numbers.
 kill -KILL $doomed 2>/dev/null || true
 at=$(finished)
 echo "killed node 2 when $at of $cells cells were finished: processes $doomed"
-[ "$doomed" != "$second" ] || { echo "error: node 2 had no task"; exit 1; }
+[ "$doomed" != "$second" ] || { squeue; sinfo; echo "error: node 2 had no task"; exit 1; }
 [ "$at" -lt "$cells" ] || { echo "error: the study ended before the node was killed"; exit 1; }
 
 sleep 15 # Slurm notices, and requeues the node's task.
 start slurmd -D -N 2
 for _ in $(seq $((1500 + 10 * cells))); do
     [ -z "$(squeue -h)" ] && break
+    start_waiting
     sleep 0.2
 done
 [ -z "$(squeue -h)" ] || { squeue; sinfo; tail -n 40 "$dir/daemons"; echo "error: the job did not end"; exit 1; }
