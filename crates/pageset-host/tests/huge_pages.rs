@@ -30,9 +30,10 @@ impl SetApart {
     /// Sets `pages` more huge pages apart, if the system allows it and finds them.
     fn new(page_bytes: u64, pages: u64) -> Result<SetApart, String> {
         let before = count(page_bytes, "nr_hugepages").ok_or("the system has no huge pages of that size")?;
-        let set = SetApart { file: folder(page_bytes).join("nr_hugepages"), before };
-        fs::write(&set.file, (before + pages).to_string())
-            .map_err(|error| format!("{}: {error}", set.file.display()))?;
+        let file = folder(page_bytes).join("nr_hugepages");
+        fs::write(&file, (before + pages).to_string()).map_err(|error| format!("{}: {error}", file.display()))?;
+        // Only a setting that was changed is restored.
+        let set = SetApart { file, before };
         let got = count(page_bytes, "nr_hugepages").unwrap_or(before);
         if got < before + pages { Err(format!("the system found {} of {pages}", got - before)) } else { Ok(set) }
     }
