@@ -37,7 +37,11 @@ pub(crate) fn replay(result: &ReplayResult) -> Report {
         ..Dot::of(*row)
     };
     let mut sections = vec![
-        decides(format!("{name}: which rules take few zone locks and hold few pages?"), &note, rows.iter().map(dot)),
+        decides::<Replayed>(
+            format!("{name}: which rules take few zone locks and hold few pages?"),
+            &note,
+            rows.iter().map(dot),
+        ),
         section(
             "how many pages do refills and drains move?",
             "pages",
@@ -108,7 +112,7 @@ pub(crate) fn advise(advice: &Advice, file: Option<&Path>) -> Report {
         false => "This kernel has no setting for pagesets; names are the rules of other kernels.",
     };
     let question = format!("{name}: which setting takes few zone locks and holds few pages?");
-    let mut sections = vec![decides(question, note, rows.iter().copied().chain(scale).map(|row| dot(&row)))];
+    let mut sections = vec![decides::<Setting>(question, note, rows.iter().copied().chain(scale).map(|row| dot(&row)))];
     let huge = rows.iter().map(|row| Some(row.huge_pages_free? as f64));
     if let Some(huge) = huge.collect::<Option<Vec<_>>>() {
         sections.push(section(
@@ -122,12 +126,13 @@ pub(crate) fn advise(advice: &Advice, file: Option<&Path>) -> Report {
     sections.extend(advice.knobs.iter().filter(|knob| !knob.settings.is_empty()).map(|knob| {
         let names: Vec<String> = knob.settings.iter().map(|row| label(&row)).collect();
         let locks = knob.settings.iter().map(|row| Dot::of(row).locks).collect();
+        let [heading, _] = Dot::headings::<Setting>();
         bars(BarSection {
             question: format!("{name}: how often does each value of {} take the zone lock?", knob.knob.name()),
             note: "Values that a replay cannot tell of have no bar.",
             unit: "holds of zone locks per 1000 allocations and frees",
             categories: &names,
-            series: vec![Bars::new("locks/1000 ops", locks)],
+            series: vec![Bars::new(&heading, locks)],
             is_ordered: false,
             base: knob.settings.iter().position(|row| row.in_force),
         })

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::Section;
 use super::draw::{BarChart, Bars, COLOURS, Chart, Dot, DotChart, HeatChart, Joined, Line, LineChart, plain};
 
@@ -76,8 +79,8 @@ fn from_to(least: f64, most: f64) -> String {
     if least == most { plain(least) } else { format!("{} to {}", plain(least), plain(most)) }
 }
 
-/// The section that decides: zone-lock holds against pages held. Its table compares each row with the one in force.
-pub fn decides(question: String, note: &str, dots: impl Iterator<Item = Dot>) -> Section {
+/// The section that decides: zone-lock holds against pages held, of rows `R`. Its table compares each row with the one in force.
+pub fn decides<R: JsonSchema + Serialize>(question: String, note: &str, dots: impl Iterator<Item = Dot>) -> Section {
     let dots: Vec<Dot> = dots.collect();
     let own = dots.iter().find(|dot| dot.is_own).cloned();
     let ratio = |value: f64, of: fn(&Dot) -> f64| {
@@ -102,7 +105,8 @@ pub fn decides(question: String, note: &str, dots: impl Iterator<Item = Dot>) ->
         )),
         _ => Chart::Dots(DotChart { dots }),
     };
-    let heads = strings(&["", "locks/1000 ops", "to in force", "most held", "to in force"]);
+    let [locks, held] = Dot::headings::<R>();
+    let heads = strings(&["", &locks, "to in force", &held, "to in force"]);
     Section { question, note: note.to_owned(), chart: Some(chart), heads, rows }
 }
 
@@ -215,6 +219,16 @@ pub fn lines(question: String, note: &str, unit: &'static str, series: Series, b
 mod tests {
     use super::*;
 
+    /// A row whose table of columns has the two numbers that decide.
+    #[derive(JsonSchema, Serialize)]
+    #[allow(dead_code, reason = "only the schema is read")]
+    struct Row {
+        #[schemars(extend("heading" = "kept", "figure" = "kept", "rank" = 2))]
+        held: f64,
+        #[schemars(extend("heading" = "taken", "figure" = "taken", "rank" = 1))]
+        locks: f64,
+    }
+
     /// Bars of one length are a sentence, and so are choices that do not differ.
     #[test]
     fn values_that_hardly_differ_are_a_sentence() {
@@ -241,10 +255,11 @@ mod tests {
         let dots = |held: [f64; 2]| {
             let dot =
                 |(i, held): (usize, f64)| Dot { name: i.to_string(), held, locks: 5.0, is_own: i == 0, is_best: false };
-            decides(String::new(), "", held.into_iter().enumerate().map(dot))
+            decides::<Row>(String::new(), "", held.into_iter().enumerate().map(dot))
         };
         assert!(said(&dots([100.0, 101.0])).contains("holds up to 100 to 101 pages"), "{:?}", dots([100.0, 101.0]));
         assert!(matches!(dots([100.0, 200.0]).chart, Some(Chart::Dots(_))));
         assert_eq!(dots([100.0, 200.0]).rows[1], ["1", "5", "1.00×", "200", "2.00×"]);
+        assert_eq!(dots([100.0, 200.0]).heads, ["", "taken", "to in force", "kept", "to in force"]);
     }
 }

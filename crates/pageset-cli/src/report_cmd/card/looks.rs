@@ -51,7 +51,7 @@ pub(in super::super) fn looks(looks: &Looks) -> Card {
             "% of a CPU's time",
         ),
         Figure::new("refilled and drained, at most", looks.pages_per_s_max, "pages/s").with_note("all CPUs together"),
-        Figure::new("most held", looks.held_max, "pages").with_note(format!("{} % of the memory", number(share))),
+        Figure::new("held, at most", looks.held_max, "pages").with_note(format!("{} % of the memory", number(share))),
     ];
     let faults = [
         (looks.looks < 3, Trust::Low, format!("only {} looks", looks.looks)),

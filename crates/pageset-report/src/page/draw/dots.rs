@@ -38,6 +38,12 @@ impl Dot {
         let [locks, held, ..] = numbers[..] else { return Dot::default() };
         Dot { locks, held, ..Dot::default() }
     }
+
+    /// The headings of these two numbers in the rows `R`: zone-lock holds, pages held.
+    pub fn headings<R: JsonSchema + Serialize>() -> [String; 2] {
+        let mut headings = deciding::<R>(None).into_iter().map(|(column, _)| column.heading);
+        [(); 2].map(|()| headings.next().unwrap_or_default())
+    }
 }
 
 /// The radius of a dot.
