@@ -2,8 +2,11 @@
 
 mod table;
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -47,6 +50,9 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     pageset_trace::advise::NAMES.into_iter()
 }
 
+/// How long Ctrl-C waits at most. Short for people.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Runs `pageset advise`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     // Before minutes of recording.
@@ -65,31 +71,77 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         }
         (paths, _) => paths.to_vec(),
     };
-    let interrupt = Interrupt::at_once()?;
+    let interrupt = Interrupt::install()?;
     // A file that cannot be opened is reported before minutes are spent on another file.
     let traces = paths.iter().map(|path| recordings::open(path)).collect::<Result<Vec<_>, _>>()?;
     let names = recording_names(&traces, &paths);
-    let fit = Fit::new(&args.wide);
-    let text = !json.is_some_and(is_standard);
-    let mut recordings = Vec::new();
-    for (trace, name) in traces.iter().zip(names) {
-        let mut progress = Progress::new(trace);
-        let advice = Advice { trace: name, ..Advice::of(trace, &mut |step| progress.step(step))? };
-        progress.clear();
-        recordings.push(advice);
-    }
-    if recordings.len() == 1 {
-        if text {
-            output::print(&table::text(&recordings[0], fit))?;
+    let works = traces.into_iter().zip(names).map(|(trace, name)| move || judge(&trace, name)).collect();
+    let (recordings, ended) = each_of(works, || interrupt.keep_on());
+    let judged = recordings.len();
+    if judged > 0 {
+        let told = tell(recordings, Fit::new(&args.wide), json, &interrupt)?;
+        if matches!(ended, Ok(Exit::Done)) {
+            return Ok(told);
         }
-        return json.map_or(Ok(Exit::Done), |path| write_json(path, &recordings, &interrupt));
+    }
+    if matches!(ended, Ok(Exit::Interrupted)) {
+        let _ = writeln!(io::stderr(), "interrupted: {judged} of {} recordings were judged", paths.len());
+    }
+    ended
+}
+
+/// The advice on a recording.
+fn judge(trace: &Trace, name: String) -> Result<Advice, Failure> {
+    let mut progress = Progress::new(trace);
+    let advice = Advice::of(trace, &mut |step| progress.step(step));
+    progress.clear();
+    Ok(Advice { trace: name, ..advice? })
+}
+
+/// The results of works, which run one after the other in a thread, and how that ended. After a failure, or once `keep_on` is
+/// false, they are the results so far: a work that still runs then is left alone.
+fn each_of<T: Send + 'static>(
+    works: Vec<impl FnOnce() -> Result<T, Failure> + Send + 'static>,
+    keep_on: impl Fn() -> bool,
+) -> (Vec<T>, Result<Exit, Failure>) {
+    let (sender, finished) = mpsc::channel();
+    let all = works.len();
+    let worker = thread::spawn(move || works.into_iter().map(|work| work()).try_for_each(|result| sender.send(result)));
+    let mut results = Vec::new();
+    while results.len() < all {
+        match finished.recv_timeout(LOOK) {
+            Ok(Ok(result)) => results.push(result),
+            Ok(Err(failure)) => return (results, Err(failure)),
+            Err(RecvTimeoutError::Timeout) if keep_on() => {}
+            Err(RecvTimeoutError::Timeout) => {
+                // What has come since the last look.
+                results.extend(finished.try_iter().map_while(Result::ok));
+                return (results, Ok(Exit::Interrupted));
+            }
+            Err(RecvTimeoutError::Disconnected) => match worker.join() {
+                Err(panic) => resume_unwind(panic),
+                Ok(_) => unreachable!("a worker sends each result"),
+            },
+        }
+    }
+    (results, Ok(Exit::Done))
+}
+
+/// Prints or writes the advice on one recording, or one verdict over several.
+fn tell(recordings: Vec<Advice>, fit: Fit, json: Option<&Path>, interrupt: &Interrupt) -> Result<Exit, Failure> {
+    let text = !json.is_some_and(is_standard);
+    if let [advice] = &recordings[..] {
+        if text {
+            output::print(&table::text(advice, fit))?;
+        }
+        return json.map_or(Ok(Exit::Done), |path| write_json(path, &recordings, interrupt));
     }
     let set = AdviceSet::of(recordings);
     if text {
         output::print(&table::joint(&set, fit))?;
         set.recordings.iter().try_for_each(|advice| output::print(&format!("\n{}", table::text(advice, fit))))?;
     }
-    json.map_or(Ok(Exit::Done), |path| write_json(path, &[set], &interrupt))
+    json.map_or(Ok(Exit::Done), |path| write_json(path, &[set], interrupt))
 }
 
 /// The recordings' names. Recordings of one name have their paths instead.
@@ -146,5 +198,41 @@ fn record_for(time: Duration, path: &Path) -> Result<(), Failure> {
     match summary.interrupted {
         Some(signal) => Err(Failure::new(Exit::of_signal(signal), "cannot advise: interrupted while recording")),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    type Work = Box<dyn FnOnce() -> Result<u32, Failure> + Send>;
+
+    /// Ctrl-C in the middle of the second recording, which never ends, keeps the first.
+    #[test]
+    fn an_interrupt_keeps_what_is_finished() {
+        let begun = Arc::new(AtomicBool::new(false));
+        let second = Arc::clone(&begun);
+        let endless = move || {
+            second.store(true, Ordering::SeqCst);
+            loop {
+                thread::park();
+            }
+        };
+        let works: Vec<Work> = vec![Box::new(|| Ok(1)), Box::new(endless), Box::new(|| Ok(3))];
+        let (results, ended) = each_of(works, || !begun.load(Ordering::SeqCst));
+        assert_eq!(results, [1]);
+        assert!(matches!(ended, Ok(Exit::Interrupted)));
+    }
+
+    #[test]
+    fn a_failure_keeps_what_is_finished() {
+        let fails = || Err(Failure::new(Exit::Damaged, "cut"));
+        let works: Vec<Work> = vec![Box::new(|| Ok(1)), Box::new(|| Ok(2)), Box::new(fails), Box::new(|| Ok(4))];
+        let (results, ended) = each_of(works, || true);
+        assert_eq!(results, [1, 2]);
+        assert_eq!(ended.unwrap_err().to_string(), "error: cut");
     }
 }
