@@ -5,10 +5,10 @@ use pageset_trace::info::{Info, KINDS};
 use pageset_trace::{Facts, printable};
 
 use super::Input;
-use crate::columns::{grouped, numbers, trimmed};
+use crate::columns::{Fit, grouped, numbers};
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{self, JsonOption, is_standard, write_json};
+use crate::output::{self, JsonOption, WideOption, is_standard, write_json};
 
 /// Show what a recording contains: the machine, the duration, events by kind and CPU, lost events, and the zones
 ///
@@ -20,6 +20,9 @@ pub(super) struct Args {
 
     #[command(flatten)]
     json: JsonOption,
+
+    #[command(flatten)]
+    wide: WideOption,
 }
 
 pub(super) fn run(args: Args) -> Result<Exit, Failure> {
@@ -27,7 +30,7 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     let trace = args.input.open(true)?;
     let info = Info::gather(&trace)?;
     if !json.is_some_and(is_standard) {
-        output::print(&text(&info))?;
+        output::print(&text(&info, Fit::new(&args.wide)))?;
     }
     match json {
         Some(path) => write_json(path, &[info], &Interrupt::at_once()?),
@@ -39,13 +42,16 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
 pub(super) const ZONE_HEADS: [&str; 12] =
     ["node", "zone", "at", "managed", "free", "min", "low", "high", "batch", "high_min", "high_max", "held"];
 
+/// Which of them leave a narrow terminal first: the highest.
+const ZONE_RANKS: [usize; 12] = [0, 0, 0, 1, 0, 0, 4, 5, 0, 2, 3, 0];
+
 /// What the columns mean.
 const LEGEND: &str = "zone_locked: blocks taken from the free lists; drain: blocks that pagesets returned to them;\n\
     decay: runs of the once-a-second work; reclaim: kswapd woken or asleep, direct reclaim begun;\n\
     bulk: bulk allocations, each of several pages; fork: new processes and threads;\n\
-    state_change: a round of reclaim ended, a CPU or memory went offline or came online";
+    state_change: a round of reclaim ended, a CPU or memory went offline or came online\n";
 
-fn text(info: &Info) -> String {
+fn text(info: &Info, fit: Fit) -> String {
     let mut lines = Table::new();
     lines.load_preset(presets::NOTHING);
     let facts = &info.facts;
@@ -70,17 +76,19 @@ fn text(info: &Info) -> String {
     }
     line("losses", losses(facts));
 
-    let mut text = trimmed(&lines);
+    let mut text = fit.words(lines);
     text += "\nEvents by CPU\n";
-    text += &trimmed(&events_table(info));
-    text += LEGEND;
-    text += "\n";
+    // On a narrow terminal the last kinds leave first; the CPU, the most frequent events and the sum stay.
+    let ranks: Vec<usize> =
+        (0..KINDS.len() + 2).map(|place| if place <= KINDS.len() { place.saturating_sub(3) } else { 0 }).collect();
+    text += &fit.table(events_table(info), &ranks);
+    text += &fit.prose(LEGEND);
     if !info.zones.is_empty() {
         text += "\nZones, in pages\n";
-        text += &trimmed(&zones_table(info));
+        text += &fit.table(zones_table(info), &ZONE_RANKS);
     }
     for warning in &info.warnings {
-        text += &format!("\nwarning: {warning}\n");
+        text += &fit.prose(&format!("\nwarning: {warning}\n"));
     }
     text
 }

@@ -47,6 +47,7 @@ fn lines_fit_the_terminal() {
         (&["replay", &file, "--identify"], false),
         (&["replay", &file], false),
         (&["replay", &file, "--wide"], true),
+        (&["trace", "info", &file], false),
     ] {
         let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
         let screen = terminal::shown(command(&words));
