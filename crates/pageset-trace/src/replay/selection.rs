@@ -80,12 +80,13 @@ impl Selection {
     /// Reads a recording and selects its events.
     ///
     /// # Errors
-    /// If the recording is damaged, has no thread table although a condition needs it, or has no process with a
-    /// condition's name or cgroup.
+    /// If the recording is damaged, has no thread table although a condition needs it, or has no CPU or process that a
+    /// condition names.
     pub fn new(trace: &Trace, setting: &Setting, only: &[Only]) -> Result<Self, TraceError> {
         let compact = trace.compact(&mut |_| {})?;
         let mut conditions = Conditions::new(trace, only)?;
         let mut selection = Selection::default();
+        let mut seen = HashSet::new();
         let mut place = 0;
         let mut window = setting.window();
         for event in compact.events(trace)? {
@@ -93,7 +94,9 @@ impl Selection {
             let state = window.at(&event);
             if let Kind::Fork { child } = event.kind {
                 conditions.fork(event.pid, child);
+                seen.insert(child);
             }
+            seen.insert(event.pid);
             if !event.kind.is_input() {
                 continue;
             }
@@ -109,6 +112,8 @@ impl Selection {
                 selection.unlisted += u64::from(!selected && conditions.is_unlisted(&event));
             }
         }
+        let cpus = selection.runs.keys().map(|cpu| cpu + 1).max().unwrap_or(0).max(trace.facts().cpus);
+        conditions.are_met_by(cpus, &seen, only)?;
         Ok(selection)
     }
 
@@ -137,6 +142,8 @@ struct Conditions {
     cgroups: Option<Threads>,
     /// All threads of the tables, if a condition uses the tables.
     listed: Option<Threads>,
+    /// The numbers of all threads and processes of the tables.
+    numbers: HashSet<u32>,
 }
 
 /// A set of threads.
@@ -176,7 +183,8 @@ impl Conditions {
     }
 
     fn of(threads: &[Thread<'_>], only: &[Only]) -> Result<Self, TraceError> {
-        let mut conditions = Conditions { cpus: Vec::new(), processes: None, cgroups: None, listed: None };
+        let numbers = threads.iter().flat_map(|thread| [thread.tid, thread.pid]).collect();
+        let mut conditions = Conditions { cpus: Vec::new(), processes: None, cgroups: None, listed: None, numbers };
         for condition in only {
             if let Only::Cpu(ranges) = condition {
                 conditions.cpus.extend(ranges.iter().cloned());
@@ -218,6 +226,31 @@ impl Conditions {
             }
         }
         Ok(conditions)
+    }
+
+    /// Checks the numbers of `only` against those of the recording: CPUs below `cpus`, and the threads of its events and tables.
+    fn are_met_by(&self, cpus: u32, seen: &HashSet<u32>, only: &[Only]) -> Result<(), TraceError> {
+        let error =
+            |what: &str, only: &Only| TraceError::missing_snapshots(format!("no {what} of the recording meets {only}"));
+        for condition in only {
+            match condition {
+                Only::Cpu(ranges) => {
+                    if let Some(range) = ranges.iter().find(|range| *range.start() >= cpus) {
+                        let condition = Only::Cpu(vec![range.clone()]);
+                        return Err(error("CPU", &condition).allowed(format!("cpu=0-{}", cpus.saturating_sub(1))));
+                    }
+                }
+                Only::Process(name) => {
+                    let number = name.parse::<u32>().ok();
+                    if number.is_some_and(|number| !seen.contains(&number) && !self.numbers.contains(&number)) {
+                        return Err(error("process", condition)
+                            .allowed("the number of a thread or process that ran or was listed meanwhile"));
+                    }
+                }
+                Only::Cgroup(_) => {}
+            }
+        }
+        Ok(())
     }
 
     fn meet(&self, event: &Event) -> bool {
@@ -330,5 +363,21 @@ mod tests {
         assert!(conditions.meet(&event(9)));
         let error = Conditions::of(&threads, &["cgroup=/x".parse().unwrap()]).unwrap_err();
         assert!(error.to_string().contains("no process of the recording meets cgroup=/x; allowed: /"), "{error}");
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_recording() {
+        let check = |only: &str| {
+            let only = [only.parse().unwrap()];
+            let conditions = Conditions::of(&[thread(5, "idle", false)], &only).unwrap();
+            let error = conditions.are_met_by(4, &HashSet::from([7]), &only).err();
+            error.map(|error| error.to_string())
+        };
+        // CPU 3 has no event, and thread 5 only a row of the table.
+        assert_eq!(["cpu=3", "cpu=0-63", "process=5", "process=7"].map(check), [None, None, None, None]);
+        let cpu = check("cpu=1,4-9").unwrap();
+        assert!(cpu.contains("no CPU of the recording meets cpu=4-9; allowed: cpu=0-3"), "{cpu}");
+        let process = check("process=8").unwrap();
+        assert!(process.contains("no process of the recording meets process=8; allowed: "), "{process}");
     }
 }
