@@ -543,6 +543,15 @@ impl PagePool {
     /// # Errors
     /// The first inconsistency. A pool that a signal handler changes meanwhile may be busy.
     pub fn audit(&mut self) -> Result<Vec<Books>, AuditError> {
+        self.try_audit()
+    }
+
+    /// As [`Self::audit`], for a pool that other threads may use meanwhile, such as a global allocator's. Calls that run on during each of
+    /// eight passes make it busy, and what a suspended call has claimed may count as an inconsistency.
+    ///
+    /// # Errors
+    /// The first inconsistency; or the pool is busy.
+    pub fn try_audit(&self) -> Result<Vec<Books>, AuditError> {
         self.allocator().zones().map(|zone| zone.audit()).collect()
     }
 }

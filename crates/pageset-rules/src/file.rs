@@ -257,11 +257,11 @@ mod tests {
             ("high_max = 4\nhigh_min = 5", "mine.toml:2:1: high_min = 5: high_min is 5; allowed: at most high_max"),
             (
                 "\nalloc_factor = false",
-                "mine.toml:2:1: alloc_factor = false: the rule auto_high needs alloc_factor to be on as well",
+                "mine.toml:2:1: alloc_factor = false: the rule auto_high needs alloc_factor = on",
             ),
             (
                 "base = 'linux-4.16'\nauto_high = true",
-                "mine.toml:2:1: auto_high = true: the rule auto_high needs alloc_factor to be on as well",
+                "mine.toml:2:1: auto_high = true: the rule auto_high needs alloc_factor = on",
             ),
             ("base = 'linux-6.x'", "mine.toml:1:1: base = 'linux-6.x': unknown preset; the closest are linux-6."),
             ("base = 'kernel'", "unknown preset; the closest are "),

@@ -223,7 +223,7 @@ mod tests {
             (&["batch_scale_max=7"], "allowed: 0 to 6"),
             (&["auto_high=maybe"], "allowed: on (true) or off (false)"),
             (&["auto_high=1"], "allowed: on (true) or off (false)"),
-            (&["alloc_factor=off"], "the rule auto_high needs alloc_factor to be on as well"),
+            (&["alloc_factor=off"], "the rule auto_high needs alloc_factor = on"),
             (
                 &["lists=all"],
                 "allowed: order-zero, to-costly, huge-shared, huge-by-mobility, huge-by-type or all-orders",

@@ -354,7 +354,8 @@ const STATES: &[State] = &[
         name: "pagesets-disabled",
         age: |world| world.zone(0).expect("a zone").disable_pagesets(),
         slow: &[(
-            "alloc alloc_3 alloc_9 alloc_bulk alloc_non_blocking alloc_unmovable free free_3 free_9 free_bulk free_unmovable",
+            "alloc alloc_3 alloc_9 alloc_bulk alloc_non_blocking alloc_unmovable free free_3 free_9 free_bulk \
+             free_undrained free_unmovable",
             "the pagesets keep nothing: each block is split or merged under the zone's lock",
         )],
         ..FRESH

@@ -183,6 +183,13 @@ impl Depot {
         idle
     }
 
+    /// Plants a fault: the newest batch of a list has a block less, and the count of pages does not know.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn lose_block(&self, words: &[AtomicU32], list: usize) {
+        let count = &at(words, self.newest[list].get())[COUNT];
+        count.set(count.get() - 1);
+    }
+
     /// The batches of a list, the newest first, each with its blocks.
     pub(crate) fn batches<'w>(&self, words: &'w [AtomicU32], list: usize) -> impl Iterator<Item = &'w [AtomicU32]> {
         let mut slot = self.newest[list].get();

@@ -222,11 +222,11 @@ pub struct Tuning {
 /// An invalid set of rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TuningError {
-    /// A rule needs another rule that is off.
+    /// A rule needs another rule that has another value.
     Needs {
         /// The rule that is on.
         rule: &'static str,
-        /// The rule that it needs.
+        /// What it needs: `RULE = VALUE`.
         needs: &'static str,
     },
     /// A rule that kernels dropped or never merged is on, but the crate was built without the feature `research`.
@@ -248,7 +248,7 @@ pub enum TuningError {
 impl fmt::Display for TuningError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Needs { rule, needs } => write!(f, "the rule {rule} needs {needs} to be on as well"),
+            Self::Needs { rule, needs } => write!(f, "the rule {rule} needs {needs}"),
             Self::NeedsResearch { rule } => {
                 write!(f, "the rule {rule} is not compiled in; build pageset with the feature \"research\"")
             }
@@ -270,7 +270,7 @@ impl Tuning {
         macro_rules! needs {
             ($($rule:literal, $on:expr => $needs:ident;)*) => {$(
                 if $on && !self.$needs {
-                    return Err(TuningError::Needs { rule: $rule, needs: stringify!($needs) });
+                    return Err(TuningError::Needs { rule: $rule, needs: concat!(stringify!($needs), " = on") });
                 }
             )*};
         }
@@ -301,7 +301,7 @@ impl Tuning {
             return Err(TuningError::Needs { rule, needs: "regions = one" });
         }
         if self.backing.bitmaps() && !self.type_at_drain {
-            return Err(TuningError::Needs { rule: "bitmaps", needs: "type_at_drain" });
+            return Err(TuningError::Needs { rule: "bitmaps", needs: "type_at_drain = on" });
         }
         if let Err(error) = self.check_claims() {
             return Err(error);
@@ -358,7 +358,7 @@ impl Tuning {
         let needs = if !matches!(self.lists, ListRule::AllOrders) {
             "lists = all-orders"
         } else if !self.type_at_drain {
-            "type_at_drain"
+            "type_at_drain = on"
         } else {
             return Ok(());
         };

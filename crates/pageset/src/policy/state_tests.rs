@@ -542,22 +542,22 @@ fn rules_that_do_not_go_together() {
     let off = LINUX_4_16;
     use crate::policy::{BatchRule, HighRule};
     for (tuning, message) in [
-        (Tuning { auto_high: true, ..off }, "the rule auto_high needs alloc_factor to be on as well"),
-        (Tuning { cache_slice: true, ..LINUX_5_18 }, "the rule cache_slice needs prev_high_order to be on as well"),
+        (Tuning { auto_high: true, ..off }, "the rule auto_high needs alloc_factor = on"),
+        (Tuning { cache_slice: true, ..LINUX_5_18 }, "the rule cache_slice needs prev_high_order = on"),
         (
             Tuning { high_threshold_616: true, ..SERIES_9 },
-            "the rule high_threshold_616 needs free_count to be on as well",
+            "the rule high_threshold_616 needs free_count = on",
         ),
         (Tuning { batch_scale_max: 7, ..off }, "batch_scale_max is 7; allowed: 0 to 6"),
-        (Tuning { batch_blocks: 8, ..LINUX_6_18 }, "the rule batch_blocks needs double_blocks to be on as well"),
+        (Tuning { batch_blocks: 8, ..LINUX_6_18 }, "the rule batch_blocks needs double_blocks = on"),
         (Tuning { batch_blocks: 65, double_blocks: true, ..LINUX_6_18 }, "batch_blocks is 65; allowed: 0 to 64"),
         (Tuning { high_share: 9, ..LINUX_6_18 }, "high_share is 9; allowed: 0 to 8"),
-        (Tuning { high_share: 3, ..LINUX_6_0 }, "the rule high_share needs alloc_factor to be on as well"),
+        (Tuning { high_share: 3, ..LINUX_6_0 }, "the rule high_share needs alloc_factor = on"),
         (Tuning { block_scale_max: 7, ..LINUX_6_18 }, "block_scale_max is 7; allowed: 0 to 6"),
         (Tuning { kept_fraction: 1, ..LINUX_6_18 }, "kept_fraction is 1; allowed: 0 for no limit, or 2 to 255"),
         (
             Tuning { kept_fraction: 2, ..PCP_CLAIM },
-            "the rule kept_fraction needs claim_blocks = off and clusters = off to be on as well",
+            "the rule kept_fraction needs claim_blocks = off and clusters = off",
         ),
         (Tuning { batch: BatchRule::Fixed(0), ..off }, "batch is 0; allowed: 1 to 65536 pages"),
         (Tuning { batch: BatchRule::FromZone { cap_kib: 0 }, ..off }, "batch cap is 0; allowed: 1 to 1048576 KiB"),

@@ -467,7 +467,7 @@ fn what_the_rule_needs() {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let tuning = Tuning { type_at_drain: false, ..PAGESET };
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0)]) };
-    let expected = MapError::Tuning(TuningError::Needs { rule: "bitmaps", needs: "type_at_drain" });
+    let expected = MapError::Tuning(TuningError::Needs { rule: "bitmaps", needs: "type_at_drain = on" });
     assert_eq!(config.metadata_size().expect_err("refused"), expected);
 }
 

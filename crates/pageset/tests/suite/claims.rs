@@ -327,6 +327,6 @@ fn rules_that_contradict_each_other() {
     };
     for (rule, tuning) in [("merge_blocks", PCP_MERGE), ("claim_blocks", PCP_CLAIM)] {
         assert_eq!(needs(Tuning { lists: ListRule::HugeByType, ..tuning }), (rule, "lists = all-orders"));
-        assert_eq!(needs(Tuning { type_at_drain: false, ..tuning }), (rule, "type_at_drain"));
+        assert_eq!(needs(Tuning { type_at_drain: false, ..tuning }), (rule, "type_at_drain = on"));
     }
 }

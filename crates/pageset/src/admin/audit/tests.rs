@@ -79,7 +79,7 @@ fn pairs(zone: &CachedZone<'_, OneCpu>) -> Vec<u32> {
 #[test]
 fn faults_are_found() {
     type Plant = fn(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>);
-    let rows: [(&str, Plant); 14] = [
+    let rows: [(&str, Plant); 15] = [
         ("the link of a block to the one before it", |_, zone| {
             let slots = pairs(zone);
             zone.frames().links.prev(slots[2]).set(slots[0]);
@@ -140,6 +140,8 @@ fn faults_are_found() {
                 zone.shared.buddy.regions[0].depot.batches(words_of(&zone.shared, 0), LIST).next().expect("a batch");
             depot[1].set(depot[2].get());
         }),
+        // A batch of a depot that lost its last page, which the depot's own count still has.
+        ("the pages of a depot", |_, zone| zone.shared.buddy.regions[0].depot.lose_block(words_of(&zone.shared, 0), LIST)),
         ("how often a cached block is in a pageset or depot", |world, zone| {
             let pcp = zone.lock_pageset(world.env(), CpuId(0));
             pcp.pop(LIST).expect("cached");
@@ -161,17 +163,24 @@ fn faults_are_found() {
     }
 }
 
-/// The page that a fault concerns is named.
+/// The page that a fault concerns is named, if it was lost from a pageset, and if it was lost from a depot.
 #[test]
 fn a_lost_block_is_named() {
-    world(|world, zone| {
+    type Lose = fn(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>) -> u32;
+    let from_pageset: Lose = |world, zone| {
         let pcp = zone.lock_pageset(world.env(), CpuId(0));
-        let lost = pcp.pop(LIST).expect("cached");
         pcp.count.set(pcp.count.get() - 1);
-        drop(pcp);
-        let expected = std::format!(
-            "zone 0: how often a cached block is in a pageset or depot: expected 1, found 0, at page {lost:#x}"
-        );
-        assert_eq!(found(world), expected);
-    });
+        pcp.pop(LIST).expect("cached")
+    };
+    let from_depot: Lose =
+        |_, zone| zone.shared.buddy.regions[0].depot.take(words_of(&zone.shared, 0), LIST, 1, || ())[0].get();
+    for lose in [from_pageset, from_depot] {
+        world(|world, zone| {
+            let lost = lose(world, zone);
+            let expected = std::format!(
+                "zone 0: how often a cached block is in a pageset or depot: expected 1, found 0, at page {lost:#x}"
+            );
+            assert_eq!(found(world), expected);
+        });
+    }
 }
