@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# table.sh compare|survive FILE SECONDS: the result of a guest, from its console. The first line is the answer.
+# table.sh compare|survive FILE SECONDS TEXT: the result of a guest, from its console. The first line is the answer. TEXT is the size of
+# the module's code, in bytes.
 set -euo pipefail
-awk -v what="$1" -v file="$2" -v seconds="$3" '
+awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
     { sub(/^\[ *[0-9.]+\] /, "") }
     /^GUEST kernel/ { kernel = $3 }
     /^GUEST cpus/ { all = $3 }
@@ -17,16 +18,28 @@ awk -v what="$1" -v file="$2" -v seconds="$3" '
     }
     /^GUEST free/ { free[++frees] = $3 }
     /^GUEST cpu changes/ { changes = $4 }
+    /^GUEST presses/ { presses = $3 }
+    /^GUEST counters/ {
+        values(4)
+        # Twice the books: the allocator'"'"'s own, and the blocks that the module says it has, of 1,024 pages.
+        if (value["managed"] != value["free"] + value["cached"] + value["in_use"] || value["managed"] != 1024 * value["blocks_held"])
+            failures[++failed] = "the counters do not balance: " $0
+        held[$3] = value["blocks_held"]; gave[$3] = value["blocks_given"]; in_use[$3] = value["in_use"]; managed = value["managed"]
+    }
+    /^GUEST zoneinfo/ {
+        if ($3 == "managed") in_zoneinfo += $4
+        if ($3 == "pages" && $4 == "free" || $3 == "count:") unused_in_zoneinfo += $NF
+    }
     /^GUEST plants/ { planted = 1 }
     /^pageset_bench: failed/ { if (planted && / 1 pages are in use/) found = 1; else failures[++failed] = $0 }
     # Before the first line of the guest the module is not there: a warning then is of the kernel, or of the emulation.
     kernel && /(BUG|WARNING|Oops|general protection|soft lockup|rcu.*stall)/ { failures[++failed] = $0 }
     /^pageset_bench: survive/ && !planted && !pairs {
-        for (i = 3; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
+        values(3)
         pairs = value["pairs"]; interrupts = value["interrupts"]; cpus = value["cpus"]
     }
     /^pageset_bench: cell/ {
-        for (i = 3; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
+        values(3)
         cells++
         ours = value["pageset"]; kernels = value["alloc_pages"]
         if (ours + 0 < kernels + 0) fewer++
@@ -43,6 +56,10 @@ awk -v what="$1" -v file="$2" -v seconds="$3" '
             ours / 10, kernels / 10, 100 * ratio, holds[2], holds[1], waits[2], waits[1])
         if (value["cpus"] == 1 && value["pattern"] == "hold" && value["held"] == 32) at[value["order"]] = ours / 10
         loop = value["loop"] / 10; if (loop > longest) longest = loop
+    }
+    # The words NAME=VALUE of a line, from a word on.
+    function values(from,    i, part) {
+        for (i = from; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
     }
     function cell() {
         return sprintf("; %s of order %s, %s held, %s", value["pattern"], value["order"], value["held"], value["cpus"] == 1 ? "1 CPU" : value["cpus"] " CPUs")
@@ -68,15 +85,23 @@ awk -v what="$1" -v file="$2" -v seconds="$3" '
             if (cpus != all) failures[++failed] = "the operations ran on " cpus + 0 " of " all " CPUs"
             if (all > 1 && !changes) failures[++failed] = "no CPU went offline during the operations"
             if (refusals != 2) failures[++failed] = refusals + 0 " of 2 failed loads printed one line"
+            # The program took half of the memory.
+            if (held["pressure"] > held["load"] / 2) failures[++failed] = "the module gave too little under memory pressure"
+            if (held["resize"] != held["load"]) failures[++failed] = "the module did not get its memory back"
+            if (!presses || gave["operations"] == gave["pressure"]) failures[++failed] = "no memory pressure during the operations"
+            if (in_use["operations"]) failures[++failed] = "pages are in use after the operations"
+            if (!managed || in_zoneinfo != managed || unused_in_zoneinfo > managed) failures[++failed] = "zoneinfo has other pages than the counters"
             # A block of the largest order has 1,024 pages: what a load would lose. The rest is the kernel'"'"'s own.
             if (drift > 1024 || later > 1024 || end > 1024) failures[++failed] = "free memory fell by more than one block"
             printf "%s: %d loads, %d pairs of calls and %d interrupts on %d CPUs, %d changes of a CPU, on Linux %s.\n\n", failed ? "It did not survive" : "It survived", loads, pairs, interrupts, cpus, changes, kernel
             printf "%-44s %s\n", "free memory lost after 100 loads", pages(drift)
             printf "%-44s %s\n", "after 2 loads that failed as well", pages(later)
             printf "%-44s %s\n", "after the operations", pages(end)
+            printf "%-44s %d of %d blocks, all taken back\n", "given to the kernel under memory pressure", held["load"] - held["pressure"], held["load"]
+            printf "%-44s %d blocks, %d times\n", "during the operations", gave["operations"] - gave["pressure"], presses
             printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
         }
-        printf "The allocator was built on at most %d bytes of stack. The guest took %d s.\n", most, seconds
+        printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code. The guest took %d s.\n", most, text, seconds
         for (i = 1; i <= failed; i++) print "error: " failures[i] > "/dev/stderr"
         if (failed) { print "the guest said: " file > "/dev/stderr"; exit 1 }
     }

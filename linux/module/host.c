@@ -26,8 +26,24 @@
 #define MAX_CPUS 512
 
 static unsigned int mib = 64;
-module_param(mib, uint, 0444);
-MODULE_PARM_DESC(mib, "memory to take from each node, in MiB (64)");
+static bool loaded;
+
+/* After the load: gives blocks to the kernel, or takes them again. The kernel has one such call at a time. */
+static int set_mib(const char *text, const struct kernel_param *parameter)
+{
+	unsigned int wanted;
+	int result = kstrtouint(text, 0, &wanted);
+
+	if (!result && READ_ONCE(loaded))
+		result = memory_resize(wanted);
+	if (!result)
+		mib = wanted;
+	return result;
+}
+
+static const struct kernel_param_ops mib_ops = { .set = set_mib, .get = param_get_uint };
+module_param_cb(mib, &mib_ops, &mib, 0644);
+MODULE_PARM_DESC(mib, "memory to take from each node, in MiB (64); later at most as much as at the load");
 
 static u32 *cpu_nodes;
 static void *metadata;
@@ -173,17 +189,21 @@ EXPORT_SYMBOL(pageset_audit);
 
 static int cpu_comes(unsigned int cpu)
 {
+	mutex_lock(&changes);
 	preempt_disable();
 	core_cpu(cpu, true);
 	preempt_enable();
+	mutex_unlock(&changes);
 	return 0;
 }
 
 static int cpu_goes(unsigned int cpu)
 {
+	mutex_lock(&changes);
 	preempt_disable();
 	core_cpu(cpu, false);
 	preempt_enable();
+	mutex_unlock(&changes);
 	return 0;
 }
 
@@ -285,10 +305,19 @@ static int __init pageset_load(void)
 		result = cpu_state;
 		goto built;
 	}
+	result = memory_begin();
+	if (result) {
+		pr_err("pageset: cannot load: no shrinker: error %d\n", result);
+		goto counted;
+	}
 	schedule_delayed_work(&ticker, HZ);
+	statistics_begin();
+	WRITE_ONCE(loaded, true);
 	pr_info("pageset: %lu pages of %u nodes in %lu blocks; %zu bytes of metadata; built on %ld bytes of stack\n",
 		block_count * BLOCK_PAGES, span_count, block_count, bytes, stack);
 	return 0;
+counted:
+	cpuhp_remove_state_nocalls(cpu_state);
 built:
 	core_drop();
 failed:
@@ -301,6 +330,11 @@ static void __exit pageset_unload(void)
 	struct pageset_books books;
 	unsigned long back;
 
+	kernel_param_lock(THIS_MODULE);
+	loaded = false;
+	kernel_param_unlock(THIS_MODULE);
+	memory_end();
+	statistics_end();
 	cancel_delayed_work_sync(&ticker);
 	cpuhp_remove_state_nocalls(cpu_state);
 	core_drain();

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0 */
-/* The blocks of the kernel's that the module took: memory.c. */
+/* What host.c calls: memory.c, the blocks of the kernel's that the module took; statistics.c, the files in debugfs. */
 #ifndef PAGESET_MEMORY_H
 #define PAGESET_MEMORY_H
 
 #include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/seq_file.h>
 
 #include "core.h"
 
@@ -27,9 +29,30 @@ extern unsigned int span_count;
 int memory_take(unsigned int mib);
 /* Gives all blocks to the allocator. */
 int memory_online(void);
-/* Takes back what the allocator has. Returns the blocks that it gave; the log names each of the others, which stay lost. */
+/* The shrinker. An error of memory_begin is the kernel's. */
+int memory_begin(void);
+void memory_end(void);
+/* Gives blocks to the kernel, or takes those that it gave, until each node has `mib` MiB. At most one caller at a time. */
+int memory_resize(unsigned int mib);
+/* The blocks that a node has at a recent moment. */
+unsigned long memory_held(unsigned int span);
+void memory_say(struct seq_file *to);
+/*
+ * Held by whoever calls core_online, core_offline or core_cpu while the allocator runs: one such call may wait for another, which must
+ * not be a preempted one. A holder allocates no memory from the kernel.
+ */
+extern struct mutex changes;
+
+/*
+ * Takes back what the allocator has. Returns the blocks that it gave, those that the kernel has already among them; the log names each of the others,
+ * which stay lost.
+ */
 unsigned long memory_offline(void);
 /* Frees all blocks but those that stay lost. The allocator is gone. */
 void memory_return(void);
+
+/* The allocator is there from the first call to the second. The second waits for readers. */
+void statistics_begin(void);
+void statistics_end(void);
 
 #endif
