@@ -5,11 +5,11 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage='usage: linux/run.sh [OPTION...] [KERNEL]
 
-Builds pageset.ko and pageset_bench.ko for the newest kernel package whose release begins with KERNEL (6.12), boots that kernel
+Builds pageset.ko and its users for the newest kernel package whose release begins with KERNEL (6.12), boots that kernel
 under QEMU, and prints how many instructions a pair of calls takes, next to alloc_pages.
 
   --survive          instead loads the module 100 times, does random operations with interrupts, memory pressure and a CPU that comes
-                     and goes, and plants a fault
+                     and goes, maps /dev/pageset, and plants a fault
   --operations N     operations of each CPU, with --survive (1000000)
   --cpus N           CPUs (2); the comparison uses 1, 2, 4 … of them
   --nodes N          nodes (1)

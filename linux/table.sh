@@ -19,6 +19,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
     /^GUEST free/ { free[++frees] = $3 }
     /^GUEST cpu changes/ { changes = $4 }
     /^GUEST presses/ { presses = $3 }
+    /^GUEST device/ { values(3); mapped = value["pages"]; device = kept() }
     /^GUEST counters/ {
         values(4)
         # Twice the books: the allocator'"'"'s own, and the blocks that the module says it has, of 1,024 pages.
@@ -61,6 +62,11 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
     function values(from,    i, part) {
         for (i = from; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
     }
+    # Whether a program got the pages of /dev/pageset, zeroed, and nothing that it may not, and all went back.
+    function kept() {
+        return value["mapped"] == value["before"] + value["pages"] && value["after"] == value["before"] &&
+            value["after_exit"] == value["before"] && !value["wrong"] && !value["allowed"]
+    }
     function cell() {
         return sprintf("; %s of order %s, %s held, %s", value["pattern"], value["order"], value["held"], value["cpus"] == 1 ? "1 CPU" : value["cpus"] " CPUs")
     }
@@ -85,9 +91,10 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
             if (cpus != all) failures[++failed] = "the operations ran on " cpus + 0 " of " all " CPUs"
             if (all > 1 && !changes) failures[++failed] = "no CPU went offline during the operations"
             if (refusals != 2) failures[++failed] = refusals + 0 " of 2 failed loads printed one line"
+            if (!device) failures[++failed] = "/dev/pageset did not work, or kept pages"
             # The program took half of the memory.
-            if (held["pressure"] > held["load"] / 2) failures[++failed] = "the module gave too little under memory pressure"
-            if (held["resize"] != held["load"]) failures[++failed] = "the module did not get its memory back"
+            if (held["pressure"] > held["device"] / 2) failures[++failed] = "the module gave too little under memory pressure"
+            if (held["resize"] != held["device"]) failures[++failed] = "the module did not get its memory back"
             if (!presses || gave["operations"] == gave["pressure"]) failures[++failed] = "no memory pressure during the operations"
             if (in_use["operations"]) failures[++failed] = "pages are in use after the operations"
             if (!managed || in_zoneinfo != managed || unused_in_zoneinfo > managed) failures[++failed] = "zoneinfo has other pages than the counters"
@@ -97,8 +104,9 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
             printf "%-44s %s\n", "free memory lost after 100 loads", pages(drift)
             printf "%-44s %s\n", "after 2 loads that failed as well", pages(later)
             printf "%-44s %s\n", "after the operations", pages(end)
-            printf "%-44s %d of %d blocks, all taken back\n", "given to the kernel under memory pressure", held["load"] - held["pressure"], held["load"]
+            printf "%-44s %d of %d blocks, all taken back\n", "given to the kernel under memory pressure", held["device"] - held["pressure"], held["device"]
             printf "%-44s %d blocks, %d times\n", "during the operations", gave["operations"] - gave["pressure"], presses
+            printf "%-44s %s, all back\n", "mapped from /dev/pageset", pages(mapped)
             printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
         }
         printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code. The guest took %d s.\n", most, text, seconds
