@@ -46,8 +46,8 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
         if (ours + 0 < kernels + 0) fewer++
         else more = more cell()
         split(value["holds"], holds, ","); split(value["waits"], waits, ",")
-        if (holds[2] > holds[1]) held_more++
-        if (waits[2] > waits[1]) waited_more++
+        if (holds[2] > holds[1]) { held_more++; if (value["pattern"] != "hold") held_in = held_in cell() ": " holds[2] " and " holds[1] }
+        if (waits[2] > waits[1]) waited_in = waited_in cell() ": " waits[2] " and " waits[1]
         if (value["refused"] != "0,0") refused = refused cell() ": " value["refused"]
         ratio = kernels > 0 ? ours / kernels : 0
         if (ratio > worst) worst = ratio
@@ -81,7 +81,8 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
             for (i = 1; i <= cells; i++) print lines[i]
             print "\nInstructions for a pair (an allocation and its free), under -icount: no time. The turn of the loop is up to " longest " of them."
             if (at[4]) printf "Order 3 takes %.0f %% of order 4 (32 held).\n", 100 * at[3] / at[4]
-            printf "pageset takes a zone lock more often in %d cells; its CPUs wait more often in %d.\n", held_more, waited_more
+            printf "pageset takes a zone lock more often in %d cells, of bulk and random in: %s.\n", held_more, held_in == "" ? "none" : list(held_in)
+            printf "Its CPUs wait more often in: %s.\n", waited_in == "" ? "none" : list(waited_in)
             if (refused != "") print "Refused calls of alloc_pages, pageset: " list(refused) "."
             if (!cells) failures[++failed] = "no cell was measured"
         } else {
@@ -104,9 +105,9 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
             printf "%-44s %s\n", "free memory lost after 100 loads", pages(drift)
             printf "%-44s %s\n", "after 2 loads that failed as well", pages(later)
             printf "%-44s %s\n", "after the operations", pages(end)
-            printf "%-44s %d of %d blocks, all taken back\n", "given to the kernel under memory pressure", held["device"] - held["pressure"], held["device"]
+            printf "%-44s %d of %d blocks, %d taken back\n", "given to the kernel under memory pressure", held["device"] - held["pressure"], held["device"], held["resize"] - held["pressure"]
             printf "%-44s %d blocks, %d times\n", "during the operations", gave["operations"] - gave["pressure"], presses
-            printf "%-44s %s, all back\n", "mapped from /dev/pageset", pages(mapped)
+            printf "%-44s %s\n", "mapped from /dev/pageset", pages(mapped) (device ? ", all back" : ", not all back")
             printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
         }
         printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code. The guest took %d s.\n", most, text, seconds
