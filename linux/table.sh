@@ -6,6 +6,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
     { sub(/^\[ *[0-9.]+\] /, "") }
     /^GUEST kernel/ { kernel = $3 }
     /^GUEST cpus/ { all = $3 }
+    /^GUEST nodes/ { nodes = $3 }
     /^GUEST failed/ { sub(/^GUEST /, ""); failures[++failed] = $0 }
     /^pageset: [0-9]+ pages of/ { loaded = $0; stack = 0 + $(NF - 3); if (stack > most) most = stack; loads++ }
     /^pageset: [0-9]+ of [0-9]+ pages went back/ { back[++unloads] = $2 == $4; if ($2 != $4 && !planted) failures[++failed] = $0 }
@@ -96,6 +97,8 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
             # The program took half of the memory.
             if (held["pressure"] > held["device"] / 2) failures[++failed] = "the module gave too little under memory pressure"
             if (held["resize"] != held["device"]) failures[++failed] = "the module did not get its memory back"
+            # Of each node, rounded up to whole blocks.
+            if (held["half"] != nodes * int((held["device"] / nodes + 1) / 2)) failures[++failed] = "half of the memory is not half of the blocks"
             if (!presses || gave["operations"] == gave["pressure"]) failures[++failed] = "no memory pressure during the operations"
             if (in_use["operations"]) failures[++failed] = "pages are in use after the operations"
             if (!managed || in_zoneinfo != managed || unused_in_zoneinfo > managed) failures[++failed] = "zoneinfo has other pages than the counters"

@@ -2,7 +2,7 @@
 //!
 //! A page is its page frame number; [`NO_PAGE`] stands for none. Functions with a result return 0 for success and -1 for an error,
 //! unless they say otherwise. All functions but [`core_build`] and [`core_drop`] may run on several CPUs at once. Their callers have
-//! preemption off, except those of [`core_offline`] and [`core_audit`].
+//! preemption off, except where the function takes no lock, and where no other call runs.
 #![no_std]
 
 mod lock;
@@ -178,7 +178,8 @@ pub extern "C" fn core_online(start: u64, pages: u64) -> i32 {
     status(allocator().online(PageRange::new(Pfn(start), pages)).is_ok())
 }
 
-/// Takes pages from the allocator; an error if one of them is in use. Drains all pagesets of the zone.
+/// Takes pages from the allocator; an error if one of them is in use. Drains all pagesets of the zone. At most one call of this function,
+/// [`core_online`] and [`core_cpu`] runs at a time: each may wait for another.
 #[unsafe(no_mangle)]
 pub extern "C" fn core_offline(start: u64, pages: u64) -> i32 {
     status(allocator().offline(PageRange::new(Pfn(start), pages), &Immovable).is_ok())
