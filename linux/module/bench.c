@@ -216,6 +216,8 @@ PATTERNS(no)
 /* ---- comparison */
 
 static atomic_t waiting;
+/* Whether the CPU runs what is measured: its waits for other work do not count. */
+static DEFINE_PER_CPU(bool, measured);
 
 static enum hrtimer_restart end_turn(struct hrtimer *timer)
 {
@@ -249,9 +251,11 @@ static int run_worker(void *argument)
 	atomic_dec(&waiting);
 	while (atomic_read(&waiting) > 0)
 		cpu_relax();
+	this_cpu_write(measured, true);
 	w->begin = rdtsc();
 	w->pairs = w->work(w, w->order, w->held, w->count);
 	w->end = rdtsc();
+	this_cpu_write(measured, false);
 	if (w->masked)
 		local_irq_restore(flags);
 	if (w->short_turns)
@@ -311,7 +315,8 @@ static int on_lock(struct kprobe *probe, struct pt_regs *regs)
 
 static int on_wait(struct kprobe *probe, struct pt_regs *regs)
 {
-	atomic64_inc(&waits);
+	if (this_cpu_read(measured))
+		atomic64_inc(&waits);
 	return 0;
 }
 
