@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The module of linux/ in a stock kernel: the comparison with alloc_pages, and a short survival test with a planted fault. Prints
-# `SKIPPED linux: REASON` where packages, QEMU or a nightly toolchain cannot be had.
+# The module of linux/ in a stock kernel: the comparison with alloc_pages, and a short survival test with a planted fault, whose zones
+# `pageset top` has to show. Prints `SKIPPED linux: REASON` where packages, QEMU or a nightly toolchain cannot be had.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,4 +16,10 @@ table=$(run 6.12)
 echo "$table"
 [[ $table != SKIPPED* ]] || exit 0
 grep -q 'than alloc_pages in all [0-9]* cells' <<<"$table" || { echo "error: alloc_pages takes fewer instructions in a cell" && exit 1; }
-run --survive --operations 500000 6.12
+survived=$(run --survive --operations 500000 6.12)
+echo "$survived"
+zones=$(sed -n 's/^pageset top --from \(.*\) shows its zones.$/\1/p' <<<"$survived")
+top=${PAGESET_BUILT:-$PWD/target/debug}/pageset
+[[ -x $top ]] || { echo "SKIPPED the module's zones in pageset top: $top is not built" && exit; }
+"$top" top --from "$zones" --once --plain 2>/dev/null | grep -E '^ 0 Normal +[a-z]+ +65,536 ' ||
+    { echo "error: pageset top does not show the module's 65,536 pages, from $zones" && exit 1; }

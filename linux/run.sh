@@ -5,11 +5,11 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage='usage: linux/run.sh [OPTION...] [KERNEL]
 
-Builds pageset.ko and pageset_bench.ko for the newest kernel package whose release begins with KERNEL (6.12), boots that kernel
+Builds pageset.ko and its users for the newest kernel package whose release begins with KERNEL (6.12), boots that kernel
 under QEMU, and prints how many instructions a pair of calls takes, next to alloc_pages.
 
-  --survive          instead loads the module 100 times, does random operations with interrupts and a CPU that comes and goes,
-                     and plants a fault
+  --survive          instead loads the module 100 times, does random operations with interrupts, memory pressure and a CPU that comes
+                     and goes, maps /dev/pageset, and plants a fault
   --operations N     operations of each CPU, with --survive (1000000)
   --cpus N           CPUs (2); the comparison uses 1, 2, 4 … of them
   --nodes N          nodes (1)
@@ -125,14 +125,17 @@ guest=$(mktemp -d)
 trap 'rm -rf "$guest"' EXIT
 mkdir -p "$guest/root/bin"
 cp "$busybox" "$guest/root/bin/busybox"
-cp "$module/pageset.ko" "$module/pageset_bench.ko" "$guest/root/"
+cp "$module"/pageset*.ko "$guest/root/"
 install -m 755 "$here/init" "$guest/root/init"
+"x86_64-linux-gnu-$compiler" -O1 -static -nostdlib -ffreestanding -fno-stack-protector -fno-pie -no-pie -o "$guest/root/guest" "$here/guest.c"
 (cd "$guest/root" && find . | "$busybox" cpio -o -H newc 2>/dev/null) >"$guest/initrd"
+# Without memory that only the comparison needs, a program fills the guest sooner.
+[[ $do == compare ]] && each=$((2 * memory + 800)) || each=$((memory + 400))
 machine=(-nodefaults -no-reboot -display none -machine pc -cpu "Skylake-Client,-hle,-rtm" -smp "$cpus"
-    -m "$((nodes * (2 * memory + 800)))M" -accel "tcg,thread=single" -icount "shift=0,sleep=off" -serial stdio)
+    -m "$((nodes * each))M" -accel "tcg,thread=single" -icount "shift=0,sleep=off" -serial stdio)
 if ((nodes > 1)); then
     for ((node = 0; node < nodes; node++)); do
-        machine+=(-object "memory-backend-ram,id=m$node,size=$((2 * memory + 800))M" -numa "node,nodeid=$node,memdev=m$node")
+        machine+=(-object "memory-backend-ram,id=m$node,size=${each}M" -numa "node,nodeid=$node,memdev=m$node")
     done
     for ((cpu = 0; cpu < cpus; cpu++)); do
         machine+=(-numa "cpu,node-id=$((cpu * nodes / cpus)),socket-id=0,core-id=$cpu,thread-id=0")
@@ -149,4 +152,10 @@ grep -q '^GUEST done' "$said" || {
     echo "error: the guest did not come to its end; it may take $timeout s; its console is $said" >&2
     exit 1
 }
-bash "$here/table.sh" "$do" "$said" "$((SECONDS - begin))"
+zoneinfo=$dir/zoneinfo-$release.txt
+[[ $do != survive ]] || sed -n 's/^GUEST zoneinfo //p' "$said" >"$zoneinfo"
+# The sections that are executable, with those that are there only while the module loads and unloads.
+text=$(readelf -SW "$module/pageset.ko" | sed -n 's/^ *\[ *[0-9]*\] *[^ ]* *PROGBITS *[0-9a-f]* *[0-9a-f]* *\([0-9a-f]*\) .* AX .*/0x\1/p')
+text=$((${text//$'\n'/ + }))
+bash "$here/table.sh" "$do" "$said" "$((SECONDS - begin))" "$text"
+[[ $do != survive ]] || echo "pageset top --from $zoneinfo shows its zones."

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# table.sh compare|survive FILE SECONDS: the result of a guest, from its console. The first line is the answer.
+# table.sh compare|survive FILE SECONDS TEXT: the result of a guest, from its console. The first line is the answer. TEXT is the size of
+# the module's code, in bytes.
 set -euo pipefail
-awk -v what="$1" -v file="$2" -v seconds="$3" '
+awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
     { sub(/^\[ *[0-9.]+\] /, "") }
     /^GUEST kernel/ { kernel = $3 }
     /^GUEST cpus/ { all = $3 }
+    /^GUEST nodes/ { nodes = $3 }
     /^GUEST failed/ { sub(/^GUEST /, ""); failures[++failed] = $0 }
     /^pageset: [0-9]+ pages of/ { loaded = $0; stack = 0 + $(NF - 3); if (stack > most) most = stack; loads++ }
     /^pageset: [0-9]+ of [0-9]+ pages went back/ { back[++unloads] = $2 == $4; if ($2 != $4 && !planted) failures[++failed] = $0 }
@@ -17,23 +19,36 @@ awk -v what="$1" -v file="$2" -v seconds="$3" '
     }
     /^GUEST free/ { free[++frees] = $3 }
     /^GUEST cpu changes/ { changes = $4 }
+    /^GUEST presses/ { presses = $3 }
+    /^GUEST device/ { values(3); mapped = value["pages"]; device = kept() }
+    /^GUEST counters/ {
+        values(4)
+        # Twice the books: the allocator'"'"'s own, and the blocks that the module says it has, of 1,024 pages.
+        if (value["managed"] != value["free"] + value["cached"] + value["in_use"] || value["managed"] != 1024 * value["blocks_held"])
+            failures[++failed] = "the counters do not balance: " $0
+        held[$3] = value["blocks_held"]; gave[$3] = value["blocks_given"]; in_use[$3] = value["in_use"]; managed = value["managed"]
+    }
+    /^GUEST zoneinfo/ {
+        if ($3 == "managed") in_zoneinfo += $4
+        if ($3 == "pages" && $4 == "free" || $3 == "count:") unused_in_zoneinfo += $NF
+    }
     /^GUEST plants/ { planted = 1 }
     /^pageset_bench: failed/ { if (planted && / 1 pages are in use/) found = 1; else failures[++failed] = $0 }
     # Before the first line of the guest the module is not there: a warning then is of the kernel, or of the emulation.
     kernel && /(BUG|WARNING|Oops|general protection|soft lockup|rcu.*stall)/ { failures[++failed] = $0 }
     /^pageset_bench: survive/ && !planted && !pairs {
-        for (i = 3; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
+        values(3)
         pairs = value["pairs"]; interrupts = value["interrupts"]; cpus = value["cpus"]
     }
     /^pageset_bench: cell/ {
-        for (i = 3; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
+        values(3)
         cells++
         ours = value["pageset"]; kernels = value["alloc_pages"]
         if (ours + 0 < kernels + 0) fewer++
         else more = more cell()
         split(value["holds"], holds, ","); split(value["waits"], waits, ",")
-        if (holds[2] > holds[1]) held_more++
-        if (waits[2] > waits[1]) waited_more++
+        if (holds[2] > holds[1]) { held_more++; if (value["pattern"] != "hold") held_in = held_in cell() ": " holds[2] " and " holds[1] }
+        if (waits[2] > waits[1]) waited_in = waited_in cell() ": " waits[2] " and " waits[1]
         if (value["refused"] != "0,0") refused = refused cell() ": " value["refused"]
         ratio = kernels > 0 ? ours / kernels : 0
         if (ratio > worst) worst = ratio
@@ -43,6 +58,15 @@ awk -v what="$1" -v file="$2" -v seconds="$3" '
             ours / 10, kernels / 10, 100 * ratio, holds[2], holds[1], waits[2], waits[1])
         if (value["cpus"] == 1 && value["pattern"] == "hold" && value["held"] == 32) at[value["order"]] = ours / 10
         loop = value["loop"] / 10; if (loop > longest) longest = loop
+    }
+    # The words NAME=VALUE of a line, from a word on.
+    function values(from,    i, part) {
+        for (i = from; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
+    }
+    # Whether a program got the pages of /dev/pageset, zeroed, and nothing that it may not, and all went back.
+    function kept() {
+        return value["mapped"] == value["before"] + value["pages"] && value["after"] == value["before"] &&
+            value["after_exit"] == value["before"] && !value["wrong"] && !value["allowed"]
     }
     function cell() {
         return sprintf("; %s of order %s, %s held, %s", value["pattern"], value["order"], value["held"], value["cpus"] == 1 ? "1 CPU" : value["cpus"] " CPUs")
@@ -58,7 +82,8 @@ awk -v what="$1" -v file="$2" -v seconds="$3" '
             for (i = 1; i <= cells; i++) print lines[i]
             print "\nInstructions for a pair (an allocation and its free), under -icount: no time. The turn of the loop is up to " longest " of them."
             if (at[4]) printf "Order 3 takes %.0f %% of order 4 (32 held).\n", 100 * at[3] / at[4]
-            printf "pageset takes a zone lock more often in %d cells; its CPUs wait more often in %d.\n", held_more, waited_more
+            printf "pageset takes a zone lock more often in %d cells, of bulk and random in: %s.\n", held_more, held_in == "" ? "none" : list(held_in)
+            printf "Its CPUs wait more often in: %s.\n", waited_in == "" ? "none" : list(waited_in)
             if (refused != "") print "Refused calls of alloc_pages, pageset: " list(refused) "."
             if (!cells) failures[++failed] = "no cell was measured"
         } else {
@@ -68,15 +93,27 @@ awk -v what="$1" -v file="$2" -v seconds="$3" '
             if (cpus != all) failures[++failed] = "the operations ran on " cpus + 0 " of " all " CPUs"
             if (all > 1 && !changes) failures[++failed] = "no CPU went offline during the operations"
             if (refusals != 2) failures[++failed] = refusals + 0 " of 2 failed loads printed one line"
+            if (!device) failures[++failed] = "/dev/pageset did not work, or kept pages"
+            # The program took half of the memory.
+            if (held["pressure"] > held["device"] / 2) failures[++failed] = "the module gave too little under memory pressure"
+            if (held["resize"] != held["device"]) failures[++failed] = "the module did not get its memory back"
+            # Of each node, rounded up to whole blocks.
+            if (held["half"] != nodes * int((held["device"] / nodes + 1) / 2)) failures[++failed] = "half of the memory is not half of the blocks"
+            if (!presses || gave["operations"] == gave["pressure"]) failures[++failed] = "no memory pressure during the operations"
+            if (in_use["operations"]) failures[++failed] = "pages are in use after the operations"
+            if (!managed || in_zoneinfo != managed || unused_in_zoneinfo > managed) failures[++failed] = "zoneinfo has other pages than the counters"
             # A block of the largest order has 1,024 pages: what a load would lose. The rest is the kernel'"'"'s own.
             if (drift > 1024 || later > 1024 || end > 1024) failures[++failed] = "free memory fell by more than one block"
             printf "%s: %d loads, %d pairs of calls and %d interrupts on %d CPUs, %d changes of a CPU, on Linux %s.\n\n", failed ? "It did not survive" : "It survived", loads, pairs, interrupts, cpus, changes, kernel
             printf "%-44s %s\n", "free memory lost after 100 loads", pages(drift)
             printf "%-44s %s\n", "after 2 loads that failed as well", pages(later)
             printf "%-44s %s\n", "after the operations", pages(end)
+            printf "%-44s %d of %d blocks, %d taken back\n", "given to the kernel under memory pressure", held["device"] - held["pressure"], held["device"], held["resize"] - held["pressure"]
+            printf "%-44s %d blocks, %d times\n", "during the operations", gave["operations"] - gave["pressure"], presses
+            printf "%-44s %s\n", "mapped from /dev/pageset", pages(mapped) (device ? ", all back" : ", not all back")
             printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
         }
-        printf "The allocator was built on at most %d bytes of stack. The guest took %d s.\n", most, seconds
+        printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code. The guest took %d s.\n", most, text, seconds
         for (i = 1; i <= failed; i++) print "error: " failures[i] > "/dev/stderr"
         if (failed) { print "the guest said: " file > "/dev/stderr"; exit 1 }
     }

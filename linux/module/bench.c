@@ -14,7 +14,6 @@
 #include <linux/pagemap.h>
 #include <linux/slab.h>
 #include <linux/timex.h>
-#include <linux/tracepoint.h>
 #include <linux/version.h>
 #include <linux/vmalloc.h>
 
@@ -36,6 +35,11 @@ MODULE_PARM_DESC(lose, "survive: plants a fault: one page is never freed");
 #define PAIRS 8192
 /* Pairs before a cell is measured. */
 #define WARM 2048
+/*
+ * Where one thread of a host runs all CPUs, a CPU's turn ends no later than the next timer. Without timers a turn outlasts most holds of
+ * a lock, and no CPU ever waits. A guess: some ten calls.
+ */
+#define TURN_NS 10000
 
 static const u8 orders[] = { 0, 1, 3, 4, 9 };
 
@@ -53,7 +57,7 @@ struct worker {
 	unsigned int order, held, cpu;
 	unsigned long count;
 	u64 begin, end;
-	bool masked, failed;
+	bool masked, short_turns, failed;
 	struct completion ready, done;
 	struct hrtimer timer;
 	struct slot of_timer;
@@ -212,12 +216,33 @@ PATTERNS(no)
 /* ---- comparison */
 
 static atomic_t waiting;
+/* Whether the CPU runs what is measured: its waits for other work do not count. */
+static DEFINE_PER_CPU(bool, measured);
+
+static enum hrtimer_restart end_turn(struct hrtimer *timer)
+{
+	hrtimer_forward_now(timer, ns_to_ktime(TURN_NS));
+	return HRTIMER_RESTART;
+}
+
+static void start_timer(struct hrtimer *timer, enum hrtimer_restart (*call)(struct hrtimer *), u64 ns)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+	hrtimer_setup(timer, call, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+#else
+	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+	timer->function = call;
+#endif
+	hrtimer_start(timer, ns_to_ktime(ns), HRTIMER_MODE_REL_PINNED_HARD);
+}
 
 static int run_worker(void *argument)
 {
 	struct worker *w = argument;
 	unsigned long flags = 0;
 
+	if (w->short_turns)
+		start_timer(&w->timer, end_turn, TURN_NS);
 	if (w->masked)
 		local_irq_save(flags);
 	w->work(w, w->order, w->held, max(WARM, w->held));
@@ -226,11 +251,15 @@ static int run_worker(void *argument)
 	atomic_dec(&waiting);
 	while (atomic_read(&waiting) > 0)
 		cpu_relax();
+	this_cpu_write(measured, true);
 	w->begin = rdtsc();
 	w->pairs = w->work(w, w->order, w->held, w->count);
 	w->end = rdtsc();
+	this_cpu_write(measured, false);
 	if (w->masked)
 		local_irq_restore(flags);
+	if (w->short_turns)
+		hrtimer_cancel(&w->timer);
 	complete(&w->done);
 	return 0;
 }
@@ -258,7 +287,7 @@ static void on_cpus(struct worker **workers, unsigned int cpus, int (*run)(void 
 		wait_for_completion(&workers[i]->done);
 }
 
-/* ---- zone locks: how often the kernel takes one, and how often anybody waits for a lock */
+/* ---- zone locks: how often the kernel takes one, and how often anybody waits for a spinlock */
 
 static atomic64_t holds, waits;
 static spinlock_t *zone_locks[MAX_NUMNODES * MAX_NR_ZONES > 64 ? 64 : MAX_NUMNODES * MAX_NR_ZONES];
@@ -284,18 +313,27 @@ static int on_lock(struct kprobe *probe, struct pt_regs *regs)
 	return 0;
 }
 
-static void on_wait(void *data, void *lock, unsigned int flags)
+static int on_wait(struct kprobe *probe, struct pt_regs *regs)
 {
-	atomic64_inc(&waits);
+	if (this_cpu_read(measured))
+		atomic64_inc(&waits);
+	return 0;
 }
 
-/* Not every kernel exports the tracepoint by its name. */
-static struct tracepoint *contention_begin;
+/* What a CPU calls that finds a spinlock held. */
+static struct kprobe wait_probe = { .pre_handler = on_wait };
 
-static void find_contention_begin(struct tracepoint *tracepoint, void *data)
+static int find_waits(void)
 {
-	if (!strcmp(tracepoint->name, "contention_begin"))
-		contention_begin = tracepoint;
+	static const char *const names[] = { "native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath" };
+	unsigned int i;
+	int result = -ENOENT;
+
+	for (i = 0; i < ARRAY_SIZE(names) && result; i++) {
+		wait_probe = (struct kprobe){ .pre_handler = on_wait, .symbol_name = names[i] };
+		result = register_kprobe(&wait_probe);
+	}
+	return result;
 }
 
 /* The functions that take a spinlock. A failed try counts as a hold: the kernel tries and then waits, or gives up. */
@@ -313,7 +351,7 @@ typedef u64 work_fn(struct worker *, unsigned int, unsigned int, unsigned long);
  * all CPUs, so the clock counts the instructions of all.
  */
 static u64 measure(struct worker **workers, unsigned int cpus, work_fn *work, unsigned int order, unsigned int held,
-		   u64 *refused)
+		   bool short_turns, u64 *refused)
 {
 	u64 begin = U64_MAX, end = 0, pairs = 0;
 	unsigned int i;
@@ -326,6 +364,7 @@ static u64 measure(struct worker **workers, unsigned int cpus, work_fn *work, un
 		w->held = held;
 		w->count = PAIRS;
 		w->masked = cpus == 1;
+		w->short_turns = short_turns;
 		w->random = 0x9e3779b97f4a7c15ULL + i;
 		w->refused = 0;
 	}
@@ -343,19 +382,24 @@ static void cell(struct worker **workers, unsigned int cpus, const char *pattern
 		 work_fn *ours, unsigned int order, unsigned int held)
 {
 	struct pageset_books before = {}, after = {};
-	u64 refused_ours = 0, refused_kernels = 0, nothing = 0, spent[3], held_kernels = 0, held_ours, waited[2];
+	u64 refused_ours = 0, refused_kernels = 0, nothing = 0, spent[3], held_kernels = 0, held_ours, waited[2] = {};
 	struct kprobe *probes[ARRAY_SIZE(lock_probes)];
 	unsigned int i;
 
-	spent[0] = measure(workers, cpus, none, order, held, &nothing);
-	atomic64_set(&waits, 0);
-	spent[1] = measure(workers, cpus, kernels, order, held, &refused_kernels);
-	waited[0] = atomic64_xchg(&waits, 0);
+	spent[0] = measure(workers, cpus, none, order, held, false, &nothing);
+	spent[1] = measure(workers, cpus, kernels, order, held, false, &refused_kernels);
 	pageset_audit(&before);
-	spent[2] = measure(workers, cpus, ours, order, held, &refused_ours);
-	waited[1] = atomic64_read(&waits);
+	spent[2] = measure(workers, cpus, ours, order, held, false, &refused_ours);
 	pageset_audit(&after);
 	held_ours = after.holds - before.holds;
+	/* Once more, for waits: the timers cost instructions. One CPU has nobody to wait for. */
+	if (cpus > 1) {
+		atomic64_set(&waits, 0);
+		measure(workers, cpus, kernels, order, held, true, &nothing);
+		waited[0] = atomic64_xchg(&waits, 0);
+		measure(workers, cpus, ours, order, held, true, &nothing);
+		waited[1] = atomic64_read(&waits);
+	}
 	/* Once more, with probes, which cost instructions. */
 	for (i = 0; i < ARRAY_SIZE(lock_probes); i++) {
 		probes[i] = &lock_probes[i];
@@ -364,7 +408,7 @@ static void cell(struct worker **workers, unsigned int cpus, const char *pattern
 	}
 	if (!register_kprobes(probes, ARRAY_SIZE(probes))) {
 		atomic64_set(&holds, 0);
-		measure(workers, cpus, kernels, order, held, &nothing);
+		measure(workers, cpus, kernels, order, held, false, &nothing);
 		held_kernels = atomic64_read(&holds);
 		unregister_kprobes(probes, ARRAY_SIZE(probes));
 	} else {
@@ -382,10 +426,9 @@ static int compare(struct worker **workers, unsigned int cpus)
 	int result;
 
 	find_zone_locks();
-	for_each_kernel_tracepoint(find_contention_begin, NULL);
-	result = contention_begin ? tracepoint_probe_register(contention_begin, on_wait, NULL) : -ENOENT;
+	result = find_waits();
 	if (result) {
-		pr_err("pageset_bench: cannot count waits: no tracepoint contention_begin: error %d\n", result);
+		pr_err("pageset_bench: cannot count waits: no probe where a CPU waits for a spinlock: error %d\n", result);
 		return result;
 	}
 	for (n = 1; n <= cpus; n *= 2) {
@@ -398,8 +441,7 @@ static int compare(struct worker **workers, unsigned int cpus)
 			cell(workers, n, "bulk", no_bulk, kernels_bulk, ours_bulk, 0, held[j]);
 		cell(workers, n, "random", no_random, kernels_random, ours_random, 0, 512 / n);
 	}
-	tracepoint_probe_unregister(contention_begin, on_wait, NULL);
-	tracepoint_synchronize_unregister();
+	unregister_kprobe(&wait_probe);
 	return 0;
 }
 
@@ -428,13 +470,7 @@ static int run_survival(void *argument)
 	struct worker *w = argument;
 	unsigned long i;
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-	hrtimer_setup(&w->timer, on_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-#else
-	hrtimer_init(&w->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-	w->timer.function = on_timer;
-#endif
-	hrtimer_start(&w->timer, ns_to_ktime(20 * NSEC_PER_USEC), HRTIMER_MODE_REL_PINNED_HARD);
+	start_timer(&w->timer, on_timer, 20 * NSEC_PER_USEC);
 	w->pairs = 0;
 	for (i = 0; i < operations; i += 2048) {
 		w->pairs += ours_random(w, 0, SLOTS / num_online_cpus(), 1024);

@@ -28,6 +28,8 @@ int core_build(const struct core_span *spans, size_t count, const u32 *nodes, si
 void core_drop(void);
 int core_online(u64 start, u64 pages);
 int core_offline(u64 start, u64 pages);
+bool core_is_free(u64 start, u64 pages);
+u64 core_idle(u32 zone);
 void core_cpu(u32 cpu, bool online);
 u64 core_alloc(u32 order, u32 node, u32 wait, bool movable, bool this_node_only);
 int core_free(u64 page, u32 order);
@@ -37,12 +39,15 @@ int core_free_bulk(const u64 *pages, size_t count);
 void core_tick(u32 cpu);
 void core_drain(void);
 int core_audit(u32 zone, struct core_books *books);
+void core_zoneinfo(void *to);
+void core_counters(void *to);
 
 /* What src/lib.rs and src/lock.rs call. */
 u32 host_cpu(void);
 unsigned long host_lock(raw_spinlock_t *lock);
 bool host_try_lock(raw_spinlock_t *lock, unsigned long *flags);
 void host_unlock(raw_spinlock_t *lock, unsigned long flags);
+void host_write(void *to, const char *text, size_t length);
 void __noreturn host_panic(const char *file, size_t length, u32 line);
 
 #endif

@@ -19,35 +19,32 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
+#include "memory.h"
 #include "pageset.h"
 
-/* The largest order of a block; kernels before 6.8 have other names for it, and before 6.4 one more than the order. */
-#ifdef MAX_PAGE_ORDER
-#define LARGEST MAX_PAGE_ORDER
-#else
-#define LARGEST 10
-#endif
-#define BLOCK_PAGES (1UL << LARGEST)
-#define MAX_SPANS 16
 /* As in src/lib.rs. */
 #define MAX_CPUS 512
-/* 16 TiB: the table of blocks then has 64 MiB. */
-#define MAX_MIB (1 << 24)
 
 static unsigned int mib = 64;
-module_param(mib, uint, 0444);
-MODULE_PARM_DESC(mib, "memory to take from each node, in MiB (64)");
+static bool loaded;
 
-/* A block of the kernel's. `taken` is false after it went back. */
-struct block {
-	struct page *page;
-	bool taken;
-};
+/* After the load: gives blocks to the kernel, or takes them again. The kernel has one such call at a time. */
+static int set_mib(const char *text, const struct kernel_param *parameter)
+{
+	unsigned int wanted;
+	int result = kstrtouint(text, 0, &wanted);
 
-static struct block *blocks;
-static unsigned long block_count, block_room;
-static struct core_span spans[MAX_SPANS];
-static unsigned int span_count;
+	if (!result && READ_ONCE(loaded))
+		result = memory_resize(wanted);
+	if (!result)
+		mib = wanted;
+	return result;
+}
+
+static const struct kernel_param_ops mib_ops = { .set = set_mib, .get = param_get_uint };
+module_param_cb(mib, &mib_ops, &mib, 0644);
+MODULE_PARM_DESC(mib, "memory to take from each node, in MiB (64); later at most as much as at the load");
+
 static u32 *cpu_nodes;
 static void *metadata;
 static int cpu_state = -1;
@@ -192,17 +189,21 @@ EXPORT_SYMBOL(pageset_audit);
 
 static int cpu_comes(unsigned int cpu)
 {
+	mutex_lock(&changes);
 	preempt_disable();
 	core_cpu(cpu, true);
 	preempt_enable();
+	mutex_unlock(&changes);
 	return 0;
 }
 
 static int cpu_goes(unsigned int cpu)
 {
+	mutex_lock(&changes);
 	preempt_disable();
 	core_cpu(cpu, false);
 	preempt_enable();
+	mutex_unlock(&changes);
 	return 0;
 }
 
@@ -222,42 +223,7 @@ static void tick(struct work_struct *work)
 	schedule_delayed_work(&ticker, HZ);
 }
 
-/* ---- memory */
-
-/* Takes blocks of one node until it has `count` of them, or the node has no more. */
-static int take_blocks(int node, unsigned long count)
-{
-	u64 first = U64_MAX, end = 0;
-	unsigned long i;
-
-	for (i = 0; i < count; i++) {
-		struct page *page = alloc_pages_node(node, GFP_KERNEL | __GFP_THISNODE | __GFP_NORETRY | __GFP_NOWARN,
-						     LARGEST);
-
-		if (!page) {
-			pr_err("pageset: cannot load: node %d has %lu of %lu MiB in blocks of %lu MiB; try a smaller mib=\n",
-			       node, i * BLOCK_PAGES >> 8, count * BLOCK_PAGES >> 8, BLOCK_PAGES >> 8);
-			return -ENOMEM;
-		}
-		blocks[block_count++] = (struct block){ page, true };
-		first = min_t(u64, first, page_to_pfn(page));
-		end = max_t(u64, end, page_to_pfn(page) + BLOCK_PAGES);
-	}
-	spans[span_count++] = (struct core_span){ node, first, end - first };
-	return 0;
-}
-
-static void return_all(void)
-{
-	unsigned long i;
-
-	for (i = 0; i < block_count; i++)
-		if (blocks[i].taken)
-			__free_pages(blocks[i].page, LARGEST);
-	kvfree(blocks);
-	vfree(metadata);
-	kfree(cpu_nodes);
-}
+/* ---- load and unload */
 
 /* Runs core_build with a painted stack. Returns the bytes of stack that it used, or a negative error. */
 static noinline long build(size_t bytes)
@@ -282,34 +248,36 @@ static noinline long build(size_t bytes)
 	return result ? -EINVAL : (long)(top - (unsigned long)&stack[i]);
 }
 
+static void free_all(void)
+{
+	memory_return();
+	vfree(metadata);
+	kfree(cpu_nodes);
+}
+
 static int __init pageset_load(void)
 {
-	unsigned long per_node = DIV_ROUND_UP((unsigned long)mib << 8, BLOCK_PAGES), i;
 	size_t bytes = 0;
 	long stack;
-	int node, cpu, result;
+	int cpu, result;
 
 	BUILD_BUG_ON(sizeof(raw_spinlock_t) != sizeof(u32));
-	if (num_node_state(N_MEMORY) > MAX_SPANS || !per_node || mib > MAX_MIB || nr_cpu_ids > MAX_CPUS) {
+	if (num_node_state(N_MEMORY) > MAX_SPANS || !mib || mib > MAX_MIB || nr_cpu_ids > MAX_CPUS) {
 		pr_err("pageset: cannot load: %d nodes, %u CPUs and %u MiB; at most %d nodes and %d CPUs, 1 to %d MiB\n",
 		       num_node_state(N_MEMORY), nr_cpu_ids, mib, MAX_SPANS, MAX_CPUS, MAX_MIB);
 		return -EINVAL;
 	}
-	block_room = per_node * num_node_state(N_MEMORY);
-	blocks = kvcalloc(block_room, sizeof(*blocks), GFP_KERNEL);
 	cpu_nodes = kcalloc(nr_cpu_ids, sizeof(*cpu_nodes), GFP_KERNEL);
 	result = -ENOMEM;
-	if (!blocks || !cpu_nodes) {
-		pr_err("pageset: cannot load: no memory for the table of blocks\n");
+	if (!cpu_nodes) {
+		pr_err("pageset: cannot load: no memory for the table of CPUs\n");
 		goto failed;
 	}
 	for_each_possible_cpu(cpu)
 		cpu_nodes[cpu] = max(cpu_to_node(cpu), 0);
-	for_each_node_state(node, N_MEMORY) {
-		result = take_blocks(node, per_node);
-		if (result)
-			goto failed;
-	}
+	result = memory_take(mib);
+	if (result)
+		goto failed;
 	result = -EINVAL;
 	bytes = core_metadata(spans, span_count, cpu_nodes, nr_cpu_ids);
 	if (!bytes) {
@@ -328,56 +296,55 @@ static int __init pageset_load(void)
 		pr_err("pageset: cannot load: the allocator refuses its metadata\n");
 		goto failed;
 	}
-	for (i = 0; i < block_count; i++) {
-		preempt_disable();
-		result = core_online(page_to_pfn(blocks[i].page), BLOCK_PAGES);
-		preempt_enable();
-		if (result) {
-			pr_err("pageset: cannot load: the allocator refuses the block at page %lu\n",
-			       page_to_pfn(blocks[i].page));
-			result = -EINVAL;
-			goto built;
-		}
-	}
+	result = memory_online();
+	if (result)
+		goto built;
 	cpu_state = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "pageset:online", cpu_comes, cpu_goes);
 	if (cpu_state < 0) {
 		pr_err("pageset: cannot load: no state for CPUs that come and go: error %d\n", cpu_state);
 		result = cpu_state;
 		goto built;
 	}
+	result = memory_begin();
+	if (result) {
+		pr_err("pageset: cannot load: no shrinker: error %d\n", result);
+		goto counted;
+	}
 	schedule_delayed_work(&ticker, HZ);
+	statistics_begin();
+	WRITE_ONCE(loaded, true);
 	pr_info("pageset: %lu pages of %u nodes in %lu blocks; %zu bytes of metadata; built on %ld bytes of stack\n",
 		block_count * BLOCK_PAGES, span_count, block_count, bytes, stack);
 	return 0;
+counted:
+	cpuhp_remove_state_nocalls(cpu_state);
 built:
 	core_drop();
 failed:
-	return_all();
+	free_all();
 	return result;
 }
 
 static void __exit pageset_unload(void)
 {
 	struct pageset_books books;
-	unsigned long i, kept = 0;
+	unsigned long back;
 
+	kernel_param_lock(THIS_MODULE);
+	loaded = false;
+	kernel_param_unlock(THIS_MODULE);
+	memory_end();
+	statistics_end();
 	cancel_delayed_work_sync(&ticker);
 	cpuhp_remove_state_nocalls(cpu_state);
 	core_drain();
 	if (!pageset_audit(&books) && books.in_use)
 		pr_err("pageset: %llu pages are in use; their blocks stay lost to the kernel\n", books.in_use);
-	for (i = 0; i < block_count; i++) {
-		if (core_offline(page_to_pfn(blocks[i].page), BLOCK_PAGES)) {
-			pr_err("pageset: the block at page %lu does not go back: a page of it is in use\n",
-			       page_to_pfn(blocks[i].page));
-			blocks[i].taken = false;
-			kept++;
-		}
-	}
+	back = memory_offline();
 	core_drop();
-	pr_info("pageset: %lu of %lu pages went back; %llu in use\n", (block_count - kept) * BLOCK_PAGES,
+	pr_info("pageset: %lu of %lu pages went back; %llu in use\n", back * BLOCK_PAGES,
 		block_count * BLOCK_PAGES, books.in_use);
-	return_all();
+	free_all();
 }
 
 module_init(pageset_load);

@@ -2,12 +2,14 @@
 //!
 //! A page is its page frame number; [`NO_PAGE`] stands for none. Functions with a result return 0 for success and -1 for an error,
 //! unless they say otherwise. All functions but [`core_build`] and [`core_drop`] may run on several CPUs at once. Their callers have
-//! preemption off, except those of [`core_offline`] and [`core_audit`].
+//! preemption off, except where the function takes no lock, and where no other call runs.
 #![no_std]
 
 mod lock;
 
 use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
 use core::panic::PanicInfo;
 use core::ptr;
@@ -32,6 +34,8 @@ const NO_PAGE: u64 = u64::MAX;
 unsafe extern "C" {
     /// The current CPU. Preemption is off.
     safe fn host_cpu() -> u32;
+    /// Adds `length` bytes of text to what a reader of a file gets.
+    fn host_write(to: *mut c_void, text: *const u8, length: usize);
     /// Ends the current task; `file` is not terminated by a null byte.
     safe fn host_panic(file: *const u8, length: usize, line: u32) -> !;
 }
@@ -174,10 +178,24 @@ pub extern "C" fn core_online(start: u64, pages: u64) -> i32 {
     status(allocator().online(PageRange::new(Pfn(start), pages)).is_ok())
 }
 
-/// Takes pages from the allocator; an error if one of them is in use. Drains all pagesets of the zone.
+/// Takes pages from the allocator; an error if one of them is in use. Drains all pagesets of the zone. At most one call of this function,
+/// [`core_online`] and [`core_cpu`] runs at a time: each may wait for another.
 #[unsafe(no_mangle)]
 pub extern "C" fn core_offline(start: u64, pages: u64) -> i32 {
     status(allocator().offline(PageRange::new(Pfn(start), pages), &Immovable).is_ok())
+}
+
+/// Whether pages lie in one free block, at a recent moment. Takes no lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_is_free(start: u64, pages: u64) -> bool {
+    allocator().free_block_around(Pfn(start)).is_some_and(|block| block.end().0 >= start + pages)
+}
+
+/// The pages of a zone that nobody uses, at a recent moment. Takes no lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_idle(zone: u32) -> u64 {
+    let stats = allocator().zone(zone as usize).map(|zone| zone.stats());
+    stats.map_or(0, |stats| stats.nr_free_pages + stats.cached_pages())
 }
 
 /// Counts a CPU among those that run, or no longer. A CPU that is counted already, and the last one, stay as they are.
@@ -296,6 +314,66 @@ pub unsafe extern "C" fn core_audit(zone: u32, books: *mut Books) -> i32 {
     };
     (books.what, books.length) = (what.as_ptr(), what.len());
     -1
+}
+
+/// A file in debugfs while somebody reads it.
+struct File(*mut c_void);
+
+impl Write for File {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // SAFETY: whoever made the value vouches for the file; the text is `len` bytes.
+        unsafe { host_write(self.0, text.as_ptr(), text.len()) };
+        Ok(())
+    }
+}
+
+/// Writes the zones and pagesets in the form of `/proc/zoneinfo`. Takes no lock.
+///
+/// # Safety
+/// `to` is what `host_write` takes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn core_zoneinfo(to: *mut c_void) {
+    write!(File(to), "{}", allocator().zoneinfo()).ok();
+}
+
+/// Writes the counters of each zone, one a line, in pages unless the name says otherwise (`refills`, `drains`, `lock_*`). Takes no lock.
+/// While no call runs, managed = free + cached + in use.
+///
+/// # Safety
+/// `to` is what `host_write` takes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn core_counters(to: *mut c_void) {
+    let mut file = File(to);
+    for zone in allocator().zones() {
+        let stats = zone.stats();
+        let sets = stats.pagesets;
+        writeln!(file, "Node {}, zone {:>8}", stats.node.0, stats.kind).ok();
+        for (name, value) in [
+            ("managed", stats.managed),
+            ("free", stats.nr_free_pages),
+            ("cached", stats.cached_pages()),
+            // The counters are read one after the other, so a page may be freed in between.
+            ("in_use", stats.pgalloc().saturating_sub(stats.pgfree())),
+            ("pgalloc", stats.pgalloc()),
+            ("pgfree", stats.pgfree()),
+            ("refills", sets.refills),
+            ("refill_pages", sets.refill_pages),
+            ("drains", sets.drains),
+            ("drain_pages", sets.drain_pages),
+            ("depot_in_pages", stats.depot_in_pages),
+            ("depot_out_pages", stats.depot_out_pages),
+            ("bitmap_pages", stats.bitmap_pages),
+            ("claims", stats.claims),
+            ("steals", stats.steals),
+            ("lock_refill", stats.lock_refill),
+            ("lock_drain", stats.lock_drain),
+            ("lock_direct_alloc", stats.lock_direct_alloc),
+            ("lock_direct_free", stats.lock_direct_free),
+            ("lock_map", stats.lock_map),
+        ] {
+            writeln!(file, "  {name} {value}").ok();
+        }
+    }
 }
 
 #[panic_handler]

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0
+/*
+ * Statistics in debugfs: pageset/zoneinfo, in the form of /proc/zoneinfo, and pageset/counters, the allocator's own and the module's.
+ * Without debugfs the module does without the files.
+ */
+#include <linux/debugfs.h>
+#include <linux/module.h>
+#include <linux/seq_file.h>
+
+#include "core.h"
+#include "memory.h"
+
+static struct dentry *folder;
+
+void host_write(void *to, const char *text, size_t length)
+{
+	seq_write(to, text, length);
+}
+
+static int zoneinfo_show(struct seq_file *to, void *unused)
+{
+	core_zoneinfo(to);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(zoneinfo);
+
+static int counters_show(struct seq_file *to, void *unused)
+{
+	memory_say(to);
+	core_counters(to);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(counters);
+
+void statistics_begin(void)
+{
+	folder = debugfs_create_dir("pageset", NULL);
+	debugfs_create_file("zoneinfo", 0444, folder, NULL, &zoneinfo_fops);
+	debugfs_create_file("counters", 0444, folder, NULL, &counters_fops);
+}
+
+void statistics_end(void)
+{
+	debugfs_remove(folder);
+}
