@@ -14,20 +14,21 @@ under QEMU, and prints how many instructions a pair of calls takes, next to allo
   --cpus N           CPUs (2); the comparison uses 1, 2, 4 … of them
   --nodes N          nodes (1)
   --memory MIB       memory that the module takes from each node (1200; with --survive 256)
+  --flavour NAME     cloud, or rt with --survive: the kernel for real time, whose alloc_pages may not run with interrupts masked (cloud)
   --timeout SECONDS  how long the guest may take (900)
   --dir FOLDER       where packages and builds lie (linux/target)
 
 Missing tools are installed if you are root: QEMU, busybox, make, and the compiler of the kernel. The Rust toolchain is nightly with
 the component rust-src. Exit code: 0 done, 1 a check failed, 2 wrong option, 3 something is missing.'
 
-do=compare cpus=2 nodes=1 memory='' operations=1000000 timeout=900 dir=$here/target kernel=''
+do=compare cpus=2 nodes=1 memory='' operations=1000000 timeout=900 flavour=cloud dir=$here/target kernel=''
 while (($#)); do
     case $1 in
     --help) echo "$usage" && exit ;;
     --survive) do=survive && shift ;;
-    --cpus | --nodes | --memory | --operations | --timeout | --dir)
+    --cpus | --nodes | --memory | --operations | --timeout | --flavour | --dir)
         (($# > 1)) || { echo "error: $1 needs a value; try --help" >&2 && exit 2; }
-        [[ $1 == --dir || $2 =~ ^[1-9][0-9]{0,8}$ ]] || { echo "error: $1 needs a number from 1 to 999999999, not $2" >&2 && exit 2; }
+        [[ $1 == --dir || $1 == --flavour || $2 =~ ^[1-9][0-9]{0,8}$ ]] || { echo "error: $1 needs a number from 1 to 999999999, not $2" >&2 && exit 2; }
         printf -v "${1#--}" '%s' "$2" && shift 2
         ;;
     -*) echo "error: unknown option $1; try --help" >&2 && exit 2 ;;
@@ -38,6 +39,9 @@ while (($#)); do
     esac
 done
 kernel=${kernel:-6.12}
+[[ $flavour == cloud || $flavour == rt && $do == survive ]] || {
+    echo "error: --flavour may be cloud, or rt with --survive, not $flavour" >&2 && exit 2
+}
 ((cpus <= 64 && nodes <= 16)) || { echo "error: at most 64 CPUs and 16 nodes, not $cpus and $nodes" >&2 && exit 2; }
 [[ $memory ]] || { [[ $do == compare ]] && memory=1200 || memory=256; }
 mkdir -p "$dir"
@@ -50,11 +54,11 @@ missing() {
 # ---- the kernel: packages that are unpacked, not installed
 command -v apt-get >/dev/null || missing "there is no apt-get to get a kernel with"
 newest() {
-    apt-cache pkgnames "linux-headers-$kernel" | grep -E "^linux-headers-${kernel//+/\\+}([.+-].*)?-cloud-amd64$" | sort -V | tail -n 1
+    apt-cache pkgnames "linux-headers-$kernel" | grep -E "^linux-headers-${kernel//+/\\+}([.+-].*)?-$flavour-amd64$" | sort -V | tail -n 1
 }
 headers=$(newest || true)
 [[ $headers ]] || { apt-get update >/dev/null 2>&1 && headers=$(newest || true); } || true
-[[ $headers ]] || missing "no package linux-headers-$kernel*-cloud-amd64; try another KERNEL, or add its suite to apt's sources"
+[[ $headers ]] || missing "no package linux-headers-$kernel*-$flavour-amd64; try another KERNEL, or add its suite to apt's sources"
 release=${headers#linux-headers-}
 root=$dir/kernels/$release
 depends=$(apt-cache depends "$headers" | sed -n 's/^[ |]*Depends: //p')
