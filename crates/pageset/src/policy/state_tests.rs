@@ -544,10 +544,7 @@ fn rules_that_do_not_go_together() {
     for (tuning, message) in [
         (Tuning { auto_high: true, ..off }, "the rule auto_high needs alloc_factor = on"),
         (Tuning { cache_slice: true, ..LINUX_5_18 }, "the rule cache_slice needs prev_high_order = on"),
-        (
-            Tuning { high_threshold_616: true, ..SERIES_9 },
-            "the rule high_threshold_616 needs free_count = on",
-        ),
+        (Tuning { high_threshold_616: true, ..SERIES_9 }, "the rule high_threshold_616 needs free_count = on"),
         (Tuning { batch_scale_max: 7, ..off }, "batch_scale_max is 7; allowed: 0 to 6"),
         (Tuning { batch_blocks: 8, ..LINUX_6_18 }, "the rule batch_blocks needs double_blocks = on"),
         (Tuning { batch_blocks: 65, double_blocks: true, ..LINUX_6_18 }, "batch_blocks is 65; allowed: 0 to 64"),

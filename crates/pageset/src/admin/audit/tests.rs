@@ -141,7 +141,9 @@ fn faults_are_found() {
             depot[1].set(depot[2].get());
         }),
         // A batch of a depot that lost its last page, which the depot's own count still has.
-        ("the pages of a depot", |_, zone| zone.shared.buddy.regions[0].depot.lose_block(words_of(&zone.shared, 0), LIST)),
+        ("the pages of a depot", |_, zone| {
+            zone.shared.buddy.regions[0].depot.lose_block(words_of(&zone.shared, 0), LIST)
+        }),
         ("how often a cached block is in a pageset or depot", |world, zone| {
             let pcp = zone.lock_pageset(world.env(), CpuId(0));
             pcp.pop(LIST).expect("cached");
