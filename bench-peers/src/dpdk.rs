@@ -101,7 +101,7 @@ pub(crate) fn entries() -> Vec<Entry> {
     vec![Entry {
         name: "dpdk mempool",
         make: |pattern, threads| {
-            if pattern.order() > 0 || matches!(pattern, Pattern::Half) {
+            if pattern.order() > 0 || matches!(pattern, Pattern::Half | Pattern::Old(_)) {
                 return Err(Refusal::NotOffered);
             }
             let failed = |what: &str, error: i32| {

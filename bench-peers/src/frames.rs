@@ -27,6 +27,10 @@ impl Pages for Buddy {
         self.frames.lock().alloc(self.count).expect("the allocator is larger than the pattern") as u64
     }
 
+    fn get_if_any(&self, (): &mut ()) -> Option<u64> {
+        self.frames.lock().alloc(self.count).map(|page| page as u64)
+    }
+
     fn put(&self, (): &mut (), page: u64) {
         self.frames.lock().dealloc(page as usize, self.count);
     }
@@ -85,6 +89,10 @@ unsafe impl Sync for Span {}
 impl Span {
     /// Allocates memory for a pattern: what the pattern needs, and as much again for caches and metadata.
     fn new(pattern: Pattern, threads: usize) -> Result<Span, Refusal> {
+        // There is always more than the pattern takes, so the memory would not get old.
+        if matches!(pattern, Pattern::Old(_)) {
+            return Err(Refusal::NotOffered);
+        }
         let bytes = (pattern.pages(threads) * 2 * 4096).next_multiple_of(REGIONS * LARGEST);
         let failed = |text: String| Refusal::Failed(format!("{bytes} bytes of memory: {text}"));
         let layout = Layout::from_size_align(bytes, LARGEST).map_err(|error| failed(error.to_string()))?;

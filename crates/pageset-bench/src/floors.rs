@@ -18,7 +18,10 @@ const PAGES: u32 = 2 * HELD as u32;
 
 /// Whether a cache without an allocator behind it can serve a pattern.
 fn fits(pattern: Pattern) -> bool {
-    matches!(pattern, Pattern::Hot | Pattern::Bulk | Pattern::Random | Pattern::Churn | Pattern::Calls(_))
+    match pattern {
+        Pattern::Hot | Pattern::Bulk | Pattern::Random | Pattern::Churn | Pattern::Calls(_) | Pattern::Old(_) => true,
+        Pattern::Remote | Pattern::HotHuge | Pattern::Half | Pattern::HalfHuge => false,
+    }
 }
 
 fn boxed<P: Pages + 'static>(pattern: Pattern, subject: impl FnOnce() -> P) -> Built {

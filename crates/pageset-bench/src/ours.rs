@@ -56,6 +56,10 @@ impl<const ORDER: u8> Pages for Pool<ORDER> {
         self.pool.alloc(Self::ORDER).expect("the pool is larger than the pattern").addr().get() as u64
     }
 
+    fn get_if_any(&self, _: &mut Self::Local) -> Option<u64> {
+        self.pool.alloc(Self::ORDER).ok().map(|page| page.addr().get() as u64)
+    }
+
     #[inline(always)]
     fn put(&self, _: &mut Self::Local, page: u64) {
         // SAFETY: no reference to the contents of the pages exists.
@@ -69,5 +73,31 @@ impl<const ORDER: u8> Pages for Pool<ORDER> {
         assert_eq!(got, pages.len());
         // SAFETY: no reference to the contents of the pages exists.
         unsafe { self.pool.free_bulk(Order::ZERO, black_box(buffer)).expect("the pages were allocated") };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Ring;
+    use crate::subject::{Pairs, Run};
+
+    /// In old memory a block below the size in the pattern's name is free, and none of that size.
+    #[test]
+    fn old_memory_has_no_larger_block() {
+        for (block, largest) in [(16, 3), (512, 8), (1024, 9)] {
+            let pattern = Pattern::Old(block);
+            let subject = Pool::<0>::new(pattern, 1).ok().expect("memory");
+            let ring = Ring::new();
+            let run = Run { thread: 0, threads: 1, pattern, ready: &|| unreachable!(), over: &|| (), ring: &ring };
+            let kept = subject.age(&run, &mut subject.local(0), block);
+            assert_eq!(kept.len(), pattern.pages(1) / block, "{pattern}");
+            let order = |order| Order::new(order).expect("an order");
+            let larger = subject.pool.pages(order(largest + 1));
+            assert!(larger.is_err(), "{pattern}: a block of order {} is free", largest + 1);
+            drop(subject.pool.pages(order(largest)).expect("the largest block"));
+            kept.into_iter().for_each(|page| subject.put(&mut subject.local(0), page));
+            drop(subject.pool.pages(Order::MAX).expect("all memory merges again"));
+        }
     }
 }

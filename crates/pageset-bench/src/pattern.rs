@@ -31,11 +31,14 @@ pub enum Pattern {
     Half,
     /// As `Half`, in runs of 512 contiguous pages.
     HalfHuge,
+    /// As `Hot`, in a memory of which one page in each block of this many pages is in use, and has been since all of it was: no
+    /// larger block is free.
+    Old(usize),
 }
 
 impl Pattern {
     /// All patterns, in the order of the table.
-    pub const ALL: [Pattern; 10] = [
+    pub const ALL: [Pattern; 13] = [
         Self::Hot,
         Self::Bulk,
         Self::Random,
@@ -46,6 +49,9 @@ impl Pattern {
         Self::Calls(256),
         Self::Half,
         Self::HalfHuge,
+        Self::Old(16),
+        Self::Old(512),
+        Self::Old(1024),
     ];
 
     /// The order of its blocks.
@@ -82,6 +88,9 @@ impl fmt::Display for Pattern {
             Self::Calls(pages) => write!(f, "calls-{pages}"),
             Self::Half => f.write_str("half"),
             Self::HalfHuge => f.write_str("half-9"),
+            // 256 pages are 1 MiB.
+            Self::Old(pages) if *pages < 256 => write!(f, "old-{}k", 4 * pages),
+            Self::Old(pages) => write!(f, "old-{}m", pages / 256),
         }
     }
 }

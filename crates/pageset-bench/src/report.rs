@@ -47,7 +47,7 @@ pub struct Row {
     /// The order of allocations and frees. hot: one page. order-9: 512 contiguous pages. bulk: 512 pages, freed in the
     /// same order. random and churn: 65,536 held pages, of which 1 or 512 are replaced at random. remote: one CPU
     /// allocates, another frees. calls-N: one call allocates N pages, one frees them. half and half-9: half of 4 GiB,
-    /// as pages or as runs of 512.
+    /// as pages or as runs of 512. old-SIZE: as hot, in a memory of which one page in each block of SIZE is in use.
     pub pattern: String,
     /// The number of threads, each on its own CPU. In headings: `2T` for two threads.
     pub threads: usize,

@@ -17,6 +17,13 @@ pub trait Pages: Sync {
     /// Allocates a page. The allocator is larger than the pattern; a subject without pages panics.
     fn get(&self, local: &mut Self::Local) -> u64;
 
+    /// Allocates a page, or `None` if all are in use. For an allocator whose pages are all in use only after more calls than the
+    /// pattern makes, the same as `get`.
+    #[inline(always)]
+    fn get_if_any(&self, local: &mut Self::Local) -> Option<u64> {
+        Some(self.get(local))
+    }
+
     /// Frees a page.
     fn put(&self, local: &mut Self::Local, page: u64);
 
@@ -90,12 +97,7 @@ impl<P: Pages> Subject for P {
         let mut local = self.local(run.thread);
         let local = &mut local;
         match run.pattern {
-            Pattern::Hot | Pattern::HotHuge => until(run, 256, || {
-                for _ in 0..256 {
-                    let page = self.get(local);
-                    self.put(local, black_box(page));
-                }
-            }),
+            Pattern::Hot | Pattern::HotHuge => until(run, PAIRS, || self.pairs(local)),
             Pattern::Bulk => {
                 let mut pages = [0; BATCH];
                 until(run, BATCH, || {
@@ -129,6 +131,12 @@ impl<P: Pages> Subject for P {
                 result
             }
             Pattern::Remote => self.remote(run, local),
+            Pattern::Old(block) => {
+                let kept = self.age(run, local, block);
+                let result = until(run, PAIRS, || self.pairs(local));
+                kept.iter().for_each(|&page| self.put(local, page));
+                result
+            }
             Pattern::Calls(count) => {
                 let mut pages = vec![0; count];
                 // Enough calls that reading the clock, 20 to 50 ns, costs less than 0.01 ns a page.
@@ -151,6 +159,38 @@ impl<P: Pages> Subject for P {
                 })
             }
         }
+    }
+}
+
+/// Pairs between two reads of the clock in `Hot`.
+const PAIRS: usize = 256;
+
+pub(crate) trait Pairs: Pages {
+    fn pairs(&self, local: &mut Self::Local);
+    fn age(&self, run: &Run<'_>, local: &mut Self::Local, block: usize) -> Vec<u64>;
+}
+
+impl<P: Pages> Pairs for P {
+    /// Allocates a page and frees it, [`PAIRS`] times.
+    #[inline(always)]
+    fn pairs(&self, local: &mut Self::Local) {
+        for _ in 0..PAIRS {
+            let page = self.get(local);
+            self.put(local, black_box(page));
+        }
+    }
+
+    /// Allocates this thread's share of all pages and frees all but the first of each block of `block` pages. Returns those that
+    /// are kept.
+    fn age(&self, run: &Run<'_>, local: &mut Self::Local, block: usize) -> Vec<u64> {
+        let share = run.pattern.pages(run.threads) / run.threads;
+        let mut pages: Vec<u64> = (0..share).map_while(|_| self.get_if_any(local)).collect();
+        pages.sort_unstable();
+        // Addresses are 4,096 apart, numbers of pages 1.
+        let unit = pages.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(1).max(1);
+        let (kept, freed) = pages.into_iter().partition::<Vec<u64>, _>(|page| (page / unit) % block as u64 == 0);
+        freed.iter().for_each(|&page| self.put(local, page));
+        kept
     }
 }
 

@@ -28,7 +28,8 @@ use crate::sim::progress::{Interrupt, Progress};
 /// than 97 % of the time is discarded and counted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Measure only these patterns: hot, bulk, random, churn, remote, order-9, calls-32, calls-256, half, half-9
+    /// Measure only these patterns: hot, bulk, random, churn, remote, order-9, calls-32, calls-256, half, half-9,
+    /// old-64k, old-2m, old-4m
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     patterns: Vec<Pattern>,
 

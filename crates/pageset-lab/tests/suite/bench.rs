@@ -55,7 +55,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn json_has_every_sample_and_the_discarded_ones() {
-    let patterns = "hot,bulk,random,churn,order-9,calls-32,half-9";
+    let patterns = "hot,bulk,random,churn,order-9,calls-32,half-9,old-64k,old-2m,old-4m";
     let out = bench(&["--patterns", patterns, "--threads", "1", "--rounds", "2", "--window-ms", "1", "--json"]);
     assert!(out.status.success(), "{}", text(&out.stderr));
     let report: Value = serde_json::from_slice(&out.stdout).expect("JSON");
