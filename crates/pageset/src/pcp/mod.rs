@@ -59,7 +59,6 @@ pub struct Pageset<L> {
     pub(crate) alloc_factor: AtomicU8,
     pub(crate) block_factor: AtomicU8,
     pub(crate) prev_high_order: AtomicBool,
-    large_cache: AtomicBool,
     pub(crate) count: AtomicU32,
     pub(crate) high: AtomicU32,
     high_min: AtomicU32,
@@ -93,6 +92,8 @@ pub struct Pageset<L> {
     seen_pages: AtomicU64,
     /// [`Expiry::left`].
     expire: AtomicU8,
+    /// Whether the CPU has much of the last-level cache, as `Tuning::large_cache` says. The fast path reads `costly_room` instead.
+    large_cache: AtomicBool,
 
     /// The capacity of all lists together, in pages.
     capacity: AtomicU32,
