@@ -81,9 +81,11 @@ impl Layout {
         }
         let needs = |rule, needs| Err(TuningError::Needs { rule, needs });
         let off = match self {
-            Layout { clusters: true, merge_skip: false, .. } => Some(("clusters", "merge_skip")),
-            Layout { cluster_free: true, clusters: false, .. } => Some(("cluster_free", "clusters")),
-            Layout { claim_blocks: false, owners, .. } if owners != OwnerRule::Off => Some(("owners", "claim_blocks")),
+            Layout { clusters: true, merge_skip: false, .. } => Some(("clusters", "merge_skip = on")),
+            Layout { cluster_free: true, clusters: false, .. } => Some(("cluster_free", "clusters = on")),
+            Layout { claim_blocks: false, owners, .. } if owners != OwnerRule::Off => {
+                Some(("owners", "claim_blocks = on"))
+            }
             _ => None,
         };
         if let Some((rule, other)) = off {
@@ -258,9 +260,9 @@ mod tests {
             "regions = one, depot = off, bitmaps = off, and bulk_free = pick-locked, two-pass, single-pass or chunked";
         let claims = "regions = one, depot = off, bitmaps = off, and bulk_free = single-pass or chunked";
         for (layout, rule, needs) in [
-            (Layout { clusters: true, ..chunked }, "clusters", "merge_skip"),
-            (Layout { clusters: true, ..claim }, "clusters", "merge_skip"),
-            (Layout { cluster_free: true, ..skip }, "cluster_free", "clusters"),
+            (Layout { clusters: true, ..chunked }, "clusters", "merge_skip = on"),
+            (Layout { clusters: true, ..claim }, "clusters", "merge_skip = on"),
+            (Layout { cluster_free: true, ..skip }, "cluster_free", "clusters = on"),
             (Layout { merge_skip: true, ..own }, "merge_skip", skips),
             (Layout { regions: RegionRule::PerCpu, ..skip }, "merge_skip", skips),
             (Layout { bulk_free: Drains::ShortHolds, ..skip }, "merge_skip", skips),
@@ -273,7 +275,7 @@ mod tests {
             (Layout { depot: true, ..chunked }, "depot", "bulk_free = short-holds"),
             (Layout { bitmaps: true, ..chunked }, "bitmaps", "bulk_free = short-holds"),
             (Layout { bulk_free: Drains::Chunked, depot: false, ..own }, "bitmaps", "bulk_free = short-holds"),
-            (Layout { owners: OwnerRule::Wait, ..chunked }, "owners", "claim_blocks"),
+            (Layout { owners: OwnerRule::Wait, ..chunked }, "owners", "claim_blocks = on"),
             (Layout { regions: RegionRule::PerCpu, ..claim }, "claim_blocks", claims),
             (Layout { regions: RegionRule::PerCpu, ..merge }, "merge_blocks", claims),
             (Layout { bulk_free: Drains::ShortHolds, ..claim }, "claim_blocks", claims),

@@ -121,7 +121,11 @@ impl Settings {
         let tuning = draft.tuning();
         rules.tuning = tuning.unwrap_or(draft.tuning);
         let (what, culprits) = match tuning {
-            Err(error @ TuningError::Needs { rule, needs }) => (error.to_string(), [rule, needs]),
+            Err(error @ TuningError::Needs { rule, needs }) => {
+                // A key, or `KEY = VALUE`.
+                let key = needs.split_once(" = ").map_or(needs, |(key, _)| key);
+                (error.to_string(), [rule, key])
+            }
             Err(error @ TuningError::OutOfRange { field, .. }) => (error.to_string(), [field, field]),
             Err(error @ TuningError::NeedsResearch { rule }) => (error.to_string(), [rule, rule]),
             Ok(_) if fixed_high_and_fraction(rules) => {
