@@ -50,8 +50,8 @@ cargo build --quiet --locked --release --manifest-path "$manifest" -p pageset-ar
 said=$(mktemp)
 trap 'rm -f "$said" "$said.image"' EXIT
 cp "$target/x86_64-unknown-none/release/pageset-arceos-app" "$said.image"
-# 300 s is a guess: a run takes some seconds. ArceOS has no exit code: it turns the machine off.
-timeout --foreground 300 qemu-system-x86_64 -machine q35 -cpu max -smp "$cpus" -m "${memory}M" "${accel[@]}" -nodefaults -no-reboot \
+# 120 s is a guess: a run takes some seconds. ArceOS has no exit code: it turns the machine off.
+timeout --foreground 120 qemu-system-x86_64 -machine q35 -cpu max -smp "$cpus" -m "${memory}M" "${accel[@]}" -nodefaults -no-reboot \
     -display none -serial stdio -kernel "$said.image" </dev/null | tee "$said" || echo "error: QEMU's exit code is ${PIPESTATUS[0]}" >&2
 grep -q '^passed' "$said" && exit
 echo "error: the application did not report that it passed" >&2
