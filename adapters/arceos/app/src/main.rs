@@ -47,6 +47,7 @@ impl Run {
     fn new(pages: usize, align_pages: usize, kind: UsageKind, stamp: usize) -> Option<Run> {
         let start = global_allocator().alloc_pages(pages, align_pages * PAGE, kind).ok()?;
         assert!(start.is_multiple_of(align_pages * PAGE), "{start:#x} is no multiple of {align_pages} pages");
+        CALLS.fetch_add(2, Ordering::Relaxed);
         let run = Run { start, pages, kind, stamp };
         run.words().for_each(|(word, stamp)| unsafe { word.write_volatile(stamp) });
         Some(run)
@@ -93,6 +94,8 @@ impl Drop for Held {
 static MAILBOX: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 /// Requests that found no memory.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
+/// Allocations and frees of pages by the threads, those of page faults included.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
 /// Page faults.
 static FAULTS: AtomicUsize = AtomicUsize::new(0);
 
@@ -131,6 +134,7 @@ fn fault_in(cpu: usize, pages: usize, stamp: usize) -> usize {
         assert!(found == stamp ^ page, "two owners: page {page} of a region holds {found:#x}");
     }
     map.lock().unmap(base.into(), pages * PAGE).expect("the region");
+    CALLS.fetch_add(2 * pages, Ordering::Relaxed);
     2 * pages
 }
 
@@ -204,7 +208,8 @@ fn main() {
     let after = KINDS.map(|kind| global_allocator().usages().get(kind));
     assert!(before == after, "bytes in use of {KINDS:?}: {before:?} before, {after:?} after");
     let (refused, faults) = (REFUSED.load(Ordering::Relaxed), FAULTS.load(Ordering::Relaxed));
-    println!("operations: {done}, page faults {faults}, refused {refused}");
+    let calls = CALLS.load(Ordering::Relaxed);
+    println!("operations: {done}, of which {calls} allocate or free pages; page faults {faults}, refused {refused}");
     assert!(refused == 0 && faults > 0, "memory was to suffice, and pages to be faulted in");
     #[cfg(feature = "pageset")]
     report();
