@@ -223,7 +223,7 @@ fn once_a_second() {
     static INTERRUPTS: [AtomicUsize; axconfig::plat::MAX_CPU_NUM] =
         [const { AtomicUsize::new(0) }; axconfig::plat::MAX_CPU_NUM];
     let interrupts = INTERRUPTS[axhal::percpu::this_cpu_id()].fetch_add(1, Ordering::Relaxed);
-    if interrupts % axconfig::TICKS_PER_SEC == 0 {
+    if interrupts.is_multiple_of(axconfig::TICKS_PER_SEC) {
         axalloc::tick();
     }
 }
