@@ -6,4 +6,5 @@ cargo fmt --all --check
 for other in fuzz kernel linux; do
     cargo fmt --manifest-path $other/Cargo.toml --check
 done
-rustfmt --edition 2024 --check adapters/ostd/src/lib.rs adapters/ostd/test-kernel/build.rs adapters/ostd/test-kernel/src/*.rs
+rustfmt --edition 2024 --check adapters/ostd/src/lib.rs adapters/ostd/test-kernel/build.rs adapters/ostd/test-kernel/src/*.rs \
+    adapters/arceos/src/lib.rs adapters/arceos/app/src/main.rs

@@ -87,7 +87,7 @@ mod tests {
     fn old_memory_has_no_larger_block() {
         for (block, largest) in [(16, 3), (512, 8), (1024, 9)] {
             let pattern = Pattern::Old(block);
-            let subject = Pool::<0>::new(pattern, 1).expect("memory");
+            let Ok(subject) = Pool::<0>::new(pattern, 1) else { panic!("no memory for {pattern}") };
             let ring = Ring::new();
             let run = Run { thread: 0, threads: 1, pattern, ready: &|| unreachable!(), over: &|| (), ring: &ring };
             let kept = subject.age(&run, &mut subject.local(0), block);
