@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The table and the pictures of engines/README.md for vmcache: vmcache.py FOLDER reads vmcache.csv and vmcache-resident.csv there."""
 import csv
+import math
 import statistics
 import sys
 
@@ -60,12 +61,12 @@ class Picture:
     def text(self, x, y, text, anchor="middle"):
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>')
 
-    def axes(self, left, title, labels, top_value):
+    def axes(self, left, title, labels, value_at):
         self.text(left + 190, 48, title)
         for at in range(5):
             y = 310 - 245 * at / 4
             self.parts.append(f'<path d="M{left} {y:.1f}h380" stroke="#ddd"/>')
-            self.text(left - 5, y + 4, f"{top_value * at / 4:,.4g}", "end")
+            self.text(left - 5, y + 4, f"{value_at(at / 4):,.3g}", "end")
         for x, label in labels:
             self.text(left + x, 328, label)
 
@@ -73,8 +74,8 @@ class Picture:
         open(f"{folder}/{name}.svg", "w").write("\n".join(self.parts + ["</svg>"]) + "\n")
 
 
-def bars(name, title, measure, shown):
-    """Medians of a measure, in groups of a phase, with the smallest and the largest as a line."""
+def bars(name, title, measure, shown, low_end=None):
+    """With a low end, the scale is logarithmic. Medians of a measure, in groups of a phase, with the smallest and the largest as a line."""
     picture = Picture(title)
     for panel, threads in enumerate("12"):
         left = 60 + 440 * panel
@@ -82,12 +83,17 @@ def bars(name, title, measure, shown):
         top = 1.05 * max(max(found) for group in groups for found in group)
         width = 380 / len(groups)
         labels = [(width * (at + 0.5), label) for at, (label, _, _) in enumerate(shown)]
-        picture.axes(left, f"{threads} thread{'s' * panel}: {measure}", labels, top)
+        if low_end:
+            part = lambda value: math.log(value / low_end) / math.log(top / low_end)
+            value_at = lambda at: low_end * (top / low_end) ** at
+        else:
+            part, value_at = lambda value: value / top, lambda at: top * at
+        picture.axes(left, f"{threads} thread{'s' * panel}: {measure}", labels, value_at)
         for at, group in enumerate(groups):
             for bar, found in enumerate(group):
                 wide = (width - 20) / len(memories)
                 x = left + width * at + 10 + wide * bar
-                low, high, height = (245 * value / top for value in (min(found), max(found), statistics.median(found)))
+                low, high, height = (245 * part(value) for value in (min(found), max(found), statistics.median(found)))
                 picture.parts.append(
                     f'<rect x="{x:.1f}" y="{310 - height:.1f}" width="{wide - 2:.1f}" height="{height:.1f}" fill="{COLOURS[bar]}"/>'
                     f'<path d="M{x + wide / 2 - 1:.1f} {310 - high:.1f}V{310 - low:.1f}" stroke="black"/>'
@@ -104,7 +110,7 @@ def curves(name, title):
     for panel, threads in enumerate("12"):
         left = 60 + 440 * panel
         labels = [(380 * at / 4, f"{right * at / 4000:.1f} s") for at in range(5)]
-        picture.axes(left, f"{threads} thread{'s' * panel}: MiB", labels, top)
+        picture.axes(left, f"{threads} thread{'s' * panel}: MiB", labels, lambda at: top * at)
         lines = [(memory, "resident_bytes", COLOURS[at]) for at, memory in enumerate(memories)]
         for memory, key, colour in [*lines, (memories[0], "budget_bytes", "black")]:
             points = " ".join(
@@ -120,5 +126,5 @@ def curves(name, title):
 rates = [("all", "all", rate), ("a tenth", "tenth", rate)]
 bars("vmcache-throughput", "Fixes of a buffer manager", "thousand fixes per CPU second", rates)
 tails = [(label, "all", us(key)) for label, key in (("p50", "p50_ns"), ("p99", "p99_ns"), ("p99.9", "p999_ns"))]
-bars("vmcache-latency", "Time of a fix, working set 1.25 times the budget", "µs", tails)
+bars("vmcache-latency", "Time of a fix, working set 1.25 times the budget", "µs, logarithmic", tails, 0.01)
 curves("vmcache-resident", "Resident memory of the process; dashed: the budget")
