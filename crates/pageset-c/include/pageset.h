@@ -196,8 +196,13 @@ typedef struct pageset_options {
   const char *name;
   // PAGESET_MEMORY_PRIVATE or PAGESET_MEMORY_SHARED.
   uint32_t memory;
-  // Must be 0.
-  uint32_t reserved;
+  // If not 0, each page of the pool that is resident stays resident (mlock2 with MLOCK_ONFAULT), also a page that is first
+  // touched later. Default: 0. With `prefault`, all pages are resident and locked from the start.
+  //
+  // Scans then give no memory back, and the system refuses pageset_give_back and pageset_shrink. The whole address space
+  // counts, including the reserve: a process without CAP_IPC_LOCK may lock `ulimit -l` bytes. Creating the pool fails with
+  // PAGESET_ERR_SYSTEM above that.
+  uint32_t lock;
 } pageset_options;
 
 // The counters of a pool at a recent moment. free + cached + withheld + in use = size.

@@ -74,6 +74,11 @@ pub(crate) enum Failure {
          them; try PAGESET_FORK_ABSENT, and mmap of pageset_memory_fd in the child"
     )]
     SharedCopy,
+    #[error(
+        "cannot lock the pool ({bytes} bytes): {source}; this process may lock {limit_bytes} bytes in all; \
+         try a smaller pool or reserve, a higher ulimit -l, or CAP_IPC_LOCK"
+    )]
+    Lock { bytes: u64, limit_bytes: u64, source: io::Error },
     #[error("cannot return a descriptor: the memory is private; try a pool with PAGESET_MEMORY_SHARED")]
     NotShared,
     #[error("cannot return the offset of {0:#x}: the address is not in this pool; try an address of one of its runs")]
@@ -104,6 +109,7 @@ impl Failure {
             Self::NotAPool(_) => PAGESET_ERR_NOT_A_POOL,
             Self::InUse(_) | Self::Pool(PoolError::InUse { .. } | PoolError::LimitInUse { .. }) => PAGESET_ERR_IN_USE,
             Self::System(_)
+            | Self::Lock { .. }
             | Self::Pool(PoolError::LocksRefused)
             | Self::Pool(PoolError::System { .. } | PoolError::NoHugePages { .. })
             | Self::Alloc(AllocError::DrainRefused) => PAGESET_ERR_SYSTEM,

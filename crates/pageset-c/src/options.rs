@@ -106,8 +106,13 @@ pub struct pageset_options {
     pub name: *const c_char,
     /// PAGESET_MEMORY_PRIVATE or PAGESET_MEMORY_SHARED.
     pub memory: u32,
-    /// Must be 0.
-    pub reserved: u32,
+    /// If not 0, each page of the pool that is resident stays resident (mlock2 with MLOCK_ONFAULT), also a page that is first
+    /// touched later. Default: 0. With `prefault`, all pages are resident and locked from the start.
+    ///
+    /// Scans then give no memory back, and the system refuses pageset_give_back and pageset_shrink. The whole address space
+    /// counts, including the reserve: a process without CAP_IPC_LOCK may lock `ulimit -l` bytes. Creating the pool fails with
+    /// PAGESET_ERR_SYSTEM above that.
+    pub lock: u32,
 }
 
 // SAFETY: (1) any bytes are valid numbers and pointers; (2) each member starts where the one before ends, as asserted below.
@@ -152,7 +157,7 @@ pub unsafe extern "C" fn pageset_options_init(options: *mut pageset_options, siz
             give_back_parts_calls_per_scan: 0,
             name: std::ptr::null(),
             memory: PAGESET_MEMORY_PRIVATE,
-            reserved: 0,
+            lock: 0,
         };
         // SAFETY: `options` is not NULL, so the program guarantees `size` writable bytes.
         unsafe { write_sized(options, value, size, "options") }
@@ -188,7 +193,8 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
     builder = builder.give_back(GiveBack {
         interval: Duration::from_millis(options.give_back_interval_ms.into()),
         after_scans: after_scans as u8,
-        bytes_per_scan: options.give_back_bytes_per_scan,
+        // The system keeps locked memory.
+        bytes_per_scan: if options.lock != 0 { 0 } else { options.give_back_bytes_per_scan },
     });
     builder = builder.restartable_sequences(options.no_restartable_sequences == 0);
     builder = builder.free_check(match options.free_check {
@@ -208,9 +214,6 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
     });
     if options.memory == PAGESET_MEMORY_SHARED && options.on_fork == PAGESET_FORK_COPY {
         return Err(Failure::SharedCopy);
-    }
-    if options.reserved != 0 {
-        return Err(out_of_range("reserved", options.reserved, "0"));
     }
     if !options.name.is_null() {
         // SAFETY: `name` is not NULL, so the caller guarantees a text that ends in a zero byte.
@@ -232,6 +235,20 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
         builder = builder.nodes(&nodes.iter().copied().map(NodeId).collect::<Vec<_>>());
     }
     Ok(builder)
+}
+
+/// Locks the resident pages of a pool, and each other page when it is first touched.
+fn lock(pool: &PagePool) -> Result<(), Failure> {
+    let space = pool.memory().address_space();
+    // SAFETY: the range is a mapping of the pool; the call changes neither contents nor access.
+    if unsafe { libc::mlock2(space.cast().as_ptr(), space.len(), libc::MLOCK_ONFAULT as libc::c_uint) } == 0 {
+        return Ok(());
+    }
+    let source = std::io::Error::last_os_error();
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable.
+    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
+    Err(Failure::Lock { bytes: space.len() as u64, limit_bytes: limit.rlim_cur, source })
 }
 
 /// Which parts of blocks go back. In each option, 0 means the default.
@@ -294,7 +311,11 @@ pub unsafe extern "C" fn pageset_pool_create(
         // `options.nodes`, `options.rules` and `options.name` are valid, and `pool` is writable, by the same guarantee.
         unsafe {
             let options = read_sized(options, (*options).size, "options")?;
-            pool.write(pageset_pool::new(builder(&options)?.build()?));
+            let built = builder(&options)?.build()?;
+            if options.lock != 0 {
+                lock(&built)?;
+            }
+            pool.write(pageset_pool::new(built));
         }
         Ok(())
     })

@@ -140,12 +140,36 @@ static void no_address_space(void) {
 #endif
 }
 
+/* A locked pool of a process that may lock 64 KiB. */
+static void no_right_to_lock(void) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit = {1 << 16, 1 << 16};
+        pageset_options options;
+        pageset_pool *pool;
+        failures = 0;
+        /* Only root has the right to lock more. */
+        if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || (getuid() == 0 && setuid(65534) != 0)) _exit(2);
+        EXPECT(pageset_options_init(&options, sizeof options, 4 << 20), PAGESET_OK, NULL);
+        options.lock = 1;
+        EXPECT(pageset_pool_create(&options, &pool), PAGESET_ERR_SYSTEM, "cannot lock the pool (4194304 bytes): ");
+        EXPECT(pageset_pool_create(&options, &pool), PAGESET_ERR_SYSTEM, "may lock 65536 bytes in all; try a smaller pool");
+        if (pool) failures++, puts("a failed lock left a pool");
+        fflush(stdout);
+        _exit(failures != 0);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) failures++, printf("the child that locks: %d\n", status);
+}
+
 int main(void) {
     pthread_t thread;
     void *how;
     int done = 0;
     sizes();
     no_address_space();
+    no_right_to_lock();
     pthread_create(&thread, NULL, cancelled, &done);
     pthread_join(thread, &how);
     if (!done || how != PTHREAD_CANCELED) failures++, puts("a thread was cancelled during a call");
@@ -173,8 +197,6 @@ int main(void) {
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use free_check = 3: it is out of range; try 0 to 2");
     wrong = options, wrong.memory = 2;
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use memory = 2: it is out of range; try 0 or 1");
-    wrong = options, wrong.reserved = 1;
-    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use reserved = 1: it is out of range; try 0");
     wrong = options, wrong.memory = PAGESET_MEMORY_SHARED;
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "with PAGESET_FORK_COPY: a forked child would share the pages and not copy them; try PAGESET_FORK_ABSENT");
     wrong = options, wrong.name = "a\nb";

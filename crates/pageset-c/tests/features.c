@@ -185,8 +185,41 @@ static void settings(pageset_options options) {
     ticker(options);
 }
 
+/* The memory that this process has locked, in KiB. */
+static long locked_kib(void) {
+    char line[256];
+    long kib = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+    CHECK(status != NULL);
+    while (fgets(line, sizeof line, status)) (void)sscanf(line, "VmLck: %ld", &kib);
+    fclose(status);
+    return kib;
+}
+
+/* A locked pool. Where this process may not lock 2 MiB, creating it fails. */
+static void locked(void) {
+    pageset_options options;
+    pageset_pool *pool;
+    void *start;
+    uint64_t bytes;
+    long before = locked_kib();
+    CHECK(pageset_options_init(&options, sizeof options, 2 << 20) == PAGESET_OK);
+    options.lock = 1;
+    if (pageset_pool_create(&options, &pool) != PAGESET_OK) {
+        CHECK(strstr(pageset_last_error(), "cannot lock the pool") && pool == NULL);
+        return;
+    }
+    CHECK(pageset_address_space(pool, &start, &bytes) == PAGESET_OK && locked_kib() - before == (long)(bytes >> 10));
+    void *page = pageset_alloc(pool, 0);
+    CHECK(page != NULL);
+    memset(page, 1, 4096);
+    CHECK(pageset_free(pool, page, 0) == PAGESET_OK && pageset_tick(pool) == PAGESET_OK);
+    CHECK(pageset_pool_destroy(pool) == PAGESET_OK && locked_kib() == before);
+}
+
 int main(void) {
     pageset_options options;
+    locked();
     CHECK(pageset_options_init(&options, sizeof options, 64 << 20) == PAGESET_OK);
     ticker(options);
     bulk(options);
