@@ -92,7 +92,7 @@ impl Buffers {
                 break state;
             }
             spins += 1;
-            if spins % 64 == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+            if spins.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
         };
         if former == EVICTED && !self.read(index) {
             page.state.store(EVICTED, Ordering::Release);
