@@ -51,7 +51,12 @@ impl RawLock for SpinLock {
     #[inline]
     fn try_lock(&self) -> bool {
         // Acquire: pairs with the release in unlock.
-        self.0.fetch_or(HELD, Ordering::Acquire) & HELD == 0
+        #[cfg(not(all(loom, test)))]
+        let before = self.0.fetch_or(HELD, Ordering::Acquire);
+        // A model checker follows each write: there a try that fails writes nothing, or loops of tries have no end.
+        #[cfg(all(loom, test))]
+        let before = self.0.compare_exchange(0, HELD, Ordering::Acquire, Ordering::Relaxed).unwrap_or_else(|held| held);
+        before & HELD == 0
     }
 
     #[inline]
