@@ -79,7 +79,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let (recordings, ended) = each_of(works, || interrupt.keep_on());
     let judged = recordings.len();
     if judged > 0 {
-        let told = tell(recordings, Fit::new(&args.wide), json, &interrupt)?;
+        let told = tell(recordings, paths.len() > 1, Fit::new(&args.wide), json, &interrupt)?;
         if matches!(ended, Ok(Exit::Done)) {
             return Ok(told);
         }
@@ -109,15 +109,15 @@ fn each_of<T: Send + 'static>(
     let worker = thread::spawn(move || works.into_iter().map(|work| work()).try_for_each(|result| sender.send(result)));
     let mut results = Vec::new();
     while results.len() < all {
+        if !keep_on() {
+            // What has come since the last look.
+            results.extend(finished.try_iter().map_while(Result::ok));
+            return (results, Ok(Exit::Interrupted));
+        }
         match finished.recv_timeout(LOOK) {
             Ok(Ok(result)) => results.push(result),
             Ok(Err(failure)) => return (results, Err(failure)),
-            Err(RecvTimeoutError::Timeout) if keep_on() => {}
-            Err(RecvTimeoutError::Timeout) => {
-                // What has come since the last look.
-                results.extend(finished.try_iter().map_while(Result::ok));
-                return (results, Ok(Exit::Interrupted));
-            }
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => match worker.join() {
                 Err(panic) => resume_unwind(panic),
                 Ok(_) => unreachable!("a worker sends each result"),
@@ -127,10 +127,16 @@ fn each_of<T: Send + 'static>(
     (results, Ok(Exit::Done))
 }
 
-/// Prints or writes the advice on one recording, or one verdict over several.
-fn tell(recordings: Vec<Advice>, fit: Fit, json: Option<&Path>, interrupt: &Interrupt) -> Result<Exit, Failure> {
+/// Prints or writes the advice on one recording, or one verdict over those of `several` that are finished.
+fn tell(
+    recordings: Vec<Advice>,
+    several: bool,
+    fit: Fit,
+    json: Option<&Path>,
+    interrupt: &Interrupt,
+) -> Result<Exit, Failure> {
     let text = !json.is_some_and(is_standard);
-    if let [advice] = &recordings[..] {
+    if let ([advice], false) = (&recordings[..], several) {
         if text {
             output::print(&table::text(advice, fit))?;
         }
