@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 if ! rustup component add miri rust-src --toolchain nightly >/dev/null 2>&1; then
-    echo "Miri: SKIPPED, no nightly toolchain with miri (rustup component add miri rust-src --toolchain nightly)"
+    echo "SKIPPED miri: no nightly toolchain with miri (rustup component add miri rust-src --toolchain nightly)"
     exit 0
 fi
 # A folder of its own: the flags are not those of other builds. Property tests are left out: one case takes minutes.

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 if ! rustup component add rust-src --toolchain nightly >/dev/null 2>&1; then
-    echo "ThreadSanitizer: skipped, no nightly toolchain with rust-src (rustup component add rust-src --toolchain nightly)"
+    echo "SKIPPED tsan: no nightly toolchain with rust-src (rustup component add rust-src --toolchain nightly)"
     exit 0
 fi
 target=$(rustc -vV | sed -n 's/^host: //p')
@@ -14,7 +14,7 @@ RUSTFLAGS="-Zsanitizer=thread --cfg few_tests" PAGESET_SECONDS="${PAGESET_SECOND
 # The C library with its pool, instrumented too, under threads in C. Of the C compiler's runtime: the library has none of its own.
 # A planted race, in the program's use of a page, must be reported.
 if ! echo 'int main(void) { return 0; }' | cc -x c -fsanitize=thread -o /dev/null - 2>/dev/null; then
-    echo "ThreadSanitizer: skipped in C, no compiler with its runtime"
+    echo "SKIPPED tsan in C: no compiler with its runtime"
     exit 0
 fi
 RUSTFLAGS="-Zsanitizer=thread --cfg few_tests" \

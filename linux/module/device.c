@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0
 /*
- * /dev/pageset: a program that maps it (MAP_SHARED) gets zeroed pages of pageset, each at the first access. All pages of a mapping go
- * back when the mapping ends, not before: a part of it can neither be unmapped nor moved, and a child process does not inherit it.
- * An access that finds no page gets SIGBUS. Pages are mapped by frame number, so no call of the kernel takes references to them.
+ * /dev/pageset: a program that opens it for reading and writing and maps it (MAP_SHARED) gets zeroed pages of pageset, each at the first
+ * access. All pages of a mapping go back when the mapping ends, not before: a part of it can neither be unmapped nor moved, and a child
+ * process does not inherit it. An access that finds no page gets SIGBUS. Pages are mapped by frame number, so no call of the kernel takes
+ * references to them.
  */
 #include <linux/fs.h>
 #include <linux/highmem.h>

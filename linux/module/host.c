@@ -257,14 +257,16 @@ static void free_all(void)
 
 static int __init pageset_load(void)
 {
+	/* A write to the parameter may come at any time. */
+	const unsigned int size = READ_ONCE(mib);
 	size_t bytes = 0;
 	long stack;
 	int cpu, result;
 
 	BUILD_BUG_ON(sizeof(raw_spinlock_t) != sizeof(u32));
-	if (num_node_state(N_MEMORY) > MAX_SPANS || !mib || mib > MAX_MIB || nr_cpu_ids > MAX_CPUS) {
+	if (num_node_state(N_MEMORY) > MAX_SPANS || !size || size > MAX_MIB || nr_cpu_ids > MAX_CPUS) {
 		pr_err("pageset: cannot load: %d nodes, %u CPUs and %u MiB; at most %d nodes and %d CPUs, 1 to %d MiB\n",
-		       num_node_state(N_MEMORY), nr_cpu_ids, mib, MAX_SPANS, MAX_CPUS, MAX_MIB);
+		       num_node_state(N_MEMORY), nr_cpu_ids, size, MAX_SPANS, MAX_CPUS, MAX_MIB);
 		return -EINVAL;
 	}
 	cpu_nodes = kcalloc(nr_cpu_ids, sizeof(*cpu_nodes), GFP_KERNEL);
@@ -275,7 +277,7 @@ static int __init pageset_load(void)
 	}
 	for_each_possible_cpu(cpu)
 		cpu_nodes[cpu] = max(cpu_to_node(cpu), 0);
-	result = memory_take(mib);
+	result = memory_take(size);
 	if (result)
 		goto failed;
 	result = -EINVAL;

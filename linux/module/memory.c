@@ -137,8 +137,8 @@ static unsigned long give_blocks(unsigned int span, unsigned long count)
 	return gave;
 }
 
-/* Takes the blocks of a node from the kernel again until the module has `count`, or the kernel cannot empty more. Returns how many it has. */
-static unsigned long retake_blocks(unsigned int span, unsigned long count)
+/* Takes the blocks of a node from the kernel again until the module has `count`, or the kernel cannot empty more. */
+static void retake_blocks(unsigned int span, unsigned long count)
 {
 	struct block *block, *first = &blocks[span * per_node];
 	unsigned long has = memory_held(span);
@@ -170,7 +170,6 @@ static unsigned long retake_blocks(unsigned int span, unsigned long count)
 		mutex_unlock(&changes);
 		has += !result;
 	}
-	return has;
 }
 
 unsigned long memory_held(unsigned int span)
@@ -204,10 +203,15 @@ int memory_resize(unsigned int mib)
 			has -= gave;
 		}
 		mutex_unlock(&changes);
-		if (has < wanted)
-			has = retake_blocks(span, wanted);
+		if (has < wanted) {
+			retake_blocks(span, wanted);
+			/* The shrinker may have given some meanwhile. */
+			mutex_lock(&changes);
+			has = memory_held(span);
+			mutex_unlock(&changes);
+		}
 		if (has != wanted) {
-			pr_err("pageset: node %u has %lu MiB, not %lu: the pages of the other blocks are in use\n",
+			pr_err("pageset: node %u has %lu MiB, not %lu: pages of the other blocks are in use, or memory is short\n",
 			       spans[span].node, has * BLOCK_PAGES >> 8, wanted * BLOCK_PAGES >> 8);
 			result = -EBUSY;
 		}

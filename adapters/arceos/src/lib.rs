@@ -172,10 +172,7 @@ impl GlobalAllocator {
     pub fn alloc_pages(&self, num_pages: usize, align_pow2: usize, kind: UsageKind) -> AllocResult<usize> {
         let _guard = NoPreemptIrqSave::new();
         let first = self.take(num_pages, align_pow2, ZoneKind::Normal)?;
-        // The heap's bytes are counted as they are allocated.
-        if kind != UsageKind::RustHeap {
-            self.counters.allocated(kind, num_pages * PAGE_SIZE);
-        }
+        self.count(kind, num_pages);
         Ok(first)
     }
 
@@ -186,7 +183,7 @@ impl GlobalAllocator {
     pub fn alloc_dma32_pages(&self, num_pages: usize, align_pow2: usize, kind: UsageKind) -> AllocResult<usize> {
         let _guard = NoPreemptIrqSave::new();
         let first = self.take(num_pages, align_pow2, ZoneKind::Dma32)?;
-        self.counters.allocated(kind, num_pages * PAGE_SIZE);
+        self.count(kind, num_pages);
         Ok(first)
     }
 
@@ -210,10 +207,15 @@ impl GlobalAllocator {
         let taken = self.pages().alloc_range(range, MigrateType::Unmovable, &Immovable);
         taken.map_err(|_| AllocError::NoMemory)?;
         self.counters.took(num_pages);
+        self.count(kind, num_pages);
+        Ok(start)
+    }
+
+    /// Counts allocated pages. The heap's bytes are counted as they are allocated.
+    fn count(&self, kind: UsageKind, num_pages: usize) {
         if kind != UsageKind::RustHeap {
             self.counters.allocated(kind, num_pages * PAGE_SIZE);
         }
-        Ok(start)
     }
 
     /// Frees pages: all that one call allocated, or any part.

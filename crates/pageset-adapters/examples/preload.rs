@@ -134,7 +134,7 @@ pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
 /// `free` of the C library.
 ///
 /// # Safety
-/// As there.
+/// `of` is NULL, or what a function of this file returned and nobody freed; no one uses it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(of: *mut c_void) {
     if of.is_null() {
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn free(of: *mut c_void) {
 /// `realloc` of the C library.
 ///
 /// # Safety
-/// As there.
+/// `of` is NULL, or what a function of this file returned and nobody freed; only the result is used from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(of: *mut c_void, bytes: usize) -> *mut c_void {
     if of.is_null() {
@@ -201,7 +201,7 @@ pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
 /// `posix_memalign` of the C library.
 ///
 /// # Safety
-/// As there.
+/// `result` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(result: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
     if !align.is_power_of_two() || align < size_of::<usize>() {
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn posix_memalign(result: *mut *mut c_void, align: usize, 
 /// `malloc_usable_size` of the C library.
 ///
 /// # Safety
-/// As there.
+/// `of` is NULL, or what a function of this file returned and nobody freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(of: *mut c_void) -> usize {
     // SAFETY: the caller's promise.
