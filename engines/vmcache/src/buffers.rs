@@ -1,7 +1,7 @@
 //! A buffer manager in the manner of vmcache: one state word for each page, and clock eviction by compare-and-swap of that word.
 //!
 //! Viktor Leis, Adnan Alhomssi, Tobias Ziegler, Yannick Loeck, Christian Dietrich: "Virtual-Memory Assisted Buffer Management",
-//! SIGMOD 2023. As there, fix locks a page by its state word, and eviction passes over the words: the first pass marks, and the
+//! SIGMOD 2023. As in that paper, fix locks a page by its state word, and eviction passes over the words: the first pass marks, and the
 //! second evicts. There, the system finds the frame of a page. Here, a pointer next to the word does, so that the frames can come
 //! from any allocator. All fixes are exclusive.
 
@@ -26,13 +26,28 @@ struct Page {
     frame: AtomicPtr<u8>,
 }
 
-/// A page that is fixed. Unfix it with [`Buffers::unfix`].
+/// A page that is fixed, until the value is dropped.
 pub struct Fixed<'b> {
     page: &'b Page,
-    /// 4 to 64 KiB, in words.
-    pub words: &'b mut [u64],
+    /// No reference: once the drop has unlocked the page, another thread may free the frame.
+    frame: NonNull<[u64]>,
     /// What each word must be.
     pub content: u64,
+}
+
+impl Fixed<'_> {
+    /// 4 to 64 KiB, in words.
+    pub fn words(&mut self) -> &mut [u64] {
+        // SAFETY: the page is locked for this value, and the reference ends before it.
+        unsafe { self.frame.as_mut() }
+    }
+}
+
+impl Drop for Fixed<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire of the next fix or eviction.
+        self.page.state.store(UNLOCKED, Ordering::Release);
+    }
 }
 
 pub struct Buffers {
@@ -100,14 +115,8 @@ impl Buffers {
         }
         let (content, bytes) = content(index, page.version.load(Ordering::Relaxed));
         let frame = page.frame.load(Ordering::Relaxed).cast::<u64>();
-        // SAFETY: the frame has that size and is aligned to 4 KiB, and the state gives it to this caller alone.
-        let words = unsafe { std::slice::from_raw_parts_mut(frame, bytes / 8) };
-        Some(Fixed { page, words, content })
-    }
-
-    pub fn unfix(&self, fixed: Fixed<'_>) {
-        // Release: pairs with the acquire of the next fix or eviction.
-        fixed.page.state.store(UNLOCKED, Ordering::Release);
+        let frame = NonNull::slice_from_raw_parts(NonNull::new(frame).expect("a resident page"), bytes / 8);
+        Some(Fixed { page, frame, content })
     }
 
     /// Reads a page that this caller has locked.

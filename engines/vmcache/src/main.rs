@@ -81,16 +81,17 @@ fn fix_pages(
         let start = Instant::now();
         let fixed = buffers.fix((random >> 20) as usize % pages);
         times.add(start.elapsed().as_nanos() as u64);
-        let Some(fixed) = fixed else {
+        let Some(mut fixed) = fixed else {
             failed.fetch_add(1, Ordering::Relaxed);
             continue;
         };
-        let middle = (random >> 8) as usize % fixed.words.len();
-        let right = [0, middle, fixed.words.len() - 1].iter().all(|&word| fixed.words[word] == fixed.content);
+        let content = fixed.content;
+        let words = fixed.words();
+        let middle = (random >> 8) as usize % words.len();
+        let right = [0, middle, words.len() - 1].iter().all(|&word| words[word] == content);
         wrong.fetch_add(u64::from(!right), Ordering::Relaxed);
         // A write, as an owner may do it.
-        fixed.words[middle] = fixed.content;
-        buffers.unfix(fixed);
+        words[middle] = content;
         fixes += 1;
     }
     (fixes, times)
