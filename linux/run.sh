@@ -125,7 +125,7 @@ guest=$(mktemp -d)
 trap 'rm -rf "$guest"' EXIT
 mkdir -p "$guest/root/bin"
 cp "$busybox" "$guest/root/bin/busybox"
-cp "$module/pageset.ko" "$module/pageset_bench.ko" "$guest/root/"
+cp "$module"/pageset*.ko "$guest/root/"
 install -m 755 "$here/init" "$guest/root/init"
 (cd "$guest/root" && find . | "$busybox" cpio -o -H newc 2>/dev/null) >"$guest/initrd"
 machine=(-nodefaults -no-reboot -display none -machine pc -cpu "Skylake-Client,-hle,-rtm" -smp "$cpus"
