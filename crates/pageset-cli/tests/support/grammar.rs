@@ -17,6 +17,7 @@ const SHARED: &[(&str, &str)] = &[
     ("dir", "The folder for kernels"),
     ("duration", "TIME"),
     ("era", "The kernel's era"),
+    ("guest-pageset", "The `pageset` of"),
     ("history", "Age the memory"),
     ("interval", "Seconds between"),
     ("jobs", "on N threads"),

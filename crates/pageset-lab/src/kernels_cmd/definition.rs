@@ -35,6 +35,9 @@ pub(super) struct Kernel {
     pub(super) image: String,
     /// Options of the recorder. They replace those of the machine.
     pub(super) record: Option<Vec<String>>,
+    /// The suites that hold its headers and their compiler, the release first.
+    #[serde(default)]
+    pub(super) headers: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +68,7 @@ struct Pairs {
     machines: Vec<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Workload {
     pub(super) name: String,

@@ -63,6 +63,11 @@ impl Programs {
         files.extend(libraries.into_iter().map(|library| (library.trim_start_matches('/').to_owned(), library.into())));
         Ok(Programs { files })
     }
+
+    /// Adds a file of the host under another name.
+    pub(super) fn add(&mut self, name: &str, file: PathBuf) {
+        self.files.push((name.to_owned(), file));
+    }
 }
 
 /// Builds this repository's command without shared libraries.
@@ -197,7 +202,12 @@ if [ -b /dev/vdc ]; then
 fi
 if [ -b /dev/vdb ]; then out=/dev/vdb; elif [ -c /dev/ttyS1 ]; then out=/dev/ttyS1; stty -F $out raw; fi
 [ "$out" ] || {{ echo "LAB failed the guest has neither a disk nor a second serial port"; poweroff -f; }}
-exec 3>$out
+exec 3>$out; fraction=/proc/sys/vm/percpu_pagelist_high_fraction
+empty_lists() {{ # as the recorder's --empty-lists
+    old=$(cat $fraction); echo 2147483647 > $fraction
+    for try in $(seq 70); do read count < /proc/sys/vm/stat_refresh; done
+    echo $old > $fraction
+}}
 mkdir /tmp/out; cd /tmp/out
 record() {{ # NAME SECONDS OPTIONS... COMMAND...
     name=$1; seconds=$2; shift 2

@@ -1,11 +1,12 @@
 //! `pageset-lab kernels`: boots distribution kernels under QEMU, records page traffic in them, replays the recordings, and
 //! writes `docs/truth.csv`. Modules in call order: `packages`, `initramfs`, `guest`, `replay`, `truth`. All use `definition`,
-//! `tool` and `progress`.
+//! `tool` and `progress`. `predict` is a command of its own, which boots such guests.
 
 mod definition;
 mod guest;
 mod initramfs;
 mod packages;
+pub(crate) mod predict;
 mod progress;
 mod replay;
 mod tool;

@@ -203,6 +203,30 @@ pub(super) fn fetch(
     Ok(())
 }
 
+/// A root file system in which a module of a fetched kernel can be built: the headers of its release with the compiler and the tools
+/// that they depend on, of its suites. Returns the root, and the folder of the headers in it.
+pub(super) fn build_root(kernel: &Kernel, dir: &Path) -> Result<(PathBuf, String), String> {
+    let folder = dir.join("kernels").join(&kernel.name);
+    let release = at(&folder.join("release"), fs::read_to_string(folder.join("release")))?;
+    let headers = format!("linux-headers-{release}");
+    let [list, root, complete] = ["build.list", "build", "build.complete"].map(|name| folder.join(name));
+    if !complete.exists() {
+        let _ = fs::remove_dir_all(&root);
+        write_whole(&list, sources(&machine_sources()?, &kernel.headers)?)?;
+        let suite =
+            kernel.headers.first().ok_or_else(|| format!("kernel {} names no suites for headers", kernel.name))?;
+        let mut build = Command::new("mmdebstrap");
+        build
+            .args(["--mode=root", "--variant=minbase", &format!("--include=make,{headers}"), suite])
+            .args([&root, &list]);
+        output(&mut build)?;
+        // Type information takes tools that a module does without.
+        let _ = fs::remove_file(root.join("usr/src").join(&headers).join("vmlinux"));
+        write_whole(&complete, "")?;
+    }
+    Ok((root, format!("/usr/src/{headers}")))
+}
+
 /// The kernel of that name, or why it is missing.
 pub(super) fn unpacked(dir: &Path, name: &str) -> Result<Unpacked, String> {
     let folder = dir.join("kernels").join(name);

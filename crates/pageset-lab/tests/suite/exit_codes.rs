@@ -24,16 +24,20 @@ fn the_same_fault_has_the_same_exit_code() {
     let mut cases: Vec<(i32, Vec<String>)> = Vec::new();
     // A file that does not exist, and a folder.
     for file in [missing.as_str(), folder.path().to_str().unwrap()] {
-        let lines = ["report FILE", "compare FILE", "sim trace FILE --machine vm-8"];
+        let lines = ["report FILE", "compare FILE", "predict compare FILE FILE", "sim trace FILE --machine vm-8"];
         cases.extend(lines.iter().map(|line| (UNREADABLE, words(line, file))));
     }
     let toml = ["machine show FILE", "sim page_fault1 --machine FILE", "diff FILE FILE"];
     cases.extend(toml.iter().map(|line| (UNREADABLE, words(line, &missing))));
     // A file of another kind.
-    let lines = ["report FILE", "diff FILE FILE", "sim trace FILE --machine vm-8"];
+    let lines = ["report FILE", "diff FILE FILE", "predict compare FILE FILE", "sim trace FILE --machine vm-8"];
     cases.extend(lines.iter().map(|line| (DAMAGED, words(line, &damaged))));
     // A file that cannot be written.
     cases.push((UNWRITTEN, words("machine detect -o FILE", &at("no-folder/out"))));
+    cases.push((UNWRITTEN, words("predict write 6.12-amd64.2cpu -o FILE", &at("no-folder/out"))));
+    // A prediction stays as it was written.
+    cases.push((1, words("predict write 6.12-amd64.2cpu -o FILE", &damaged)));
+    cases.push((1, words("predict write no-such.boot -o FILE", &at("new"))));
     cases.push((UNWRITTEN, words("generate man FILE", &damaged)));
     // Wrong usage.
     for subcommand in ["sim", "compare", "bench", "report", "diff"] {
