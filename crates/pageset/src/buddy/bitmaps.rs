@@ -16,7 +16,7 @@ use core::sync::atomic::AtomicU32;
 
 use crate::frame::Order;
 use crate::sync::LockedWord;
-use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::sync::atomic::fence;
 
 /// Pages of a word.
@@ -32,6 +32,9 @@ const LINE: usize = 16;
 pub(crate) trait Word: fmt::Debug {
     fn read(&self) -> u32;
     fn set_bits(&self, bits: u32) -> u32;
+    /// Sets the bits of a word all of whose pages the caller owns. Nobody else changes such a word: none of its bits is set, and
+    /// only owners of pages set bits.
+    fn fill(&self, bits: u32);
     fn clear_bits(&self, bits: u32) -> u32;
     /// Takes all bits.
     fn take(&self) -> u32;
@@ -51,6 +54,11 @@ macro_rules! word {
             fn set_bits(&self, bits: u32) -> u32 {
                 // Release: pairs with the acquire of the operation that takes the bits; its caller then writes the tags of these pages.
                 self.fetch_or(bits, AcqRel)
+            }
+            #[inline(always)]
+            fn fill(&self, bits: u32) {
+                // Release: as in set_bits.
+                self.store(bits, Release);
             }
             #[inline(always)]
             fn clear_bits(&self, bits: u32) -> u32 {
@@ -206,14 +214,44 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
     /// As [`Self::free_run`], one block.
     pub(crate) fn free(&self, page: u32, order: Order) -> bool {
         let pages = order.pages() as u32;
-        if pages <= BITS {
+        if pages < Self::SPAN {
             let bits = ones(pages) << Self::bit(page);
             return self.word(page).set_bits(bits) | bits == Self::FULL;
         }
-        for at in (page..page + pages).step_by(BITS as usize) {
-            self.word(at).set_bits(Self::FULL);
-        }
+        self.words_of(page, order).for_each(|word| word.fill(Self::FULL));
         true
+    }
+
+    /// The words of a block of at least a word.
+    fn words_of(&self, page: u32, order: Order) -> impl Iterator<Item = &W> {
+        (page..page + order.pages() as u32).step_by(BITS as usize).map(|page| self.word(page))
+    }
+
+    /// The words of the other pages of the pageblock around a block of at least a word.
+    fn words_around(&self, page: u32, order: Order) -> impl Iterator<Item = &W> {
+        let words = self.of(page / Self::PAGES);
+        let (first, len) = ((page % Self::PAGES / BITS) as usize, order.pages().div_ceil(u64::from(BITS)) as usize);
+        words[..first].iter().chain(&words[first + len..])
+    }
+
+    /// Whether the block is all that its pageblock lacks, at a recent moment. `false` for blocks smaller than a word or a quarter of a
+    /// pageblock: they seldom are, and looking would cost more than it saves.
+    #[inline(always)]
+    pub(crate) fn is_rest(&self, page: u32, order: Order) -> bool {
+        let pages = order.pages() as u32;
+        pages >= Self::SPAN
+            && 4 * pages >= Self::PAGES
+            && self.words_around(page, order).all(|word| word.read() == Self::FULL)
+    }
+
+    /// Takes all other pages of the pageblock around a block of at least a word, which the caller owns, if all are free. If not, the
+    /// caller frees its block, and then looks whether the pageblock is whole.
+    pub(crate) fn take_around(&self, page: u32, order: Order) -> bool {
+        let took = self.take_words(|| self.words_around(page, order), page);
+        if took.is_ok() {
+            self.forget(page / Self::PAGES);
+        }
+        took.is_ok()
     }
 
     /// Puts back a block that the caller owns, and whose tags are `Inside`. Returns whether the pageblock may be whole, as [`Self::free_run`] does.
@@ -279,19 +317,12 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
 
     /// Takes all pages of a pageblock if all are free: then this is the only caller that gets them.
     pub(crate) fn take_whole(&self, pageblock: u32) -> bool {
-        let words = self.of(pageblock);
         // Again after pages were put back: a CPU that freed other pages meanwhile found the pageblock incomplete.
         while self.is_whole(pageblock) {
-            let taken = words.iter().take_while(|word| word.take_from(Self::FULL, Self::FULL).is_ok()).count();
-            if taken == N {
+            if self.take_words(|| self.of(pageblock).iter(), pageblock * Self::PAGES).is_ok() {
                 self.forget(pageblock);
                 return true;
             }
-            for word in &words[..taken] {
-                word.set_bits(Self::FULL);
-            }
-            self.fence();
-            self.note(pageblock * Self::PAGES);
         }
         false
     }
@@ -303,9 +334,16 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
         if pages > BITS {
             let mut taken = TakenBits::default();
             for page in (start..start + Self::PAGES).step_by(pages as usize) {
-                if taken.blocks < most && self.take_words(page, order, &mut taken.whole) {
-                    taken.blocks += 1;
-                    give(page);
+                let words = || self.words_of(page, order);
+                if taken.blocks == most || words().any(|word| word.read() != Self::FULL) {
+                    continue;
+                }
+                match self.take_words(words, page) {
+                    Ok(()) => {
+                        taken.blocks += 1;
+                        give(page);
+                    }
+                    Err(some) => taken.whole |= some,
                 }
             }
             if self.of(pageblock).iter().all(|word| word.read() == 0) {
@@ -343,24 +381,20 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
         TakenBits { blocks: came, whole: false }
     }
 
-    /// Takes a block of several words, if all its pages are free. Sets `whole` if it put some back and the pageblock may be whole.
-    fn take_words(&self, page: u32, order: Order, whole: &mut bool) -> bool {
-        let words = || (page..page + order.pages() as u32).step_by(BITS as usize).map(|page| self.word(page));
-        if words().any(|word| word.read() != Self::FULL) {
-            return false;
-        }
+    /// Takes the pages of some words of a pageblock, of which `page` is one, if all are free. If not, puts back what it took. Then a CPU
+    /// that freed the others meanwhile found the pageblock incomplete; the error is whether that may be.
+    fn take_words<'w, I: Iterator<Item = &'w W>>(&self, words: impl Fn() -> I, page: u32) -> Result<(), bool>
+    where
+        W: 'w,
+    {
         let taken = words().take_while(|word| word.take_from(Self::FULL, Self::FULL).is_ok()).count();
-        if taken < words().count() {
-            for word in words().take(taken) {
-                word.set_bits(Self::FULL);
-            }
-            self.fence();
-            self.note(page);
-            // Meanwhile a CPU that freed the other pages found the pageblock incomplete.
-            *whole |= taken > 0;
-            return false;
+        if taken == words().count() {
+            return Ok(());
         }
-        true
+        words().take(taken).for_each(|word| word.fill(Self::FULL));
+        self.fence();
+        self.note(page);
+        Err(taken > 0)
     }
 
     /// Whether a pageblock has a block of an order, at a recent moment.

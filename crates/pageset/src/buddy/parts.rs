@@ -108,13 +108,27 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.region.bitmaps.pages.sub(pages.into());
     }
 
-    /// Frees a pageblock if its bitmap has all pages.
-    pub(crate) fn free_whole(&self, pageblock: u32) {
+    /// Frees the pageblock around a block that the caller owns, if its bitmap has all other pages. The block is counted as one in a
+    /// bitmap. Returns whether it did; if not, the caller still owns the block.
+    pub(crate) fn free_with_rest(&self, page: u32, order: Order) -> bool {
+        // With the lock held, as below.
+        let is_taken = self.bitmaps.take_around(page, order);
+        self.free_taken(page / PAGEBLOCK, is_taken)
+    }
+
+    /// Frees a pageblock if its bitmap has all pages. Returns whether it did.
+    pub(crate) fn free_whole(&self, pageblock: u32) -> bool {
         // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
-        if self.bitmaps.take_whole(pageblock) {
+        let is_taken = self.bitmaps.take_whole(pageblock);
+        self.free_taken(pageblock, is_taken)
+    }
+
+    fn free_taken(&self, pageblock: u32, is_taken: bool) -> bool {
+        if is_taken {
             let page = pageblock * PAGEBLOCK;
             self.free_block(page, Order::PAGEBLOCK, self.frames.block_type(page));
             self.region.bitmaps.pages.sub(PAGEBLOCK.into());
         }
+        is_taken
     }
 }

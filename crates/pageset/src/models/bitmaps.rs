@@ -136,3 +136,50 @@ fn a_refill_that_puts_back_and_does_not_look_is_found() {
         take_both(bitmap);
     });
 }
+
+/// A CPU that owns the first word frees it by taking the second one, of which another CPU takes a page and frees it again. `free` is
+/// what the first CPU does.
+fn explore_rests(free: fn(&OneBitmap)) {
+    explore(
+        || OneBitmap { words: Box::new([0, u32::MAX, 1].map(AtomicU32::new)), wholes: Word::default() },
+        free,
+        |bitmap| {
+            let mut page = None;
+            bitmap.bits().take(0, Order::ZERO, 1, |taken| page = Some(taken));
+            if let Some(page) = page {
+                bitmap.free(page, |bits| bits.fence());
+            }
+        },
+        |bitmap| assert!(bitmap.wholes.get() == 1 && !bitmap.bits().has(40), "a whole pageblock was left"),
+    );
+}
+
+/// Frees the first word with the second one. Returns whether the caller has to look at the pageblock.
+fn free_with_rest(bitmap: &OneBitmap) -> bool {
+    let (bits, order) = (bitmap.bits(), Order::new(5).expect("an order"));
+    if bits.is_rest(0, order) && bits.take_around(0, order) {
+        bitmap.wholes.add();
+        return false;
+    }
+    bits.free(0, order);
+    bits.fence();
+    bits.note(0);
+    true
+}
+
+#[test]
+fn a_block_that_completes_its_pageblock_is_freed_with_the_rest() {
+    explore_rests(|bitmap| {
+        if free_with_rest(bitmap) && bitmap.bits().take_whole(0) {
+            bitmap.wholes.add();
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "a whole pageblock was left")]
+fn a_block_that_no_longer_completes_and_does_not_look_is_found() {
+    explore_rests(|bitmap| {
+        free_with_rest(bitmap);
+    });
+}

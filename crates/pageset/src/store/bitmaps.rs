@@ -147,14 +147,20 @@ fn free_to_bitmaps<M: Machine>(
                 frames.set_tag(block.get(), Tag::INSIDE);
             }
             env.touch(bitmap_line(zone, page));
-            runs |= 1 << at;
-            whole |= u64::from(buddy.bitmaps.free_run(run)) << at;
+            // A block that completes its pageblock needs no bits.
+            let completes = buddy.bitmaps.is_rest(page, order) && free_locked(zone, env, page, Some(order));
+            if !completes {
+                runs |= 1 << at;
+                whole |= u64::from(buddy.bitmaps.free_run(run)) << at;
+            }
         } else {
             others |= ones(run.blocks) << at;
         }
         at += run.blocks;
     }
-    buddy.bitmaps.fence();
+    if runs != 0 {
+        buddy.bitmaps.fence();
+    }
     each(runs, |at| buddy.bitmaps.note(blocks[at].get()));
     each(whole, |at| free_whole(zone, env, blocks[at].get(), None, true));
     if others != 0 {
@@ -181,9 +187,19 @@ fn free_whole<M: Machine>(
     if let Some(guard) = held {
         guard.free_whole(pageblock);
     } else if waits {
-        zone.lock_region(env, LockPath::Drain, region).free_whole(pageblock);
+        free_locked(zone, env, page, None);
     } else if let Some(guard) = zone.try_lock_region(env, LockPath::Drain, region) {
         guard.free_whole(pageblock);
+    }
+}
+
+/// Takes the lock of a page's region and frees the pageblock around it, if its bitmap has all pages but those of a block of the caller,
+/// if it has one. Returns whether it did.
+fn free_locked<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, page: u32, own: Option<Order>) -> bool {
+    let guard = zone.lock_region(env, LockPath::Drain, zone.buddy.region_of(page));
+    match own {
+        Some(order) => guard.free_with_rest(page, order),
+        None => guard.free_whole(page / PAGEBLOCK),
     }
 }
 

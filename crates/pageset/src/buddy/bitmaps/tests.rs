@@ -133,3 +133,28 @@ fn whole_pageblocks_are_taken_at_once() {
         assert_eq!((bits.next(0, 2), bits.is_noted(0)), (None, false));
     });
 }
+
+/// A block is freed with the rest of its pageblock, if that is free; small blocks are not tried.
+#[test]
+fn the_rest_of_a_pageblock_is_taken_at_once() {
+    explore(|bits| {
+        for of in [5, 6] {
+            // The block begins in the middle of the second pageblock, so that the rest is before and after it, or before it.
+            let block = 192;
+            assert!(!bits.is_rest(block, order(of)));
+            let rest = (128..256).filter(|page| !(block..block + (1 << of)).contains(page));
+            rest.clone().for_each(|page| {
+                assert!(!bits.is_rest(block, order(of)), "before page {page}");
+                free(bits, page, 0);
+            });
+            assert!(bits.is_rest(block, order(of)) && !bits.is_rest(block, order(4)), "order {of}");
+            // One page is taken after that look.
+            assert_eq!(taken(bits, 1, 0, 1), [128]);
+            assert!(!bits.is_rest(block, order(of)) && !bits.take_around(block, order(of)), "order {of}");
+            assert_eq!((bits.pages_of(1), bits.is_noted(1)), (127 - (1 << of), true));
+            free(bits, 128, 0);
+            assert!(bits.take_around(block, order(of)), "order {of}");
+            assert_eq!((bits.pages_of(0), bits.pages_of(1), bits.next(0, 2)), (0, 0, None));
+        }
+    });
+}
