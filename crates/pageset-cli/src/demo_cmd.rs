@@ -35,7 +35,7 @@ struct Step {
 const STEPS: [Step; 3] = [
     Step {
         about: "A recorded stream between two CPUs of a Linux 6.18 machine, replayed under the rules of three kernels.\n\
-                The column `locks/1000 ops` shows how often each takes the zone lock.",
+                One column shows how often each takes the zone lock.",
         line: "replay RECORDING --rules linux-4.19,linux-5.18,kernel",
     },
     Step { about: "Would another setting of the recorded kernel be better?", line: "advise RECORDING" },

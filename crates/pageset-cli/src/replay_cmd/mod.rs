@@ -83,8 +83,7 @@ pub(crate) struct Args {
     /// Count only the refills and drains that some CPUs, processes or cgroups cause; may be repeated
     ///
     /// KIND=VALUE is cpu=0-3,8, process=NAME, process=NUMBER or cgroup=PATH. The whole recording is replayed, because
-    /// all processes share the pagesets. The columns `locks/1000 ops`, `most held` and `failed` count the whole
-    /// machine.
+    /// all processes share the pagesets. Zone-lock holds, pages held and failures are of the whole machine.
     #[arg(long, value_name = "KIND=VALUE", value_parser = str::parse::<Only>)]
     only: Vec<Only>,
 

@@ -19,7 +19,7 @@ use crate::output;
 #[derive(clap::Args, Debug)]
 #[group(skip)]
 pub struct Args {
-    /// The name to explain, such as `locks/1000 ops`, auto_high or few-samples
+    /// The name to explain, such as the heading of a column, auto_high or few-samples
     #[arg(value_name = "NAME")]
     pub name: Vec<String>,
 
