@@ -41,9 +41,15 @@ static int set_mib(const char *text, const struct kernel_param *parameter)
 	return result;
 }
 
-static const struct kernel_param_ops mib_ops = { .set = set_mib, .get = param_get_uint };
+/* What is held, not what was wished: the shrinker gives, and a resize may fail in part. */
+static int get_mib(char *text, const struct kernel_param *parameter)
+{
+	return scnprintf(text, PAGE_SIZE, "%u\n", READ_ONCE(loaded) ? memory_mib() : mib);
+}
+
+static const struct kernel_param_ops mib_ops = { .set = set_mib, .get = get_mib };
 module_param_cb(mib, &mib_ops, &mib, 0644);
-MODULE_PARM_DESC(mib, "memory to take from each node, in MiB (64); later at most as much as at the load");
+MODULE_PARM_DESC(mib, "memory to take from each node, in MiB (64); later at most as much as at the load. Reads what each node has");
 
 static u32 *cpu_nodes;
 static void *metadata;

@@ -23,9 +23,11 @@ struct block {
 static struct block *blocks;
 unsigned long block_count;
 static unsigned long per_node;
-static unsigned long given, retaken;
+static unsigned long given, retaken, drains;
 struct core_span spans[MAX_SPANS];
 unsigned int span_count;
+/* The idle pages of a node when a drain of all CPUs made no block free, or fewer since then. The next one waits for more. */
+static unsigned long in_vain[MAX_SPANS];
 
 /* Takes blocks of one node until it has `count` of them, or the node has no more. */
 static int take_blocks(int node, unsigned long count)
@@ -132,7 +134,10 @@ static unsigned long give_blocks(unsigned int span, unsigned long count)
 		core_drain();
 		preempt_enable();
 		drained = true;
+		drains++;
 	}
+	if (!gave)
+		WRITE_ONCE(in_vain[span], core_idle(span));
 	given += gave;
 	return gave;
 }
@@ -224,9 +229,16 @@ static unsigned long count_idle(struct shrinker *shrinker, struct shrink_control
 {
 	unsigned int span;
 
-	for (span = 0; span < span_count; span++)
-		if (spans[span].node == control->nid)
-			return round_down(core_idle(span), BLOCK_PAGES);
+	for (span = 0; span < span_count; span++) {
+		unsigned long idle;
+
+		if (spans[span].node != control->nid)
+			continue;
+		idle = core_idle(span);
+		if (idle < READ_ONCE(in_vain[span]))
+			WRITE_ONCE(in_vain[span], idle);
+		return idle < READ_ONCE(in_vain[span]) + BLOCK_PAGES ? 0 : round_down(idle, BLOCK_PAGES);
+	}
 	return 0;
 }
 
@@ -288,6 +300,16 @@ void memory_end(void)
 }
 #endif
 
+unsigned int memory_mib(void)
+{
+	unsigned long least = per_node;
+	unsigned int span;
+
+	for (span = 0; span < span_count; span++)
+		least = min(least, memory_held(span));
+	return least * BLOCK_PAGES >> 8;
+}
+
 void memory_say(struct seq_file *to)
 {
 	unsigned long held = 0;
@@ -295,8 +317,8 @@ void memory_say(struct seq_file *to)
 
 	for (span = 0; span < span_count; span++)
 		held += memory_held(span);
-	seq_printf(to, "blocks_held %lu\nblocks_given %lu\nblocks_retaken %lu\n", held, READ_ONCE(given),
-		   READ_ONCE(retaken));
+	seq_printf(to, "blocks_held %lu\nblocks_given %lu\nblocks_retaken %lu\nshrinker_drains %lu\n", held, READ_ONCE(given),
+		   READ_ONCE(retaken), READ_ONCE(drains));
 }
 
 unsigned long memory_offline(void)

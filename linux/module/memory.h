@@ -36,6 +36,8 @@ void memory_end(void);
 int memory_resize(unsigned int mib);
 /* The blocks that a node has at a recent moment. */
 unsigned long memory_held(unsigned int span);
+/* What each node has at a recent moment, in MiB; the least, if they differ. */
+unsigned int memory_mib(void);
 void memory_say(struct seq_file *to);
 /*
  * Held by whoever calls core_online, core_offline or core_cpu while the allocator runs: one such call may wait for another, which must
