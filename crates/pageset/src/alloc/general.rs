@@ -263,8 +263,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
             Some(())
         };
         let Some(pageset) = zone.pagesets.get(cpu.0 as usize) else { return };
-        if zone.take_from_regions(self.env(), LockPath::DirectAlloc, pageset, wanted, take).is_none() {
-            let found = store::HIDDEN.find(&zone.shared, self.env(), wanted, pageset.region());
+        let (shared, env, preferred) = (&zone.shared, self.env(), &pageset.region);
+        if store::take_from_regions(shared, env, LockPath::DirectAlloc, preferred, wanted, take).is_none() {
+            let found = store::HIDDEN.find(shared, env, wanted, preferred.get() as usize);
             let Some(page) = found else { return };
             give(page);
         }

@@ -6,18 +6,13 @@
 use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::{Env, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
-use crate::machine::{LockPath, Machine};
+use crate::machine::Machine;
 use crate::policy::lists::order_of;
-use crate::store::{self, Batches, Cache, Lists, Parts, Refill, Store};
+use crate::store::{self, Cache, Refill};
 use crate::sync::{self, LockedWord};
-use crate::zone::ZoneGuard;
 
 /// The most blocks that a bulk allocation takes under one hold of a pageset's lock: as many as [`Tuning::long_free_run`] puts in.
 pub(crate) const TAKEN_PER_HOLD: usize = 512;
-
-/// How often a refill tries to lock its own region while that region's depot has blocks. Between two tries it pauses, and the holder keeps
-/// the lock's cache line. A guess: about a microsecond, in which a drain to a depot copies its blocks.
-const TRIES: u32 = 16;
 
 /// The result of an allocation from a pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,8 +45,7 @@ impl<M: Machine> CachedZone<'_, M> {
         from
     }
 
-    /// Refills an empty list and takes the first block, under one hold of the zone lock; or two, if whole clusters did
-    /// not supply all pages. Specification 2.4, 6.2.
+    /// Refills an empty list from the stores and takes the first block. Specification 2.4, 6.2.
     #[cold]
     fn refill<G>(
         &self,
@@ -72,7 +66,15 @@ impl<M: Machine> CachedZone<'_, M> {
         self.borrow_for(env, pcp, pcp.high.get().max(pcp.count()) + wanted.order.pages() as u32);
         let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
         pcp.update_threshold();
-        self.without_waiters(env, || self.refill_with(env, pcp, list, wanted, blocks))
+        let (region, leaves) = (pcp.region.get() as usize, self.may_leave(pcp));
+        let refill = Refill { zone: &self.shared, env, list, wanted, region, held: None, leaves, batch: pcp.batch() };
+        let by_clusters = self.refill_from_clusters(&refill, pcp, blocks);
+        let taken = by_clusters.unwrap_or_else(|| store::refill(&refill, pcp, blocks));
+        let pages = u64::from(taken) * wanted.order.pages();
+        pcp.count.set(pcp.count.get() + pages as u32);
+        sync::add(&pcp.refills, u64::from(taken > 0));
+        sync::add(&pcp.refill_pages, pages);
+        pcp.pop(list)
     }
 
     /// Whether blocks go to and from the free lists directly, since the pageset may keep nothing: under the rule
@@ -80,111 +82,6 @@ impl<M: Machine> CachedZone<'_, M> {
     #[inline]
     pub(crate) fn bypasses(&self, env: Env<'_, M>, pageset: &Pageset<M::Lock>) -> bool {
         env.tuning.kept_fraction > 0 && !pageset.may_keep()
-    }
-
-    #[inline]
-    fn refill_with<G>(
-        &self,
-        env: Env<'_, M>,
-        pcp: &PcpGuard<'_, M::Lock, G>,
-        list: usize,
-        wanted: Wanted,
-        blocks: u32,
-    ) -> Option<u32> {
-        let taken = if store::is_one_hold(&self.shared, env) {
-            let zone = self.shared.lock_for(env, LockPath::Refill, wanted, 0)?;
-            let (zone, taken) = self.refill_from_clusters(zone, pcp, list, wanted, blocks);
-            let zone = if taken < blocks {
-                zone.or_else(|| self.shared.lock_for(env, LockPath::Refill, wanted, 0))
-            } else {
-                None
-            };
-            let rest = |guard: &ZoneGuard<'_, '_, M>| {
-                let held = Some(guard);
-                let refill = Refill { zone: &self.shared, env, list, wanted, region: 0, held, leaves: false };
-                Lists.take(&refill, pcp, blocks - taken)
-            };
-            taken + zone.as_ref().map_or(0, rest)
-        } else {
-            self.refill_in_holds(env, pcp, list, wanted, blocks)
-        };
-        let pages = u64::from(taken) * wanted.order.pages();
-        pcp.count.set(pcp.count.get() + pages as u32);
-        sync::add(&pcp.refills, u64::from(taken > 0));
-        sync::add(&pcp.refill_pages, pages);
-        pcp.pop(list)
-    }
-}
-
-impl<M: Machine> CachedZone<'_, M> {
-    /// Fills a list with up to `blocks` blocks, in bounded holds of regions' locks. Returns their number. With several regions the own
-    /// region's depot comes first, in a hold of its own. A further hold that finds nothing ends it.
-    // Not inlined: a small build has it in the code of each caller else.
-    #[inline(never)]
-    fn refill_in_holds<G>(
-        &self,
-        env: Env<'_, M>,
-        pcp: &PcpGuard<'_, M::Lock, G>,
-        list: usize,
-        wanted: Wanted,
-        mut blocks: u32,
-    ) -> u32 {
-        let in_hold = env.tuning.backing.refill_blocks();
-        // Where memory is short, the rest of a split block goes to the lists, as drains do.
-        let leaves = self.may_leave(pcp);
-        let unlocked = Refill { zone: &self.shared, env, list, wanted, region: pcp.region(), held: None, leaves };
-        let mut taken = store::ALL.take(&unlocked, pcp, blocks);
-        if taken == 0 && Batches.is_worth_a_lock(&unlocked) && self.shared.buddy.regions.len() > 1 {
-            // A batch, or [`Tuning::batch_blocks`] if that is more, is enough: more are on their way, and others may never have been
-            // touched.
-            let batch = (pcp.batch() >> wanted.order.get()).max(env.tuning.batch_blocks.into());
-            let enough = batch.max(1).min(blocks);
-            taken = self.refill_from_own(&unlocked, pcp, blocks.min(in_hold));
-            blocks = taken.max(enough);
-        }
-        while taken < blocks {
-            let take = |guard: &ZoneGuard<'_, '_, M>, wanted| {
-                let refill = Refill { wanted, region: guard.number(), held: Some(guard), ..unlocked };
-                let taken = store::ALL.take(&refill, pcp, in_hold.min(blocks - taken));
-                (taken > 0).then_some(taken)
-            };
-            // After the first hold nothing is worth a search in other regions, or a part of another type's pageblock.
-            let more = if taken == 0 {
-                self.take_from_regions(env, LockPath::Refill, pcp, wanted, take)
-            } else {
-                self.take_from_region(env, LockPath::Refill, pcp.region(), wanted, take)
-            };
-            match more {
-                Some(more) => taken += more,
-                None => break,
-            }
-        }
-        taken
-    }
-}
-
-impl<M: Machine> CachedZone<'_, M> {
-    /// Fills a list with up to `most` blocks of the depot of the pageset's region, which drains have left lately, or, if its lock stays
-    /// held, of its bitmaps, which need none. Returns their number.
-    ///
-    /// Where one CPU frees what another one allocates, each block that comes from elsewhere is one more in use between them from then on.
-    /// So the blocks are worth a short wait for the region's lock.
-    fn refill_from_own(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
-        let &Refill { zone, env, wanted, region, .. } = refill;
-        if wanted.waits {
-            zone.complete_some_deferred(env);
-        }
-        let mut tries = 0..if wanted.waits { TRIES } else { 1 };
-        let guard = tries.find_map(|tried| {
-            if tried > 0 {
-                sync::hint::spin_loop();
-            }
-            zone.try_lock_region(env, LockPath::Refill, region)
-        });
-        match guard {
-            Some(guard) => Batches.take(&Refill { held: Some(&guard), ..*refill }, cache, most),
-            None => Parts.take(refill, cache, most),
-        }
     }
 }
 

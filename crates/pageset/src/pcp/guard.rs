@@ -182,8 +182,8 @@ impl<L, G> Cache for PcpGuard<'_, L, G> {
     }
 
     #[inline(always)]
-    fn region(&self) -> usize {
-        self.pageset.region()
+    fn region(&self) -> &AtomicU32 {
+        &self.pageset.region
     }
 
     #[inline(always)]

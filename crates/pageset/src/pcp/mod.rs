@@ -8,7 +8,6 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `alloc_free` | blocks allocated, with the refill, and freed: one, or many under one hold of the pageset's lock |
-//! | `regions` | which region of a zone serves a request |
 //! | `guard` | the guard of a pageset's lock |
 //! | `research` | what the rules of the layer `research` keep |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
@@ -19,7 +18,6 @@
 mod alloc_free;
 mod drain;
 mod guard;
-mod regions;
 #[cfg(feature = "research")]
 pub(crate) mod research;
 #[cfg(not(feature = "research"))]
@@ -100,7 +98,7 @@ pub struct Pageset<L> {
     /// Pages of the zone's share that the pageset may keep beyond its own: [`Shares`].
     pub(crate) loan: AtomicU32,
     /// The region that the next refill tries first. A hint.
-    region: AtomicU32,
+    pub(crate) region: AtomicU32,
     /// Pages that drains left in bitmaps, and that refills took from there, without a lock of the zone.
     pub(crate) bitmap_pages: AtomicU64,
     /// The CPU that the pageset belongs to.
@@ -279,16 +277,6 @@ impl<L> Pageset<L> {
         debug_assert!(list < LISTS, "list {list}");
         // No panic in a release build: it would happen with the lock held, and the fast path would need a frame for it.
         self.lists.get(list).unwrap_or(&self.lists[0])
-    }
-
-    /// The region that the next refill tries first.
-    pub(crate) fn region(&self) -> usize {
-        self.region.get() as usize
-    }
-
-    /// Makes a region the first one that the next refill tries.
-    pub(crate) fn prefer_region(&self, region: usize) {
-        self.region.set(region as u32);
     }
 
     /// The blocks of a list, the oldest first. Without the lock, meaningful only if nobody uses the allocator.

@@ -10,7 +10,7 @@ use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::{BulkFree, ClusterRule};
-use crate::store::{Cache, remembered_type};
+use crate::store::{Cache, Lists, Refill, Store, remembered_type};
 use crate::sync;
 use crate::zone::ZoneGuard;
 
@@ -143,15 +143,33 @@ impl<M: Machine> Locked<'_, '_, M> {
 
 /// Moves of whole clusters: refills take them, drains free them. Specification 6.2 "Refill", 6.3.
 impl<'a, M: Machine> CachedZone<'a, M> {
-    /// Does the work of a refill. With clusters no interrupt may come: one that frees a page could wait for this CPU's refill in flight.
+    /// Refills an empty list under one hold of the zone lock; or two, if whole clusters did not supply all pages. Returns the number of
+    /// blocks, `None` if the rules have no clusters.
     #[inline]
-    pub(crate) fn without_waiters<R>(&self, env: Env<'_, M>, refill: impl FnOnce() -> R) -> R {
-        if env.tuning.backing.has_clusters() { env.machine.without_interrupts(refill) } else { refill() }
+    pub(crate) fn refill_from_clusters<G>(
+        &self,
+        refill: &Refill<'_, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        blocks: u32,
+    ) -> Option<u32> {
+        let &Refill { env, list, wanted, .. } = refill;
+        if !env.tuning.backing.has_clusters() {
+            return None;
+        }
+        let lock = || self.shared.lock_for(env, LockPath::Refill, wanted, 0);
+        // No interrupt may come: one that frees a page could wait for this CPU's refill in flight.
+        Some(env.machine.without_interrupts(|| {
+            let Some(guard) = lock() else { return 0 };
+            let (guard, taken) = self.take_clusters(guard, pcp, list, wanted, blocks);
+            let guard = if taken < blocks { guard.or_else(lock) } else { None };
+            let rest = |guard| Lists.take(&Refill { held: Some(guard), ..*refill }, pcp, blocks - taken);
+            taken + guard.as_ref().map_or(0, rest)
+        }))
     }
 
-    /// Refills an empty list with whole clusters, if they serve this refill. Returns the number of pages. The zone lock
+    /// Fills an empty list with whole clusters, if they serve this refill. Returns the number of pages. The zone lock
     /// is held only while the clusters are cut off their list; if none was cut, the lock is returned still held.
-    pub(crate) fn refill_from_clusters<'z, G>(
+    fn take_clusters<'z, G>(
         &'z self,
         zone: ZoneGuard<'z, 'a, M>,
         pcp: &PcpGuard<'_, M::Lock, G>,

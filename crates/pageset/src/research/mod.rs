@@ -14,7 +14,7 @@
 //! | `Locked::end_ownership` | pageblocks that change their type or are captured | none has an owner |
 //! | `Locked::wait_for_refills` | a look at a page that may be in flight | no refill is in flight |
 //! | `Locked::steal_before_615` | a request that its own type cannot serve | none |
-//! | `CachedZone::refill_by_claims`, `refill_from_clusters`, `without_waiters` | a refill | none; no page, and the lock is still held |
+//! | `CachedZone::refill_by_claims`, `refill_from_clusters` | a refill | none: the stores refill the pageset |
 //! | `CachedZone::free_to_owner` | a free | none: the block enters the caller's pageset |
 //! | `CachedZone::drain_by_research` | a drain | none: whole lists are drained |
 //! | `CachedZone::absorb`, `absorb_all`, `left_above_high`, `nothing_waits`, `end_drain` | drains, ticks, the audit | others leave nothing |

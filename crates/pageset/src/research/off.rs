@@ -7,7 +7,8 @@ use crate::buddy::{Buddy, Capture, Env, Locked, Mismatch, Wanted};
 use crate::frame::{CpuId, MigrateType, Order};
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, Pageset, PcpGuard};
-use crate::zone::{Zone, ZoneGuard};
+use crate::store::Refill;
+use crate::zone::Zone;
 
 impl<L> Buddy<'_, L> {
     pub(crate) fn has_skipped(&self) -> bool {
@@ -57,7 +58,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     }
 }
 
-impl<'a, M: Machine> CachedZone<'a, M> {
+impl<M: Machine> CachedZone<'_, M> {
     #[inline(always)]
     pub(crate) fn refill_by_claims<G>(
         &self,
@@ -69,20 +70,13 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     }
 
     #[inline(always)]
-    pub(crate) fn without_waiters<R>(&self, _env: Env<'_, M>, refill: impl FnOnce() -> R) -> R {
-        refill()
-    }
-
-    #[inline(always)]
-    pub(crate) fn refill_from_clusters<'z, G>(
-        &'z self,
-        zone: ZoneGuard<'z, 'a, M>,
+    pub(crate) fn refill_from_clusters<G>(
+        &self,
+        _refill: &Refill<'_, M>,
         _pcp: &PcpGuard<'_, M::Lock, G>,
-        _list: usize,
-        _wanted: Wanted,
         _blocks: u32,
-    ) -> (Option<ZoneGuard<'z, 'a, M>>, u32) {
-        (Some(zone), 0)
+    ) -> Option<u32> {
+        None
     }
 
     #[inline(always)]

@@ -54,7 +54,7 @@ impl Store for Parts {
             if order < Order::PAGEBLOCK {
                 // Whole pageblocks take a region's lock.
                 *held = Held::default();
-                let left = free_to_bitmaps(drain.zone, drain.env, blocks, order, cache.region());
+                let left = free_to_bitmaps(drain.zone, drain.env, blocks, order, cache.region().get() as usize);
                 cache.count_unlocked(u64::from(left) << order.get());
             } else {
                 free_to_regions(drain.zone, drain.env, blocks, order, None, held);
@@ -260,7 +260,7 @@ fn refill_from_bitmap<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, pa
             buddy.frames.set_tag(page, tag);
             Some(page)
         });
-        buddy.regions[cache.region()].bitmaps.pages.sub(u64::from(placed) << order.get());
+        buddy.regions[cache.region().get() as usize].bitmaps.pages.sub(u64::from(placed) << order.get());
         filled += placed;
         // The pageset has no more room for these.
         for &page in next {

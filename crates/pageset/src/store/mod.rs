@@ -8,6 +8,7 @@
 //! | `depot` | [`Batches`]: batches that drains left as they were, for the next refill |
 //! | `bitmaps` | [`Parts`]: free parts of pageblocks, set and taken without a lock |
 //! | `lists` | [`Lists`]: the free lists of the regions, which have every other free page |
+//! | `refill` | the way of blocks to a pageset: which regions are asked, and how long their locks are held |
 //! | `settle` | the way of pages from the stores to the free lists |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages freed as one block |
 //! | `words` | the memory of the stores |
@@ -15,6 +16,7 @@
 pub(crate) mod bitmaps;
 pub(crate) mod depot;
 pub(crate) mod lists;
+mod refill;
 mod settle;
 mod whole_blocks;
 mod words;
@@ -31,6 +33,7 @@ use crate::zone::{Zone, ZoneGuard};
 pub(crate) use bitmaps::Parts;
 pub(crate) use depot::Batches;
 pub(crate) use lists::Lists;
+pub(crate) use refill::{refill, take_from_regions};
 pub(crate) use settle::{Scope, settle};
 pub(crate) use words::StoreWords;
 
@@ -183,8 +186,8 @@ pub(crate) trait Cache {
     fn drop_oldest(&self, list: usize, blocks: u32);
     /// Takes the oldest block of a list.
     fn pop_oldest(&self, list: usize) -> Option<u32>;
-    /// The region that the pageset prefers.
-    fn region(&self) -> usize;
+    /// The region that the pageset prefers. A hint.
+    fn region(&self) -> &AtomicU32;
     /// Counts pages that came or left without a lock of the zone.
     fn count_unlocked(&self, pages: u64);
 }
@@ -198,8 +201,11 @@ pub(crate) struct Refill<'r, M: Machine> {
     /// The region whose pages are wanted, and its lock where the caller holds it.
     pub(crate) region: usize,
     pub(crate) held: Option<&'r ZoneGuard<'r, 'r, M>>,
-    /// Whether the rest of a block that is split may go to a store that hides it.
+    /// Whether the rest of a block that is split may go to a store that hides it. Where memory is short, it goes to the lists, as
+    /// drains do.
     pub(crate) leaves: bool,
+    /// The batch of the pageset, in pages.
+    pub(crate) batch: u32,
 }
 
 /// What a drain offers: about `wanted` pages, of whole lists from `start` on.
