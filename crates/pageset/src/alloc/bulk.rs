@@ -241,8 +241,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let run = entries.iter().take(self.tuning.free_run()).map_while(|entry| {
             let Block { pfn, order } = block(entry);
-            let page = zone.frames().page(pfn)?;
-            Some((self.list_for(zone, page, order)?, page, order))
+            self.for_pageset(zone, zone.frames().page(pfn)?, order)
         });
         zone.free_run(self.env(), self.machine.cpu(), run)
     }

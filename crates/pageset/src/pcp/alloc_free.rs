@@ -27,6 +27,15 @@ pub(crate) enum FromCache {
     Empty,
 }
 
+/// A free block that a pageset may get: its tag is Cached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Freed {
+    pub(crate) page: u32,
+    pub(crate) order: Order,
+    /// The list for blocks of its order and of its pageblock's type.
+    pub(crate) list: usize,
+}
+
 /// One block allocated. Specification 2.3, 2.4.
 impl<M: Machine> CachedZone<'_, M> {
     /// Allocates one block through a CPU's pageset.
@@ -87,37 +96,26 @@ impl<M: Machine> CachedZone<'_, M> {
 
 /// One block freed. Specification 2.5, 4.11.
 impl<M: Machine> CachedZone<'_, M> {
-    /// Puts a block whose tag is Cached into a CPU's pageset, and drains the pages that are due. If `drain` is false,
+    /// Puts a block into a CPU's pageset, and drains the pages that are due. If `drain` is false,
     /// only a pageset that may keep nothing is drained. Returns false if the pageset is busy or has no room: the block
     /// then still belongs to the caller.
     #[inline]
-    pub(crate) fn free_cached(
-        &self,
-        env: Env<'_, M>,
-        cpu: CpuId,
-        list: usize,
-        page: u32,
-        order: Order,
-        drain: bool,
-    ) -> bool {
-        if let Some(freed) = self.free_to_owner(env, cpu, list, page, order, drain) {
-            return freed;
+    pub(crate) fn free_cached(&self, env: Env<'_, M>, cpu: CpuId, freed: Freed, drain: bool) -> bool {
+        if let Some(done) = self.free_to_owner(env, cpu, freed, drain) {
+            return done;
         }
         let Some(pcp) = self.try_lock_pageset(env, cpu) else { return false };
-        self.free_into(env, pcp, cpu, list, page, order, drain)
+        self.free_into(env, pcp, cpu, freed, drain)
     }
 
     /// The rest of [`Self::free_cached`], with the lock of a pageset held. `cpu` is the caller's.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "one caller each for the own pageset and for an owner's")]
     pub(crate) fn free_into(
         &self,
         env: Env<'_, M>,
         mut pcp: MachineGuard<'_, M::Lock>,
         cpu: CpuId,
-        list: usize,
-        page: u32,
-        order: Order,
+        Freed { page, order, list }: Freed,
         drain: bool,
     ) -> bool {
         self.borrow_for(env, &pcp, pcp.count() + order.pages() as u32);
@@ -289,18 +287,12 @@ impl<M: Machine> CachedZone<'_, M> {
         got
     }
 
-    /// Puts blocks whose tags are Cached into a CPU's pageset, each with its list and order, and drains the pages that
-    /// are due after each. Returns the number of blocks. It is smaller if another thread holds the pageset, if the
-    /// pageset has no room, or if another thread took its lock during a drain.
-    pub(crate) fn free_run(
-        &self,
-        env: Env<'_, M>,
-        cpu: CpuId,
-        blocks: impl Iterator<Item = (usize, u32, Order)>,
-    ) -> usize {
+    /// Puts blocks into a CPU's pageset, and drains the pages that are due after each. Returns the number of blocks. It is
+    /// smaller if another thread holds the pageset, if the pageset has no room, or if another thread took its lock during a drain.
+    pub(crate) fn free_run(&self, env: Env<'_, M>, cpu: CpuId, blocks: impl Iterator<Item = Freed>) -> usize {
         let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return 0 };
         let mut done = 0;
-        for (list, page, order) in blocks {
+        for Freed { page, order, list } in blocks {
             self.borrow_for(env, &pcp, pcp.count() + order.pages() as u32);
             if !(pcp.push(list, page) || self.make_room(env, &mut pcp, list) && pcp.push(list, page)) {
                 break;

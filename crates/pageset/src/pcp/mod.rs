@@ -39,7 +39,7 @@ use crate::store;
 use crate::sync::{self, AtomicU64, LockedWord, const_new};
 use crate::zone::Zone;
 
-pub(crate) use alloc_free::{FromCache, TAKEN_PER_HOLD};
+pub(crate) use alloc_free::{Freed, FromCache, TAKEN_PER_HOLD};
 
 pub(crate) use guard::{HintedGuard, MachineGuard, PcpGuard};
 use research::PcpResearch;

@@ -11,7 +11,7 @@ use crate::buddy::free::next;
 use crate::buddy::{Buddy, Capture, Env, Locked, Mismatch, Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Tag, pageblocks};
 use crate::machine::{Line, LockPath, Machine};
-use crate::pcp::{CachedZone, Pageset, PcpGuard};
+use crate::pcp::{CachedZone, Freed, Pageset, PcpGuard};
 use crate::policy::{OwnerRule, Pressure};
 use crate::store::Cache;
 use crate::sync::{self, LockedWord};
@@ -342,41 +342,25 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Frees a block, whose tag is Cached, into the pageset of another CPU, if that gets it. `cpu` is the caller's. Returns false if the
     /// block still belongs to the caller.
     #[inline]
-    pub(crate) fn free_to_owner(
-        &self,
-        env: Env<'_, M>,
-        cpu: CpuId,
-        list: usize,
-        page: u32,
-        order: Order,
-        drain: bool,
-    ) -> Option<bool> {
-        let keeper = self.keeper(env, page, cpu);
-        (keeper != cpu).then(|| self.free_to(env, (keeper, cpu), list, page, order, drain))
+    pub(crate) fn free_to_owner(&self, env: Env<'_, M>, cpu: CpuId, freed: Freed, drain: bool) -> Option<bool> {
+        let keeper = self.keeper(env, freed.page, cpu);
+        (keeper != cpu).then(|| self.free_to(env, (keeper, cpu), freed, drain))
     }
 
     #[cold]
-    fn free_to(
-        &self,
-        env: Env<'_, M>,
-        (owner, cpu): (CpuId, CpuId),
-        list: usize,
-        page: u32,
-        order: Order,
-        drain: bool,
-    ) -> bool {
+    fn free_to(&self, env: Env<'_, M>, (owner, cpu): (CpuId, CpuId), freed: Freed, drain: bool) -> bool {
         let pcp = match env.tuning.backing.owners() {
             OwnerRule::Off => None,
             OwnerRule::Wait => Some(self.lock_pageset(env, owner)),
             OwnerRule::Try => self.try_lock_pageset(env, owner),
             OwnerRule::List => {
-                self.leave_to_owner(env, owner, page, order);
+                self.leave_to_owner(env, owner, freed.page, freed.order);
                 return true;
             }
         };
         let Some(pcp) = pcp else { return false };
-        sync::add(&pcp.research.owner_pages, order.pages());
-        self.free_into(env, pcp, cpu, list, page, order, drain)
+        sync::add(&pcp.research.owner_pages, freed.order.pages());
+        self.free_into(env, pcp, cpu, freed, drain)
     }
 
     /// Puts a block on an owner's list. Waits for nothing.

@@ -6,7 +6,7 @@ use crate::buddy::list::End;
 use crate::buddy::{Buddy, Capture, Env, Locked, Mismatch, Wanted};
 use crate::frame::{CpuId, MigrateType, Order};
 use crate::machine::Machine;
-use crate::pcp::{CachedZone, Pageset, PcpGuard};
+use crate::pcp::{CachedZone, Freed, Pageset, PcpGuard};
 use crate::store::Refill;
 use crate::zone::Zone;
 
@@ -80,15 +80,7 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     #[inline(always)]
-    pub(crate) fn free_to_owner(
-        &self,
-        _env: Env<'_, M>,
-        _cpu: CpuId,
-        _list: usize,
-        _page: u32,
-        _order: Order,
-        _drain: bool,
-    ) -> Option<bool> {
+    pub(crate) fn free_to_owner(&self, _env: Env<'_, M>, _cpu: CpuId, _freed: Freed, _drain: bool) -> Option<bool> {
         None
     }
 
