@@ -22,7 +22,7 @@ use crate::frame::{Frames, Order, PageState, Pfn, Tag, exchange};
 use crate::machine::{CpuHint, Machine, MachineHint};
 use crate::pcp::{CachedZone, HintedGuard, Pageset, PcpGuard, Place};
 use crate::policy::state::is_costly;
-use crate::policy::{ListRule, SMALL, Tuning};
+use crate::policy::{ListRule, SMALL};
 use crate::sync::{self, LockedWord};
 use crate::zone::{CHECKED, MIXED, RELAXED, RELAXED_CHECKED, RELAXED_MIXED_CHECKED};
 
@@ -49,21 +49,6 @@ pub(crate) fn list_table(rule: ListRule) -> [u8; LIST_TABLE] {
         }
     }
     table
-}
-
-impl Tuning {
-    /// Whether the fast path follows these rules. It repeats `on_alloc`, `on_take` and the common case of `commit` for the
-    /// presets of 6.7 and later; a rule that changes one of these is excluded here. `tests/suite/fast_paths.rs` compares the
-    /// fast path with the general path.
-    pub(crate) fn has_fast_path(&self) -> bool {
-        self.alloc_factor
-            && self.free_count
-            && self.drain_high_order
-            && !self.count_min
-            && !self.cma_skip
-            && self.lists != ListRule::OrderZero
-            && !self.backing.has_owners()
-    }
 }
 
 /// A zone, and the caller's pageset of it with its lock held.
