@@ -79,6 +79,8 @@ pub(crate) struct Buddy<'a, L> {
     pub(crate) region_order: u32,
     /// Sums over the regions, where there are several.
     totals: Totals,
+    /// How many regions have free blocks of an order and of none above, by order, where there are several.
+    largest: [AtomicU32; Order::COUNT],
     /// Pages of HIGHATOMIC and of CMA pageblocks, holes included; [`Locked::set_block_type`] writes both.
     pub(crate) reserved_highatomic: Counter,
     pub(crate) cma_pages: Counter,
@@ -114,6 +116,7 @@ impl<L> Buddy<'_, L> {
             regions: &[],
             region_order: 0,
             totals: Totals::new(),
+            largest: [const { AtomicU32::new(0) }; Order::COUNT],
             reserved_highatomic: Counter::new(),
             cma_pages: Counter::new(),
             other_blocks: Counter::new(),

@@ -3,6 +3,7 @@
 //! Blocks of different regions never merge, because a region consists of whole blocks of the largest order. A zone with one region
 //! is a zone as the kernel has it.
 
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use super::depot::Depot;
@@ -26,7 +27,7 @@ pub struct Region<L> {
     /// The part of these three numbers that the zone's sums contain.
     added: Added,
     /// The orders, from 0 on, up to that of the largest block on lists of ordinary types.
-    pub(crate) largest: AtomicU8,
+    largest: AtomicU8,
     /// Holds of the lock by [`LockPath`].
     pub(crate) holds: [AtomicU64; LockPath::COUNT],
     /// Pages that bypassed the pagesets.
@@ -189,10 +190,35 @@ impl<L> Buddy<'_, L> {
         self.regions.iter().any(|region| region.list(order, list).len() > 0)
     }
 
+    /// The orders, from 0 on, that the zone's free lists of ordinary types have a block for; single pages need none. `region` is the one
+    /// whose lock is held: only its lists have changed since the last call.
+    pub(crate) fn orders_with_blocks(&self, region: &Region<L>) -> u8 {
+        let ordinary = &MigrateType::ALL[..MigrateType::PCP_COUNT];
+        let has = |order: &Order| ordinary.iter().any(|&migratetype| region.list(*order, migratetype).len() > 0);
+        let orders = Order::all().rev().find(has).map_or(0, |order| order.get() + 1);
+        if self.regions.len() == 1 {
+            return orders.max(1);
+        }
+        let before = region.largest.get();
+        if before != orders {
+            region.largest.set(orders);
+            let count = |orders: u8| orders.checked_sub(1).and_then(|order| self.largest.get(usize::from(order)));
+            // Relaxed: only the sums count, and each region's part changes under its lock. Added first, so that a zone that has a
+            // block never looks as if it had none.
+            let _ = count(orders).map(|regions| regions.fetch_add(1, Relaxed));
+            let _ = count(before).map(|regions| regions.fetch_sub(1, Relaxed));
+        }
+        let largest = self.largest.iter().rposition(|regions| regions.load(Relaxed) > 0);
+        largest.map_or(1, |order| order as u8 + 1)
+    }
+
     /// Free pages of the zone that certainly exist and serve every request: at most [`Self::drift`] pages of each kind fewer than
-    /// [`Self::free_pages`] would say. One read instead of one for each region.
+    /// [`Self::free_pages`] would say. One read instead of one for each region; 0 with one region, which keeps no sums.
     #[inline]
     pub(crate) fn surely_free(&self) -> u64 {
+        if self.regions.len() == 1 {
+            return 0;
+        }
         let Totals { free, cma, highatomic } = &self.totals;
         let [free, cma, highatomic] = [free, cma, highatomic].map(Counter::get);
         free.saturating_sub(cma).saturating_sub(highatomic).saturating_sub(3 * self.drift())

@@ -10,8 +10,7 @@
 //! | `alloc_free` | blocks allocated, with the refill, and freed: one, or many under one hold of the pageset's lock |
 //! | `guard` | the guard of a pageset's lock |
 //! | `research` | what the rules of the layer `research` keep |
-//! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
-//! | `settle` | pages that are on no free list, and their way there |
+//! | `drain` | blocks that go to the buddy: after a free, once a second, on request; the way of all hidden pages there |
 //! | `shares` | what a pageset may keep, and what it borrows from idle ones |
 //! | `stack` | the arrays of the lists |
 
@@ -23,7 +22,6 @@ pub(crate) mod research;
 #[cfg(not(feature = "research"))]
 #[path = "no_research.rs"]
 pub(crate) mod research;
-pub(crate) mod settle;
 mod shares;
 pub(crate) mod stack;
 
