@@ -60,11 +60,6 @@ impl<M: Machine> Env<'_, M> {
     pub(crate) fn touch(self, line: Line) {
         self.machine.probe(Access::Touch(line));
     }
-
-    #[inline(always)]
-    pub(crate) fn prefetch(self, line: Line) {
-        self.machine.probe(Access::Prefetch(line));
-    }
 }
 
 /// Free lists and counters of one zone. Everything here may be read at any time; only [`Locked`] writes.

@@ -277,11 +277,6 @@ impl<L> Pageset<L> {
         self.lists.get(list).unwrap_or(&self.lists[0])
     }
 
-    /// The blocks of a list, the oldest first. Without the lock, meaningful only if nobody uses the allocator.
-    pub(crate) fn blocks<'w>(&'w self, words: &'w [AtomicU32], list: usize) -> impl Iterator<Item = u32> + use<'w, L> {
-        self.list(list).iter(words)
-    }
-
     /// Whether the pageset may keep any pages.
     pub(crate) fn may_keep(&self) -> bool {
         self.high_max.get() > 0

@@ -45,7 +45,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     pub(super) fn skips_merge(&self, order: Order) -> bool {
         self.tuning().backing.skips_merges()
             && order == Order::ZERO
-            && self.deferral.considered() == 0
+            && self.deferral.considered.get() == 0
             && !self.research.in_flight.is_disabled()
     }
 

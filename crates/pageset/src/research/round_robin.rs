@@ -4,7 +4,7 @@
 
 use crate::buddy::{Capture, Env, Locked};
 use crate::frame::{MigrateType, Order};
-use crate::machine::{Line, LockPath, Machine};
+use crate::machine::{Access, Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::lists::{LISTS, order_of};
 use crate::policy::{BulkFree, ClusterRule, Tuning};
@@ -48,7 +48,7 @@ impl<M: Machine> CachedZone<'_, M> {
             oldest[list] = lists[list].next();
             env.touch(Line::Page(pfn(page)));
             if blocks < pcp.batch() {
-                env.prefetch(Line::Page(pfn(page ^ 1)));
+                env.machine.probe(Access::Prefetch(Line::Page(pfn(page ^ 1))));
             }
             blocks += 1;
             picked += order_of(list).pages() as u32;
