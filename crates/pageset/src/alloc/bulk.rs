@@ -255,7 +255,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let is_here = |&(page, _): &(u32, Order)| guard.covers(page);
         let run = entries.iter().take(TAKEN_PER_HOLD).map_while(|entry| at(entry).filter(is_here));
         run.map(|(page, order)| {
-            guard.free_block(page, order, guard.frames.block_type(page));
+            guard.free_block(page, order, guard.buddy.frames.block_type(page));
             guard.count_direct_free(order.pages());
         })
         .count()

@@ -162,7 +162,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             FreeTo::Buddy => self.free_to_buddy(zone, page, order),
             FreeTo::BuddyCold => {
                 let guard = zone.shared.lock(self.env(), LockPath::DirectFree, page);
-                guard.free_cold(page, order, guard.frames.block_type(page));
+                guard.free_cold(page, order, guard.buddy.frames.block_type(page));
                 guard.count_direct_free(order.pages());
             }
             FreeTo::Deferred => zone.shared.defer(page),

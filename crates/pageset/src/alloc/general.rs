@@ -252,7 +252,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 let page = reserved(rights.highatomic)
                     .or_else(|| guard.take(wanted, &mut Stage::default()))
                     .or_else(|| reserved(rights.oom_victim || rights.non_blocking))?;
-                guard.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+                guard.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
                 guard.count_direct_alloc(wanted.order.pages());
                 Some(page)
             };

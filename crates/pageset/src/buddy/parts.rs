@@ -92,17 +92,17 @@ impl<L> Buddy<'_, L> {
 impl<M: Machine> Locked<'_, '_, M> {
     /// Moves the free pages of a block's pageblocks that are on no list to the lists, where they merge.
     pub(crate) fn settle(&self, page: u32, order: Order) {
-        if self.bitmaps.are_kept() {
+        if self.buddy.bitmaps.are_kept() {
             pageblocks(page, order).for_each(|start| self.empty_bitmap(start));
         }
     }
 
     fn empty_bitmap(&self, page: u32) {
         let mut pages = 0;
-        self.bitmaps.take_all(page >> Order::PAGEBLOCK.get(), |from, end| {
+        self.buddy.bitmaps.take_all(page >> Order::PAGEBLOCK.get(), |from, end| {
             pages += end - from;
             for (page, order) in largest_blocks(from, end) {
-                self.free_block(page, order, self.frames.block_type(page));
+                self.free_block(page, order, self.buddy.frames.block_type(page));
             }
         });
         self.region.bitmaps.pages.sub(pages.into());
@@ -111,9 +111,9 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// Frees a pageblock if its bitmap has all pages.
     pub(crate) fn free_whole(&self, pageblock: u32) {
         // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
-        if self.bitmaps.take_whole(pageblock) {
+        if self.buddy.bitmaps.take_whole(pageblock) {
             let page = pageblock * PAGEBLOCK;
-            self.free_block(page, Order::PAGEBLOCK, self.frames.block_type(page));
+            self.free_block(page, Order::PAGEBLOCK, self.buddy.frames.block_type(page));
             self.region.bitmaps.pages.sub(PAGEBLOCK.into());
         }
     }

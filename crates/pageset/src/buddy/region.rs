@@ -267,7 +267,7 @@ impl<L> Buddy<'_, L> {
 
     /// Adds to the zone's sums what has changed in a region whose lock is held.
     #[inline]
-    pub(super) fn add_up(&self, region: &Region<L>) {
+    pub(crate) fn add_up(&self, region: &Region<L>) {
         if self.regions.len() > 1 {
             region.add_to(&self.totals, self.region_drift());
         }
@@ -313,6 +313,6 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// Whether this is the lock of a page's region.
     #[inline]
     pub(crate) fn covers(&self, page: u32) -> bool {
-        self.region_of(page) == self.number()
+        self.buddy.region_of(page) == self.number
     }
 }

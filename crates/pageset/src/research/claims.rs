@@ -107,11 +107,11 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
     /// Puts a block, which is on no list, into the pageset.
     fn add(&mut self, page: u32, order: Order) {
         let kind = self.wanted.migratetype;
-        let list = self.zone.tuning().lists.list(order, kind);
-        self.zone.frames.set_tag(page, Tag::new(PageState::Cached, order, kind));
+        let list = self.zone.env.tuning.lists.list(order, kind);
+        self.zone.buddy.frames.set_tag(page, Tag::new(PageState::Cached, order, kind));
         if !list.is_some_and(|list| self.pcp.push(list, page)) {
             debug_assert!(false, "a pageset with room has none for page {page} of order {order}");
-            return self.zone.free_block(page, order, self.zone.frames.block_type(page));
+            return self.zone.free_block(page, order, self.zone.buddy.frames.block_type(page));
         }
         self.left = self.left.saturating_sub(order.pages());
         self.got += order.pages();
@@ -120,7 +120,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
 
     /// Phase 0: the free blocks of some of the CPU's own pageblocks, if they are large enough for the request.
     fn own_parts(&mut self) {
-        let (zone, owners) = (self.zone, self.zone.research.owners);
+        let (zone, owners) = (self.zone, self.zone.buddy.research.owners);
         if !owners.are_kept() {
             return;
         }
@@ -128,7 +128,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
         for _ in 0..OWN_BLOCKS {
             let Some(slot) = owners.after(self.pcp.cpu(), last).filter(|_| self.left > 0) else { return };
             let start = slot << Order::PAGEBLOCK.get();
-            if zone.frames.block_type(start) != self.wanted.migratetype {
+            if zone.buddy.frames.block_type(start) != self.wanted.migratetype {
                 last = Some(slot);
                 continue;
             }
@@ -144,7 +144,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
                 }
                 zone.remove(page, order);
                 self.add(page, order);
-                sync::add(&zone.research.own_parts, order.pages());
+                sync::add(&zone.buddy.research.own_parts, order.pages());
             });
             if stays {
                 owners.list(start);
@@ -169,8 +169,8 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
             zone.remove(page, order);
             zone.split(page, order, Order::PAGEBLOCK, kind);
             self.add(page, Order::PAGEBLOCK);
-            zone.research.owners.claim(page, self.pcp.cpu());
-            sync::add(&zone.research.claimed_blocks, 1);
+            zone.buddy.research.owners.claim(page, self.pcp.cpu());
+            sync::add(&zone.buddy.research.claimed_blocks, 1);
         }
     }
 
@@ -314,7 +314,7 @@ fn drain_largest<M: Machine, G>(
 ) -> u32 {
     let mut drained = 0;
     for (order, kind) in Order::all().rev().flat_map(|order| MigrateType::ORDINARY.map(|kind| (order, kind))) {
-        let Some(list) = guard.tuning().lists.list(order, kind) else { continue };
+        let Some(list) = guard.env.tuning.lists.list(order, kind) else { continue };
         while drained < wanted {
             let Some(pages) = guard.drain_one(pcp, list, capture) else { break };
             drained += pages;
@@ -429,8 +429,8 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// The pageblocks of a block, if it has whole ones, have no owner any more.
     #[inline]
     pub(crate) fn end_ownership(&self, page: u32, order: Order) {
-        if order >= Order::PAGEBLOCK && self.research.owners.are_kept() {
-            pageblocks(page, order).for_each(|start| self.research.owners.end(start));
+        if order >= Order::PAGEBLOCK && self.buddy.research.owners.are_kept() {
+            pageblocks(page, order).for_each(|start| self.buddy.research.owners.end(start));
         }
     }
 
@@ -438,7 +438,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     #[cold]
     pub(super) fn note_owned(&self, page: u32, order: Order) {
         if order < Order::PAGEBLOCK {
-            return self.research.owners.list(page);
+            return self.buddy.research.owners.list(page);
         }
         self.end_ownership(page, order);
     }

@@ -68,11 +68,11 @@ fn refill_from_lists<M: Machine>(
     let taken = cache.fill(refill.list, blocks, || {
         let page =
             split.next(guard).or_else(|| split.begin(guard, wanted)).or_else(|| guard.take(wanted, &mut stage))?;
-        let kind = remembered_type(guard, guard.tuning(), page, wanted.migratetype);
-        guard.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
+        let kind = remembered_type(guard.buddy, guard.env.tuning, page, wanted.migratetype);
+        guard.buddy.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
         Some(page)
     });
-    if refill.leaves && guard.tuning().backing.bitmaps() {
+    if refill.leaves && guard.env.tuning.backing.bitmaps() {
         split.end_in_bitmap(guard, wanted.migratetype, wanted.order);
     } else {
         split.end(guard, wanted.migratetype);
@@ -82,7 +82,7 @@ fn refill_from_lists<M: Machine>(
 
 /// Moves whole lists, from the first one on, until the wanted pages have moved. Returns the number moved.
 fn drain_lists<M: Machine>(guard: &Locked<'_, '_, M>, drain: &Drain<'_, M>, cache: &impl Cache) -> u32 {
-    let lists = guard.tuning().lists.count();
+    let lists = guard.env.tuning.lists.count();
     let mut drained = 0;
     for list in (drain.start..lists).chain(0..drain.start) {
         while drained < drain.wanted {
@@ -206,7 +206,7 @@ impl<'z, M: Machine> Held<'z, M> {
         blocks: usize,
     ) -> Option<&ZoneGuard<'z, 'z, M>> {
         // One lock at a time: the old one is dropped here.
-        let goes_on = |guard: &ZoneGuard<'z, 'z, M>| guard.number() == number && self.blocks + blocks <= HOLD_BLOCKS;
+        let goes_on = |guard: &ZoneGuard<'z, 'z, M>| guard.number == number && self.blocks + blocks <= HOLD_BLOCKS;
         let kept = self.guard.take().filter(goes_on);
         if kept.is_none() {
             self.blocks = 0;
@@ -268,11 +268,11 @@ impl<M: Machine> Locked<'_, '_, M> {
 
     /// The list that a drained block goes to. Specification 2.6.
     pub(crate) fn drained_type(&self, page: u32) -> MigrateType {
-        let block_type = self.frames.block_type(page);
-        if self.tuning().type_at_drain || block_type == MigrateType::Isolate {
+        let block_type = self.buddy.frames.block_type(page);
+        if self.env.tuning.type_at_drain || block_type == MigrateType::Isolate {
             block_type
         } else {
-            self.frames.tag(page).kind().unwrap_or(block_type)
+            self.buddy.frames.tag(page).kind().unwrap_or(block_type)
         }
     }
 

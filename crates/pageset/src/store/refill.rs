@@ -40,7 +40,7 @@ fn refill_in_holds<M: Machine>(unlocked: &Refill<'_, M>, cache: &impl Cache, mut
     }
     while taken < blocks {
         let take = |guard: &ZoneGuard<'_, '_, M>, wanted| {
-            let refill = Refill { wanted, region: guard.number(), held: Some(guard), ..*unlocked };
+            let refill = Refill { wanted, region: guard.number, held: Some(guard), ..*unlocked };
             let taken = ALL.take(&refill, cache, in_hold.min(blocks - taken));
             (taken > 0).then_some(taken)
         };

@@ -95,7 +95,7 @@ impl<'a, M: Machine> Zone<'a, M> {
             };
             let guard = other.as_ref().unwrap_or(&first);
             let order = self.buddy.frames.tag(page).order();
-            guard.free_block(page, order, guard.frames.block_type(page));
+            guard.free_block(page, order, guard.buddy.frames.block_type(page));
             guard.count_direct_free(order.pages());
             pages += order.pages() as u32;
         }
@@ -138,10 +138,10 @@ impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
     #[inline]
     fn drop(&mut self) {
         // The lock itself is released after this, with the field.
-        if self.locked.breaks().count > 0 {
+        if self.locked.breaks.get().count > 0 {
             self.raise_boosts();
         }
-        self.locked.add_to_totals();
+        self.locked.buddy.add_up(self.locked.region);
         self.zone.note_plenty(self.locked.region);
         let mixed = if self.zone.buddy.is_all_movable() { 0 } else { MIXED };
         self.zone.flags.replace(MIXED, mixed);
@@ -151,7 +151,7 @@ impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
 impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
     /// Goes on with the region of a page: keeps the lock if it is the same region.
     pub(crate) fn at(self, page: u32) -> Self {
-        let (zone, env) = (self.zone, self.locked.env());
+        let (zone, env) = (self.zone, self.locked.env);
         if self.covers(page) {
             return self;
         }
@@ -197,7 +197,7 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
 
     #[cold]
     fn raise_boosts(&self) {
-        let breaks = self.locked.breaks();
+        let breaks = self.locked.breaks.get();
         (0..breaks.count).for_each(|_| self.raise_boost(breaks.wakes));
     }
 
