@@ -254,11 +254,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let guard = zone.shared.lock(self.env(), LockPath::DirectFree, first);
         let is_here = |&(page, _): &(u32, Order)| guard.covers(page);
         let run = entries.iter().take(TAKEN_PER_HOLD).map_while(|entry| at(entry).filter(is_here));
-        run.map(|(page, order)| {
-            guard.free_block(page, order, guard.buddy.frames.block_type(page));
-            guard.count_direct_free(order.pages());
-        })
-        .count()
+        run.map(|(page, order)| guard.free_direct(page, order)).count()
     }
 
     /// Frees the first of the checked blocks. Returns the number of blocks freed: 0 or 1.

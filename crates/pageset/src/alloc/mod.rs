@@ -328,8 +328,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub(crate) fn free_to_buddy(&self, zone: &CachedZone<'a, M>, page: u32, order: Order) {
         let guard = zone.shared.lock(self.env(), LockPath::DirectFree, page);
         // The type is read under the lock, since the pageblock's type may just have changed.
-        guard.free_block(page, order, guard.buddy.frames.block_type(page));
-        guard.count_direct_free(order.pages());
+        guard.free_direct(page, order);
     }
 
     /// Turns an allocated block into allocated blocks of a smaller order, to be freed one by one.

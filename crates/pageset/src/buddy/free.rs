@@ -58,20 +58,20 @@ enum Put<'c> {
 }
 
 impl<M: Machine> Locked<'_, '_, M> {
-    /// Frees one block and merges it with its buddies, unless the rules skip the merge. The block is on no list;
-    /// `migratetype` selects its list. Specification 1.5, "Free one block".
-    pub(crate) fn free_block(&self, page: u32, order: Order, migratetype: MigrateType) {
-        self.free_and_put(page, order, migratetype, Put::ByMergeLikelihood);
+    /// Frees one block, which is on no list, to the list of its pageblock's type, and merges it with its buddies, unless the rules skip
+    /// the merge. Specification 1.5, "Free one block".
+    pub(crate) fn free_block(&self, page: u32, order: Order) {
+        self.free_and_put(page, order, self.buddy.frames.block_type(page), Put::ByMergeLikelihood);
     }
 
-    /// As [`Self::free_block`], for a compaction that waits for a block.
+    /// As [`Self::free_block`], to the list of `migratetype`, or for a compaction that waits for a block.
     pub(crate) fn free_or_capture(&self, page: u32, order: Order, migratetype: MigrateType, capture: Option<&Capture>) {
         self.free_and_put(page, order, migratetype, capture.map_or(Put::ByMergeLikelihood, Put::OrCapture));
     }
 
     /// As [`Self::free_block`], to the tail of the list: the block is allocated last.
-    pub(crate) fn free_cold(&self, page: u32, order: Order, migratetype: MigrateType) {
-        self.free_and_put(page, order, migratetype, Put::At(End::Tail));
+    pub(crate) fn free_cold(&self, page: u32, order: Order) {
+        self.free_and_put(page, order, self.buddy.frames.block_type(page), Put::At(End::Tail));
     }
 
     fn free_and_put(&self, page: u32, order: Order, migratetype: MigrateType, put: Put<'_>) {

@@ -102,7 +102,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.buddy.bitmaps.take_all(page >> Order::PAGEBLOCK.get(), |from, end| {
             pages += end - from;
             for (page, order) in largest_blocks(from, end) {
-                self.free_block(page, order, self.buddy.frames.block_type(page));
+                self.free_block(page, order);
             }
         });
         self.region.bitmaps.pages.sub(pages.into());
@@ -113,7 +113,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
         if self.buddy.bitmaps.take_whole(pageblock) {
             let page = pageblock * PAGEBLOCK;
-            self.free_block(page, Order::PAGEBLOCK, self.buddy.frames.block_type(page));
+            self.free_block(page, Order::PAGEBLOCK);
             self.region.bitmaps.pages.sub(PAGEBLOCK.into());
         }
     }

@@ -111,7 +111,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
         self.zone.buddy.frames.set_tag(page, Tag::new(PageState::Cached, order, kind));
         if !list.is_some_and(|list| self.pcp.push(list, page)) {
             debug_assert!(false, "a pageset with room has none for page {page} of order {order}");
-            return self.zone.free_block(page, order, self.zone.buddy.frames.block_type(page));
+            return self.zone.free_block(page, order);
         }
         self.left = self.left.saturating_sub(order.pages());
         self.got += order.pages();

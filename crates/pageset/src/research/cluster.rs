@@ -268,7 +268,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 }
                 None => {
                     batch.remove(links, page, |_| ());
-                    zone.free_block(page, Order::ZERO, migratetype);
+                    zone.free_or_capture(page, Order::ZERO, migratetype, None);
                 }
             }
         }

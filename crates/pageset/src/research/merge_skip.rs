@@ -71,12 +71,11 @@ impl<M: Machine> Locked<'_, '_, M> {
     }
 
     fn merge_pageblock(&self, start: u32) -> u64 {
-        let migratetype = self.buddy.frames.block_type(start);
         let mut pairs = 0;
         for page in self.buddy.unmerged_pairs(start) {
             self.remove(page, Order::ZERO);
             // Merge skipping is disabled here, so this free merges.
-            self.free_block(page, Order::ZERO, migratetype);
+            self.free_block(page, Order::ZERO);
             pairs += 1;
         }
         pairs

@@ -108,7 +108,7 @@ impl<M: Machine> Locked<'_, '_, M> {
             self.touch_page(at);
             self.buddy.frames.set_tag(at, Tag::INSIDE);
         }
-        self.free_block(page, together, self.buddy.frames.block_type(page));
+        self.free_block(page, together);
     }
 }
 

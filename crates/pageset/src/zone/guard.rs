@@ -5,7 +5,7 @@ use core::ops::Deref;
 use super::watermark::Mark;
 use super::{BOOSTED, MIXED, Zone};
 use crate::buddy::{Env, Locked, Wanted};
-use crate::frame::ZoneKind;
+use crate::frame::{Order, ZoneKind};
 use crate::machine::{Access, Guard, Line, LockPath, Machine};
 use crate::policy::Watermarks;
 use crate::policy::sizes::boosted;
@@ -95,8 +95,7 @@ impl<'a, M: Machine> Zone<'a, M> {
             };
             let guard = other.as_ref().unwrap_or(&first);
             let order = self.buddy.frames.tag(page).order();
-            guard.free_block(page, order, guard.buddy.frames.block_type(page));
-            guard.count_direct_free(order.pages());
+            guard.free_direct(page, order);
             pages += order.pages() as u32;
         }
         // Release: pairs with the acquire in deferred_pages.
@@ -185,9 +184,10 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
         sync::add(&self.region.direct_alloc_pages, pages);
     }
 
-    /// Counts pages freed without a pageset.
-    pub(crate) fn count_direct_free(&self, pages: u64) {
-        sync::add(&self.region.direct_free_pages, pages);
+    /// Frees a block without a pageset.
+    pub(crate) fn free_direct(&self, page: u32, order: Order) {
+        self.free_block(page, order);
+        sync::add(&self.region.direct_free_pages, order.pages());
     }
 
     /// Lowers the boost by up to `pages`. Returns the remaining boost.

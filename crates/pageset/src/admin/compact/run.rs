@@ -304,7 +304,7 @@ impl<M: Machine, O> Drop for Run<'_, '_, M, O> {
         let zone = self.give_back(self.zone.shared.lock(self.allocator.env(), LockPath::Map, 0));
         if let Some((page, order)) = captured {
             let zone = zone.at(page);
-            zone.free_block(page, order, zone.buddy.frames.block_type(page));
+            zone.free_block(page, order);
         }
     }
 }

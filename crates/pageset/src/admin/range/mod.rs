@@ -293,7 +293,7 @@ impl<M: Machine> Drop for TakenSpan<'_, '_, M> {
         for piece in self.span.pieces() {
             let guard = self.zone.lock(self.env, LockPath::Map, piece.first);
             for (page, order) in largest_blocks(piece.first, piece.end) {
-                guard.free_block(page, order, guard.buddy.frames.block_type(page));
+                guard.free_block(page, order);
             }
         }
     }
@@ -388,7 +388,7 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         }
         // The outer parts are freed last, so that they cannot merge with blocks still to be taken.
         for (outer, order) in largest_blocks(lowest, span.first).chain(largest_blocks(span.end, page)) {
-            self.free_block(outer, order, MigrateType::Isolate);
+            self.free_or_capture(outer, order, MigrateType::Isolate, None);
         }
         self.tag_blocks(span, PageState::Cached, MigrateType::Movable);
     }
