@@ -207,8 +207,8 @@ impl<M: Machine> Audit<'_, '_, M> {
         }
         let tag = self.zone.frames().tag(page);
         if !tag.is(state, order) {
-            let expected = Tag::new(state, order, MigrateType::Unmovable).byte() & 0x3f;
-            return self.error(Some(page), "the tag of a listed block", expected.into(), tag.byte().into());
+            let expected = Tag::new(state, order, MigrateType::Unmovable).0 & 0x3f;
+            return self.error(Some(page), "the tag of a listed block", expected.into(), tag.0.into());
         }
         Ok(())
     }

@@ -47,24 +47,14 @@ impl<L> Buddy<'_, L> {
         });
     }
 
-    /// The first of some pageblocks whose bitmap has a block of an order, at a recent moment. `suits` says which types do.
-    pub(crate) fn bitmap_with(
-        &self,
-        order: Order,
-        (from, end): (u32, u32),
-        suits: impl Fn(MigrateType) -> bool,
-    ) -> Option<u32> {
-        self.bitmaps_with(order, (from, end), usize::MAX, suits)
-    }
-
     /// Whether a bitmap has a block of an order, at a recent moment. Looks where it found one last, then at the first [`TESTED`] pageblocks
     /// that may have free parts: false if only later ones have it.
     pub(crate) fn has_bitmap_block(&self, order: Order, suits: impl Fn(MigrateType) -> bool) -> bool {
         let last = self.found_in.get();
         let end = self.frames.len() / PAGEBLOCK;
         let found = self
-            .bitmaps_with(order, (last, end.min(last + 1)), 1, &suits)
-            .or_else(|| self.bitmaps_with(order, (0, end), TESTED, &suits));
+            .bitmap_with(order, (last, end.min(last + 1)), 1, &suits)
+            .or_else(|| self.bitmap_with(order, (0, end), TESTED, &suits));
         // Several CPUs write this line.
         if let Some(found) = found.filter(|&found| found != last) {
             self.found_in.set(found);
@@ -72,8 +62,9 @@ impl<L> Buddy<'_, L> {
         found.is_some()
     }
 
-    /// As [`Self::bitmap_with`], among the first `most` pageblocks that may have free parts.
-    fn bitmaps_with(
+    /// The first of some pageblocks whose bitmap has a block of an order, at a recent moment, among the first `most` of them that may have
+    /// free parts. `suits` says which types do.
+    pub(crate) fn bitmap_with(
         &self,
         order: Order,
         (from, end): (u32, u32),

@@ -130,24 +130,6 @@ impl Totals {
     }
 }
 
-impl<L> Region<L> {
-    /// Adds what has changed since the last call to the zone's sums, if that is more than `most` pages. The region's lock is held.
-    #[inline]
-    pub(crate) fn add_to(&self, totals: &Totals, most: u64) {
-        for (sum, added, now) in [
-            (&totals.free, &self.added.free, self.free_pages.get()),
-            (&totals.cma, &self.added.cma, self.free_cma.get()),
-            (&totals.highatomic, &self.added.highatomic, self.free_highatomic.get()),
-        ] {
-            if now.abs_diff(added.get()) > most {
-                // Wraps: the sum of all changes is never below 0.
-                sum.add(now.wrapping_sub(added.get()));
-                added.set(now);
-            }
-        }
-    }
-}
-
 impl<L> Buddy<'_, L> {
     /// The free pages of the zone, with those in bitmaps, at a recent moment. Exact with one region and no bitmaps while the region's lock is
     /// held. Reads every region.
@@ -265,11 +247,23 @@ impl<L> Buddy<'_, L> {
         holds.sum()
     }
 
-    /// Adds to the zone's sums what has changed in a region whose lock is held.
+    /// Adds to the zone's sums what has changed in a region, whose lock is held, where that is more than a few pages.
     #[inline]
     pub(crate) fn add_up(&self, region: &Region<L>) {
-        if self.regions.len() > 1 {
-            region.add_to(&self.totals, self.region_drift());
+        if self.regions.len() == 1 {
+            return;
+        }
+        let most = self.region_drift();
+        for (sum, added, now) in [
+            (&self.totals.free, &region.added.free, region.free_pages.get()),
+            (&self.totals.cma, &region.added.cma, region.free_cma.get()),
+            (&self.totals.highatomic, &region.added.highatomic, region.free_highatomic.get()),
+        ] {
+            if now.abs_diff(added.get()) > most {
+                // Wraps: the sum of all changes is never below 0.
+                sum.add(now.wrapping_sub(added.get()));
+                added.set(now);
+            }
         }
     }
 

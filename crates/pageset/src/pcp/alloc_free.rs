@@ -7,6 +7,7 @@ use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::{Env, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
+use crate::policy::Pressure;
 use crate::policy::lists::order_of;
 use crate::store::{self, Cache, Refill};
 use crate::sync::{self, LockedWord};
@@ -91,6 +92,11 @@ impl<M: Machine> CachedZone<'_, M> {
     #[inline]
     pub(crate) fn bypasses(&self, env: Env<'_, M>, pageset: &Pageset<M::Lock>) -> bool {
         env.tuning.kept_fraction > 0 && !pageset.may_keep()
+    }
+
+    /// Whether refills and drains of this pageset may leave blocks in stores that hide them: while the zone has memory, and the pageset may keep pages.
+    pub(super) fn may_leave<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
+        store::hides(&self.shared) && pcp.may_keep() && self.shared.pressure() == Pressure::default()
     }
 }
 
@@ -256,7 +262,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let give = |slot: &mut Pfn, page: u32| {
             // A block of a list has a tag. An index that may panic costs the loop its registers.
             if let Some(tag) = tags.get(page as usize) {
-                tag.set(allocated.byte());
+                tag.set(allocated.0);
             }
             *slot = Pfn(base + u64::from(page));
         };

@@ -6,7 +6,7 @@ use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::{Capture, Env};
 use crate::frame::CpuId;
 use crate::machine::Machine;
-use crate::policy::{BulkFree, Pressure};
+use crate::policy::BulkFree;
 use crate::store::{self, Batches, Drain, Given, Lists, Parts, Scope, Store};
 use crate::sync::{self, LockedWord};
 
@@ -74,11 +74,6 @@ impl<M: Machine> CachedZone<'_, M> {
                 }
             }
         }
-    }
-
-    /// Whether a drain of this pageset may leave blocks in stores that hide them: while the zone has memory, and the pageset may keep pages.
-    pub(super) fn may_leave<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
-        store::hides(&self.shared) && pcp.may_keep() && self.shared.pressure() == Pressure::default()
     }
 
     /// What a drain of a pageset offers to the stores.

@@ -108,7 +108,7 @@ impl Store for Parts {
         let mut all = 0;
         for page in (0..frames.len()).filter(|&page| bitmaps.has(page)) {
             if frames.tag(page) != Tag::INSIDE {
-                return Err((Some(page), "the tag of a page in a bitmap", 0, frames.tag(page).byte().into()));
+                return Err((Some(page), "the tag of a page in a bitmap", 0, frames.tag(page).0.into()));
             }
             if !bitmaps.is_noted(page / PAGEBLOCK) {
                 return Err((Some(page), "a pageblock with pages in its bitmap is noted", 1, 0));
@@ -288,7 +288,7 @@ fn take_from_bitmaps<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, wanted: Wa
         // pageblock.
         loop {
             let suits = |list: MigrateType| list.is_ordinary() && (list == wanted.migratetype) == own;
-            let pageblock = buddy.bitmap_with(wanted.order, (at, end), suits)?;
+            let pageblock = buddy.bitmap_with(wanted.order, (at, end), usize::MAX, suits)?;
             at = pageblock + 1;
             // The lock is for the region's counters.
             let guard = if wanted.waits {

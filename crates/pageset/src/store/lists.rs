@@ -3,7 +3,7 @@
 use core::sync::atomic::AtomicU32;
 
 use super::whole_blocks::{SplitBlock, first_block};
-use super::{Cache, Drain, Given, Refill, Store, remembered_type};
+use super::{Cache, Drain, Given, Refill, Store, is_one_hold, remembered_type};
 use crate::buddy::{Capture, Env, Locked, Stage};
 use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{LockPath, Machine};
@@ -36,7 +36,7 @@ impl Store for Lists {
     #[inline(always)]
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
         // Lock order: pageset, then region.
-        let pages = if drain.is_one_hold() {
+        let pages = if is_one_hold(drain.zone, drain.env) {
             let guard = drain.zone.lock(drain.env, LockPath::Drain, 0);
             drain_lists(&guard, drain, cache)
         } else {

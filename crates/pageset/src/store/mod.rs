@@ -216,14 +216,6 @@ pub(crate) struct Drain<'d, M: Machine> {
     pub(crate) capture: Option<&'d Capture>,
 }
 
-impl<M: Machine> Drain<'_, M> {
-    /// Whether one hold of the zone's only lock serves the drain, as in the kernels.
-    #[inline]
-    pub(crate) fn is_one_hold(&self) -> bool {
-        is_one_hold(self.zone, self.env)
-    }
-}
-
 /// Whether one hold of the zone's only lock serves a refill or a drain, as in the kernels.
 #[inline]
 pub(crate) fn is_one_hold<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>) -> bool {

@@ -82,15 +82,6 @@ fn refill_from_own<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, most:
     }
 }
 
-/// What a pass over the regions accepts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pass {
-    /// Locks that are free, and blocks of the wanted type or whole pageblocks.
-    Easy,
-    /// Everything that the request allows.
-    All,
-}
-
 /// Takes something from a region: from the one that a pageset prefers if that has something, else from the next one. The first pass
 /// waits for no lock and mixes no types. The region that serves is preferred from then on, unless the other was only busy.
 pub(crate) fn take_from_regions<'z, 'a, M: Machine, T>(
@@ -109,21 +100,21 @@ pub(crate) fn take_from_regions<'z, 'a, M: Machine, T>(
     }
     let own = preferred.get() as usize;
     let mut busy = false;
-    for pass in [Pass::Easy, Pass::All] {
+    for is_first in [true, false] {
         for number in zone.buddy.regions_from(own) {
             if !ALL.may_serve(zone, number, wanted.order.pages()) {
                 continue;
             }
-            let guard = if pass == Pass::All && wanted.waits {
-                Some(zone.lock_region(env, path, number))
-            } else {
+            let guard = if is_first || !wanted.waits {
                 zone.try_lock_region(env, path, number)
+            } else {
+                Some(zone.lock_region(env, path, number))
             };
             let Some(guard) = guard else {
                 busy |= number == own;
                 continue;
             };
-            let wanted = Wanted { no_fragment: wanted.no_fragment || pass == Pass::Easy, ..wanted };
+            let wanted = Wanted { no_fragment: wanted.no_fragment || is_first, ..wanted };
             if let Some(taken) = take(&guard, wanted) {
                 if number != own && !busy {
                     preferred.set(number as u32);

@@ -1,5 +1,6 @@
 //! Holds of the locks of a zone's regions.
 
+use core::cell::Cell;
 use core::ops::Deref;
 
 use super::watermark::Mark;
@@ -111,8 +112,9 @@ impl<'a, M: Machine> Zone<'a, M> {
         guard: Guard<'z, M::Lock>,
     ) -> ZoneGuard<'z, 'a, M> {
         env.touch(Line::Zone { zone: self.index, region: number });
-        let locked = Locked::new(&self.buddy, number, env, guard);
-        sync::add(&locked.region.holds[path as usize], 1);
+        let region = &self.buddy.regions[number];
+        sync::add(&region.holds[path as usize], 1);
+        let locked = Locked { buddy: &self.buddy, number, region, env, breaks: Cell::default(), _guard: guard };
         ZoneGuard { zone: self, locked }
     }
 }
