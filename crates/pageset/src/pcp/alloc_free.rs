@@ -180,11 +180,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 pcp.high.set(pcp.high.get().min(pcp.count()));
                 let (order, limit) = (order_of(list), pcp.count());
                 let due = env.tuning.drain_amount(pcp, order, false, limit);
-                if self.may_leave(pcp) {
-                    self.leave(env, pcp, due, list);
-                } else {
-                    self.drain(env, pcp, due, list, None);
-                }
+                self.leave(env, pcp, due, list);
             }
             // Of another list, or what a drain smaller than the chunk has left of it.
             if !pcp.can_grow() {

@@ -28,11 +28,9 @@ impl<M: Machine> CachedZone<'_, M> {
         let chunk = if !short && is_chunked() { pcp.batch() } else { due };
         let mut held = Some(pcp);
         while let Some(pcp) = &mut held {
-            let drained = if leaves && self.may_leave(pcp) {
-                self.leave(env, pcp, due, list)
-            } else {
-                self.drain(env, pcp, due.min(chunk), list, None)
-            };
+            let pages = due.min(chunk);
+            let drained =
+                if leaves { self.leave(env, pcp, pages, list) } else { self.drain(env, pcp, pages, list, None) };
             due = due.saturating_sub(match drained {
                 // Nothing is left that could be drained.
                 0 if short => due,
@@ -50,9 +48,9 @@ impl<M: Machine> CachedZone<'_, M> {
         held
     }
 
-    /// One hold's part of a drain of `pages` pages, to the first store that takes any: depots, then bitmaps, then the free lists.
-    /// Returns how many of the `pages` the caller need not drain any more: those that moved; or all, if depots took some and less than a
-    /// batch is left.
+    /// One hold's part of a drain of `pages` pages, to the first store that takes any: depots, then bitmaps, if the pageset may leave
+    /// pages there, then the free lists. Returns how many of the `pages` the caller need not drain any more: those that moved; or all, if
+    /// depots took some and less than a batch is left.
     pub(super) fn leave<G>(
         &self,
         env: Env<'_, M>,
@@ -60,20 +58,16 @@ impl<M: Machine> CachedZone<'_, M> {
         pages: u32,
         start: usize,
     ) -> u32 {
-        let wanted = pages.min(pcp.count());
-        let given = store::HIDDEN.give(&self.offer(env, pcp, wanted, start, None), pcp);
-        pcp.note_drain(given.pages);
-        match given {
-            Given { pages: 0, .. } => self.drain(env, pcp, wanted, start, None),
-            // The rest is for another hold of the pageset's lock.
-            Given { pages: given, ends } => {
-                if ends {
-                    pages
-                } else {
-                    given
-                }
+        if self.may_leave(pcp) {
+            let offer = self.offer(env, pcp, pages.min(pcp.count()), start, None);
+            let Given { pages: given, ends } = store::HIDDEN.give(&offer, pcp);
+            pcp.note_drain(given);
+            if given > 0 {
+                // The rest is for another hold of the pageset's lock.
+                return if ends { pages } else { given };
             }
         }
+        self.drain(env, pcp, pages, start, None)
     }
 
     /// What a drain of a pageset offers to the stores.

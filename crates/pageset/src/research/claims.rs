@@ -446,7 +446,7 @@ impl<M: Machine> Locked<'_, '_, M> {
 
 impl<L> Buddy<'_, L> {
     /// Checks that no free pageblock has an owner, and that each owned pageblock with free blocks is on its owner's list.
-    pub(crate) fn check_owners(&self) -> Result<(), Mismatch> {
+    pub(super) fn check_owners(&self) -> Result<(), Mismatch> {
         let (frames, owners) = (&self.frames, &self.research.owners);
         let pages = Order::PAGEBLOCK.pages() as u32;
         for start in (0..owners.pageblocks()).map(|slot| slot * pages) {

@@ -25,7 +25,7 @@ impl<L> Buddy<'_, L> {
 
     /// Checks each cluster against its run of pages. The lists themselves have been checked. The error holds the page,
     /// the violated property, the expected value, and the found value.
-    pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
+    pub(super) fn check_clusters(&self) -> Result<(), Mismatch> {
         let (clusters, links) = (&self.research.clusters, self.frames.links);
         // A zone with clusters has one region.
         let [region] = self.regions else { return Ok(()) };

@@ -15,11 +15,7 @@ impl<L> Buddy<'_, L> {
         false
     }
 
-    pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
-        Ok(())
-    }
-
-    pub(crate) fn check_owners(&self) -> Result<(), Mismatch> {
+    pub(crate) fn check_research(&self) -> Result<(), Mismatch> {
         Ok(())
     }
 }
