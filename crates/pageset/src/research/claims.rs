@@ -76,7 +76,7 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Refills a pageset with about `pages` pages, in one hold of the zone lock: with free parts of its CPU's own pageblocks, with
     /// whole pageblocks, with the largest blocks of the request's type, and with what any type has.
     fn refill_with_pageblocks<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: Wanted, pages: u32) {
-        let Some(zone) = self.shared.lock_for(env, LockPath::Refill, wanted, 0) else { return };
+        let Some(zone) = self.shared.lock_for(env, LockPath::Refill, wanted) else { return };
         let mut refill = Refill { zone: &zone, pcp, wanted, left: u64::from(pages), got: 0, serves: false };
         refill.own_parts();
         if self.shared.pressure() == Pressure::default() {

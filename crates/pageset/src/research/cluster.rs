@@ -167,7 +167,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         if !env.tuning.backing.has_clusters() {
             return None;
         }
-        let lock = || self.shared.lock_for(env, LockPath::Refill, wanted, 0);
+        let lock = || self.shared.lock_for(env, LockPath::Refill, wanted);
         // No interrupt may come: one that frees a page could wait for this CPU's refill in flight.
         Some(env.machine.without_interrupts(|| {
             let Some(guard) = lock() else { return 0 };

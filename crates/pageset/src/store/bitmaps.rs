@@ -180,9 +180,7 @@ fn free_whole<M: Machine>(
     let region = zone.buddy.region_of(page);
     if let Some(guard) = held {
         guard.free_whole(pageblock);
-    } else if waits {
-        zone.lock_region(env, LockPath::Drain, region).free_whole(pageblock);
-    } else if let Some(guard) = zone.try_lock_region(env, LockPath::Drain, region) {
+    } else if let Some(guard) = zone.lock_or_try(env, LockPath::Drain, region, waits) {
         guard.free_whole(pageblock);
     }
 }
@@ -291,11 +289,7 @@ fn take_from_bitmaps<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, wanted: Wa
             let pageblock = buddy.bitmap_with(wanted.order, (at, end), usize::MAX, suits)?;
             at = pageblock + 1;
             // The lock is for the region's counters.
-            let guard = if wanted.waits {
-                zone.lock_region(env, LockPath::DirectAlloc, region)
-            } else {
-                zone.try_lock_region(env, LockPath::DirectAlloc, region)?
-            };
+            let guard = zone.lock_or_try(env, LockPath::DirectAlloc, region, wanted.waits)?;
             env.touch(bitmap_line(zone, pageblock * PAGEBLOCK));
             if !suits(buddy.frames.block_type(pageblock * PAGEBLOCK)) {
                 // It changed meanwhile. What a drain has just left there belongs on the lists of the new type.

@@ -212,8 +212,7 @@ impl<'z, M: Machine> Held<'z, M> {
             self.blocks = 0;
         }
         let guard = match kept {
-            None if !waits => zone.try_lock_region(env, LockPath::Drain, number)?,
-            None => zone.lock_region(env, LockPath::Drain, number),
+            None => zone.lock_or_try(env, LockPath::Drain, number, waits)?,
             Some(kept) => kept,
         };
         Some(self.guard.insert(guard))

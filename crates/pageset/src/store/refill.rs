@@ -18,7 +18,7 @@ pub(crate) fn refill<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, blo
     if !is_one_hold(refill.zone, refill.env) {
         return refill_in_holds(refill, cache, blocks);
     }
-    let guard = refill.zone.lock_for(refill.env, LockPath::Refill, refill.wanted, 0);
+    let guard = refill.zone.lock_for(refill.env, LockPath::Refill, refill.wanted);
     guard.map_or(0, |guard| Lists.take(&Refill { held: Some(&guard), ..*refill }, cache, blocks))
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn take_from_regions<'z, 'a, M: Machine, T>(
     mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<T>,
 ) -> Option<T> {
     if let [_] = zone.buddy.regions {
-        return take(&zone.lock_for(env, path, wanted, 0)?, wanted);
+        return take(&zone.lock_for(env, path, wanted)?, wanted);
     }
     if wanted.waits {
         zone.complete_some_deferred(env);
@@ -105,12 +105,7 @@ pub(crate) fn take_from_regions<'z, 'a, M: Machine, T>(
             if !ALL.may_serve(zone, number, wanted.order.pages()) {
                 continue;
             }
-            let guard = if is_first || !wanted.waits {
-                zone.try_lock_region(env, path, number)
-            } else {
-                Some(zone.lock_region(env, path, number))
-            };
-            let Some(guard) = guard else {
+            let Some(guard) = zone.lock_or_try(env, path, number, wanted.waits && !is_first) else {
                 busy |= number == own;
                 continue;
             };

@@ -63,15 +63,29 @@ impl<'a, M: Machine> Zone<'a, M> {
         self.buddy.research.is_at_rest().then(|| self.locked(env, path, number, guard))
     }
 
-    /// Takes the lock of a page's region for a request. Waits for it, unless the request waits for nothing.
+    /// Takes the lock of a region, for a caller that waits for it or does not.
+    #[inline]
+    pub(crate) fn lock_or_try<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        number: usize,
+        waits: bool,
+    ) -> Option<ZoneGuard<'z, 'a, M>> {
+        if waits { Some(self.lock_region(env, path, number)) } else { self.try_lock_region(env, path, number) }
+    }
+
+    /// Takes the lock of a zone's only region for a request. Waits for it, unless the request waits for nothing.
     pub(crate) fn lock_for<'z>(
         &'z self,
         env: Env<'z, M>,
         path: LockPath,
         wanted: Wanted,
-        page: u32,
     ) -> Option<ZoneGuard<'z, 'a, M>> {
-        if wanted.waits { Some(self.lock(env, path, page)) } else { self.try_lock(env, path, page) }
+        if wanted.waits {
+            self.complete_some_deferred(env);
+        }
+        self.lock_or_try(env, path, 0, wanted.waits)
     }
 
     /// Completes all deferred frees, in as many holds as that takes. The caller does not hold the lock.
