@@ -9,7 +9,7 @@ use crate::alloc::general::Attempt;
 use crate::alloc::request::{Block, PageHandle, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::machine::{LockPath, Machine};
-use crate::pcp::{CachedZone, TAKEN_PER_HOLD};
+use crate::pcp::{CachedZone, Freed, TAKEN_PER_HOLD};
 use crate::policy::{ListRule, SMALL};
 
 impl<'a, M: Machine> Allocator<'a, M> {
@@ -241,7 +241,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let run = entries.iter().take(self.tuning.free_run()).map_while(|entry| {
             let Block { pfn, order } = block(entry);
-            self.for_pageset(zone, zone.frames().page(pfn)?, order)
+            let page = zone.frames().page(pfn)?;
+            Some(Freed { page, order, list: self.list_for(zone, page, order)? })
         });
         zone.free_run(self.env(), self.machine.cpu(), run)
     }

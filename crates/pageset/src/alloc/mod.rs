@@ -304,24 +304,24 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Frees a claimed block.
     #[inline]
     pub(crate) fn commit_free(&self, zone: &CachedZone<'a, M>, page: u32, order: Order, drain: bool) {
-        if let Some(freed) = self.for_pageset(zone, page, order)
-            && zone.free_cached(self.env(), self.machine.cpu(), freed, drain)
+        if let Some(list) = self.list_for(zone, page, order)
+            && zone.free_cached(self.env(), self.machine.cpu(), Freed { page, order, list }, drain)
         {
             return;
         }
         self.free_to_buddy(zone, page, order);
     }
 
-    /// A freed block for a pageset, after its tag is written for its list; `None` if the block goes to the buddy.
+    /// The list of a freed block, after its tag is written for that list; `None` if the block goes to the buddy.
     #[inline]
-    pub(crate) fn for_pageset(&self, zone: &CachedZone<'a, M>, page: u32, order: Order) -> Option<Freed> {
+    pub(crate) fn list_for(&self, zone: &CachedZone<'a, M>, page: u32, order: Order) -> Option<usize> {
         let migratetype = zone.frames().block_type(page);
         if migratetype == MigrateType::Isolate {
             return None;
         }
         let list = self.tuning.lists.list(order, migratetype)?;
         zone.frames().set_tag(page, Tag::new(PageState::Cached, order, migratetype));
-        Some(Freed { page, order, list })
+        Some(list)
     }
 
     #[cold]

@@ -56,7 +56,9 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     /// Refills an empty list from the stores and takes the first block. Specification 2.4, 6.2.
+    // Not inlined: a small build has it in the code of each caller else.
     #[cold]
+    #[inline(never)]
     fn refill<G>(
         &self,
         env: Env<'_, M>,

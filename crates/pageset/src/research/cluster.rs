@@ -163,19 +163,21 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         pcp: &PcpGuard<'_, M::Lock, G>,
         blocks: u32,
     ) -> Option<u32> {
+        refill.env.tuning.backing.has_clusters().then(|| self.refill_with_clusters(refill, pcp, blocks))
+    }
+
+    #[cold]
+    fn refill_with_clusters<G>(&self, refill: &Refill<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, blocks: u32) -> u32 {
         let &Refill { env, list, wanted, .. } = refill;
-        if !env.tuning.backing.has_clusters() {
-            return None;
-        }
         let lock = || self.shared.lock_for(env, LockPath::Refill, wanted);
         // No interrupt may come: one that frees a page could wait for this CPU's refill in flight.
-        Some(env.machine.without_interrupts(|| {
+        env.machine.without_interrupts(|| {
             let Some(guard) = lock() else { return 0 };
             let (guard, taken) = self.take_clusters(guard, pcp, list, wanted, blocks);
             let guard = if taken < blocks { guard.or_else(lock) } else { None };
             let rest = |guard| Lists.take(&Refill { held: Some(guard), ..*refill }, pcp, blocks - taken);
             taken + guard.as_ref().map_or(0, rest)
-        }))
+        })
     }
 
     /// Fills an empty list with whole clusters, if they serve this refill. Returns the number of pages. The zone lock

@@ -24,8 +24,7 @@ pub(crate) fn refill<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, blo
 
 /// As [`refill`], in bounded holds of regions' locks. With several regions the own region's depot comes first, in a hold of its own. A
 /// further hold that finds nothing ends it.
-// Not inlined: a small build has it in the code of each caller else.
-#[inline(never)]
+#[inline(always)]
 fn refill_in_holds<M: Machine>(unlocked: &Refill<'_, M>, cache: &impl Cache, mut blocks: u32) -> u32 {
     let &Refill { zone, env, wanted, batch, .. } = unlocked;
     let in_hold = env.tuning.backing.refill_blocks();
