@@ -179,8 +179,8 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 }
 
-/// Free pages that are on no free list, and their way there. All who need every free page call [`CachedZone::settle`], or
-/// [`Locked::settle`](crate::buddy::Locked::settle) with the lock of a region held.
+/// Free pages that are on no free list, and their way there. All who need every free page call `settle`, or the method of `Locked` of
+/// that name with the lock of a region held.
 impl<M: Machine> CachedZone<'_, M> {
     /// Moves the free pages of a scope to the free lists; of a whole zone also those of pagesets and of deferred frees. Waits for the locks of
     /// pagesets and regions, one at a time. The caller holds none. Pages that other CPUs free meanwhile may stay. Returns the scope of what is
