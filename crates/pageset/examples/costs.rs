@@ -474,8 +474,10 @@ fn run_in_world<L: Counted + 'static>(name: &str) -> Result<usize, Box<dyn std::
     // Without depots, a drain goes to the free lists.
     let without_depot = name.strip_suffix("-lists");
     let backing = Tuning::default().backing.with_stores(without_depot.is_none(), true);
+    let in_regions = name.strip_suffix("-regions");
+    let backing = if in_regions.is_some() { backing.with_regions(pageset::RegionRule::Fixed(4)) } else { backing };
     let tuning = Tuning { backing, ..Tuning::default() };
-    let name = without_depot.unwrap_or(name);
+    let name = without_depot.or(in_regions).unwrap_or(name);
     let config = Config { pageset_capacity: 1 << 15, free_check, tuning, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata: OwnedMetadata<OneCpu<L>> = OwnedMetadata::new(&config)?;
     let mut zones = metadata.zones();

@@ -130,10 +130,6 @@
 //! Comments such as "Specification 2.4" name a section of a description of the kernel's behaviour, `linux-page-allocator.md`. It is not
 //! part of this repository, and the documentation stands without it.
 #![no_std]
-#![cfg_attr(
-    not(feature = "research"),
-    allow(dead_code, reason = "the rules of `research` alone use some helpers below")
-)]
 #![forbid(unsafe_code)]
 
 pub mod admin;

@@ -203,7 +203,7 @@ fn the_allocator_imports_downwards() {
 }
 
 /// Types that have methods of their own in a layer above theirs, and why. Such methods can be called from below without an import.
-const METHODS_ABOVE: [(&str, &str, &str); 15] = [
+const METHODS_ABOVE: [(&str, &str, &str); 14] = [
     ("Allocator", "admin", "the calls of rare operations"),
     ("Buddy", "research", "the seam of `research`"),
     ("CachedZone", "alloc", "the fast path reads the zone's words"),
@@ -214,7 +214,6 @@ const METHODS_ABOVE: [(&str, &str, &str); 15] = [
     ("PageRange", "alloc", "the checks of a configuration"),
     ("Pageset", "alloc", "the fast path reads the pageset's words"),
     ("PcpGuard", "alloc", "the fast path changes the pageset's words"),
-    ("Tuning", "alloc", "which rules the fast path serves"),
     ("Zone", "admin", "suitability for a compaction, and skip bits"),
     ("Zone", "research", "the seam of `research`"),
     ("ZoneView", "research", "the call that merges what skipped merging"),

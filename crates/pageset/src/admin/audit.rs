@@ -159,7 +159,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         let free = self.free_lists()?;
         let cached = self.cached()?;
         let (books, tagged) = self.blocks()?;
-        self.checked(self.zone.shared.buddy.check_clusters())?;
+        self.checked(self.zone.shared.buddy.check_research())?;
         if self.zone.shared.deferred.is_empty() {
             self.equal("pages whose free is deferred", 0, self.zone.shared.deferred_pages())?;
         }
@@ -168,7 +168,6 @@ impl<M: Machine> Audit<'_, '_, M> {
             self.miscounted()?;
         }
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached.pages)?;
-        self.checked(self.zone.shared.buddy.check_owners())?;
         self.plenty()?;
         self.types()?;
         self.equal(
@@ -207,8 +206,8 @@ impl<M: Machine> Audit<'_, '_, M> {
         }
         let tag = self.zone.frames().tag(page);
         if !tag.is(state, order) {
-            let expected = Tag::new(state, order, MigrateType::Unmovable).byte() & 0x3f;
-            return self.error(Some(page), "the tag of a listed block", expected.into(), tag.byte().into());
+            let expected = Tag::new(state, order, MigrateType::Unmovable).0 & 0x3f;
+            return self.error(Some(page), "the tag of a listed block", expected.into(), tag.0.into());
         }
         Ok(())
     }

@@ -324,8 +324,8 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Takes the block of `order` at `page` out of the free block around it.
     fn take_at(&self, page: u32, order: Order) -> bool {
         self.settle(page, order);
-        let Some((head, found, PageState::Free)) = self.block_around(page) else { return false };
-        let list = self.list_of(head);
+        let Some((head, found, PageState::Free)) = self.buddy.block_around(page) else { return false };
+        let list = self.buddy.list_of(head);
         if found < order || !list.is_ordinary() {
             return false;
         }
@@ -334,7 +334,7 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         }
         self.remove(head, found);
         self.put_rest(head, found, page, order, list);
-        self.frames.set_tag(page, Tag::new(PageState::Allocated, order, list));
+        self.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, order, list));
         self.count_direct_alloc(order.pages());
         true
     }

@@ -247,7 +247,7 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
     pub fn stats(self) -> ZoneStats {
         let zone = self.zone;
         // Read before what they turn into, so that a page that moves meanwhile counts twice rather than not at all.
-        let waiting = zone.pagesets.iter().map(|pageset| u64::from(pageset.research.waiting())).sum();
+        let research = zone.research_counts();
         let deferred = zone.shared.deferred_pages();
         let mut pagesets = PagesetStats::default();
         for pageset in self.pagesets() {
@@ -255,10 +255,9 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
         }
         let store::Counts { depot, depot_in_pages, depot_out_pages, bitmap } = store::counts(&zone.shared);
         let free = zone.shared.buddy.free_pages();
-        let counts = zone.research_counts();
         let [claimed_blocks, own_parts, merge_skips, cluster_alloc_pages, cluster_free_pages, cluster_shortages] =
-            counts.zone;
-        let [owner_pages, pageset_merges] = counts.pagesets;
+            research.zone;
+        let [owner_pages, pageset_merges] = research.pagesets;
         let holds = |path| zone.shared.buddy.sum(|region| &region.holds[path as usize]);
         ZoneStats {
             node: zone.shared.node,
@@ -279,7 +278,7 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
             bitmap_pages: zone.pagesets.iter().map(|pageset| pageset.bitmap_pages.get()).sum(),
             claimed_blocks,
             own_parts,
-            waiting,
+            waiting: research.waiting,
             owner_pages,
             pageset_merges,
             deferred,

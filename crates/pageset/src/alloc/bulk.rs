@@ -9,7 +9,7 @@ use crate::alloc::general::Attempt;
 use crate::alloc::request::{Block, PageHandle, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::machine::{LockPath, Machine};
-use crate::pcp::{CachedZone, TAKEN_PER_HOLD};
+use crate::pcp::{CachedZone, Freed, TAKEN_PER_HOLD};
 use crate::policy::{ListRule, SMALL};
 
 impl<'a, M: Machine> Allocator<'a, M> {
@@ -242,7 +242,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let run = entries.iter().take(self.tuning.free_run()).map_while(|entry| {
             let Block { pfn, order } = block(entry);
             let page = zone.frames().page(pfn)?;
-            Some((self.list_for(zone, page, order)?, page, order))
+            Some(Freed { page, order, list: self.list_for(zone, page, order)? })
         });
         zone.free_run(self.env(), self.machine.cpu(), run)
     }
@@ -255,11 +255,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let guard = zone.shared.lock(self.env(), LockPath::DirectFree, first);
         let is_here = |&(page, _): &(u32, Order)| guard.covers(page);
         let run = entries.iter().take(TAKEN_PER_HOLD).map_while(|entry| at(entry).filter(is_here));
-        run.map(|(page, order)| {
-            guard.free_block(page, order, guard.frames.block_type(page));
-            guard.count_direct_free(order.pages());
-        })
-        .count()
+        run.map(|(page, order)| guard.free_direct(page, order)).count()
     }
 
     /// Frees the first of the checked blocks. Returns the number of blocks freed: 0 or 1.

@@ -22,7 +22,7 @@ use crate::frame::{Frames, Order, PageState, Pfn, Tag, exchange};
 use crate::machine::{CpuHint, Machine, MachineHint};
 use crate::pcp::{CachedZone, HintedGuard, Pageset, PcpGuard, Place};
 use crate::policy::state::is_costly;
-use crate::policy::{ListRule, SMALL, Tuning};
+use crate::policy::{ListRule, SMALL};
 use crate::sync::{self, LockedWord};
 use crate::zone::{CHECKED, MIXED, RELAXED, RELAXED_CHECKED, RELAXED_MIXED_CHECKED};
 
@@ -49,21 +49,6 @@ pub(crate) fn list_table(rule: ListRule) -> [u8; LIST_TABLE] {
         }
     }
     table
-}
-
-impl Tuning {
-    /// Whether the fast path follows these rules. It repeats `on_alloc`, `on_take` and the common case of `commit` for the
-    /// presets of 6.7 and later; a rule that changes one of these is excluded here. `tests/suite/fast_paths.rs` compares the
-    /// fast path with the general path.
-    pub(crate) fn has_fast_path(&self) -> bool {
-        self.alloc_factor
-            && self.free_count
-            && self.drain_high_order
-            && !self.count_min
-            && !self.cma_skip
-            && self.lists != ListRule::OrderZero
-            && !self.backing.has_owners()
-    }
 }
 
 /// A zone, and the caller's pageset of it with its lock held.
@@ -158,7 +143,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             let page = pcp.take_hot(list, request.order)?;
             // A page of a list has a tag. Without the test, the function could panic with the lock held, and would need a frame.
             if let Some(tag) = zone.frames().tags.get(page as usize) {
-                tag.set(Tag::new(PageState::Allocated, request.order, request.migratetype).byte());
+                tag.set(Tag::new(PageState::Allocated, request.order, request.migratetype).0);
             }
             page
         };
@@ -266,7 +251,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let Some(tag) = zone.tag_hot(pfn) else { return false };
         let page = pfn.0.wrapping_sub(zone.frames().base.0) as u32;
-        let (allocated, migratetype) = (Tag::from_byte(tag.get()), zone.frames().block_type(page));
+        let (allocated, migratetype) = (Tag(tag.get()), zone.frames().block_type(page));
         if migratetype == MigrateType::Isolate || !allocated.is(PageState::Allocated, order) {
             return false;
         }
@@ -299,16 +284,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let Some(room) = pcp.room_hot(list, order) else {
             if CHECKED {
-                tag.set(allocated.byte());
+                tag.set(allocated.0);
             }
             return false;
         };
         if !CHECKED {
             // Tested with the lock held: of two threads on this CPU that free the block, the second sees the first one's tag.
-            if tag.get() != allocated.byte() {
+            if tag.get() != allocated.0 {
                 return false;
             }
-            tag.set(cached.byte());
+            tag.set(cached.0);
         }
         pcp.give_hot(room, page as u32, order);
         true
@@ -324,7 +309,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if flags & !(MIXED | CHECKED) != RELAXED {
             return None;
         }
-        let tag = zone.tag_hot(pfn).map(|tag| Tag::from_byte(tag.get())).filter(|tag| tag.is(state, order))?;
+        let tag = zone.tag_hot(pfn).map(|tag| Tag(tag.get())).filter(|tag| tag.is(state, order))?;
         let is_mixed = flags & MIXED != 0;
         let migratetype = if is_mixed { tag.kind()? } else { MigrateType::Movable };
         Some(RunOf {
@@ -343,7 +328,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub(crate) fn free_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> (usize, FirstHold) {
         let checked = |tag: &AtomicU8, from, to| exchange(tag, from, to);
         let unchecked = |tag: &AtomicU8, _, to: Tag| {
-            tag.set(to.byte());
+            tag.set(to.0);
             true
         };
         let Some(first) = entries.first().map(&block) else { return (0, FirstHold::Outside) };
@@ -511,7 +496,7 @@ impl<'a, M: Machine> RunOf<'a, M> {
             let Block { pfn, order } = block(entry);
             let page = usize::try_from(pfn.0.wrapping_sub(base.0)).ok()?;
             let word = tags.get(page)?;
-            if order != of_run || word.get() != tag.byte() {
+            if order != of_run || word.get() != tag.0 {
                 return None;
             }
             if let Some(pageblock) = pageblocks

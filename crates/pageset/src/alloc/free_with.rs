@@ -8,6 +8,7 @@ use crate::alloc::request::{Block, PageHandle};
 use crate::frame::{Order, PageRange, Pfn};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
+use crate::sync;
 
 /// Where freed blocks go.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -162,8 +163,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             FreeTo::Buddy => self.free_to_buddy(zone, page, order),
             FreeTo::BuddyCold => {
                 let guard = zone.shared.lock(self.env(), LockPath::DirectFree, page);
-                guard.free_cold(page, order, guard.frames.block_type(page));
-                guard.count_direct_free(order.pages());
+                guard.free_cold(page, order);
+                sync::add(&guard.region.direct_free_pages, order.pages());
             }
             FreeTo::Deferred => zone.shared.defer(page),
         }

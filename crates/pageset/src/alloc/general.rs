@@ -252,7 +252,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 let page = reserved(rights.highatomic)
                     .or_else(|| guard.take(wanted, &mut Stage::default()))
                     .or_else(|| reserved(rights.oom_victim || rights.non_blocking))?;
-                guard.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+                guard.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
                 guard.count_direct_alloc(wanted.order.pages());
                 Some(page)
             };
@@ -263,8 +263,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
             Some(())
         };
         let Some(pageset) = zone.pagesets.get(cpu.0 as usize) else { return };
-        if zone.take_from_regions(self.env(), LockPath::DirectAlloc, pageset, wanted, take).is_none() {
-            let found = store::HIDDEN.find(&zone.shared, self.env(), wanted, pageset.region());
+        let (shared, env, preferred) = (&zone.shared, self.env(), &pageset.region);
+        if store::take_from_regions(shared, env, LockPath::DirectAlloc, preferred, wanted, take).is_none() {
+            let found = store::HIDDEN.find(shared, env, wanted, preferred.get() as usize);
             let Some(page) = found else { return };
             give(page);
         }

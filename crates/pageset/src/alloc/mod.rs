@@ -37,7 +37,7 @@ use core::sync::atomic::AtomicU32;
 use crate::buddy::Env;
 use crate::frame::{CpuId, MigrateType, NodeId, Order, PageState, Pfn, Tag, ZoneKind};
 use crate::machine::{Guard, LockPath, Machine, MachineHint};
-use crate::pcp::CachedZone;
+use crate::pcp::{CachedZone, Freed};
 use crate::policy::{Active, SMALL, Tuning};
 use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicBool;
@@ -305,7 +305,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline]
     pub(crate) fn commit_free(&self, zone: &CachedZone<'a, M>, page: u32, order: Order, drain: bool) {
         if let Some(list) = self.list_for(zone, page, order)
-            && zone.free_cached(self.env(), self.machine.cpu(), list, page, order, drain)
+            && zone.free_cached(self.env(), self.machine.cpu(), Freed { page, order, list }, drain)
         {
             return;
         }
@@ -328,8 +328,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub(crate) fn free_to_buddy(&self, zone: &CachedZone<'a, M>, page: u32, order: Order) {
         let guard = zone.shared.lock(self.env(), LockPath::DirectFree, page);
         // The type is read under the lock, since the pageblock's type may just have changed.
-        guard.free_block(page, order, guard.frames.block_type(page));
-        guard.count_direct_free(order.pages());
+        guard.free_direct(page, order);
     }
 
     /// Turns an allocated block into allocated blocks of a smaller order, to be freed one by one.

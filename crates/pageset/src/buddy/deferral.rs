@@ -13,7 +13,8 @@ const MAX_SHIFT: u8 = 6;
 /// A zone's record of failed compactions. Written without a lock: a lost update is one attempt more or less.
 #[derive(Debug)]
 pub(crate) struct Deferral {
-    considered: AtomicU32,
+    /// Attempts since the last failure or success; 0 right after either. Only at 0 do frees skip merging (6.1).
+    pub(crate) considered: AtomicU32,
     shift: AtomicU8,
     /// One above the smallest order that failed; 0 if none did.
     failed: AtomicU8,
@@ -31,11 +32,6 @@ impl Deferral {
             0 => Order::COUNT as u8,
             above => above - 1,
         }
-    }
-
-    /// Attempts since the last failure or success; 0 right after either. Only at 0 do frees skip merging (6.1).
-    pub(crate) fn considered(&self) -> u32 {
-        self.considered.get()
     }
 
     /// Whether to skip an attempt for `order`. Counts the attempt.
@@ -96,7 +92,7 @@ mod tests {
         let waits: Vec<_> = (0..8)
             .map(|_| {
                 deferral.on_failure(order(9));
-                assert_eq!(deferral.considered(), 0);
+                assert_eq!(deferral.considered.get(), 0);
                 passed_over(&deferral, 9)
             })
             .collect();
@@ -111,7 +107,7 @@ mod tests {
         let deferral = Deferral::new();
         deferral.on_failure(order(4));
         assert!(!deferral.defers(order(3)));
-        assert_eq!(deferral.considered(), 0, "attempts for smaller orders do not count");
+        assert_eq!(deferral.considered.get(), 0, "attempts for smaller orders do not count");
         deferral.on_failure(order(9));
         assert!(deferral.defers(order(4)), "the smallest failed order stays");
     }
@@ -125,7 +121,7 @@ mod tests {
         assert!(!deferral.defers(order(5)));
         assert!(deferral.defers(order(6)), "shift and count stay until the block is allocated");
         deferral.reset(order(5), true);
-        assert_eq!((deferral.considered(), passed_over(&deferral, 6)), (0, 0));
+        assert_eq!((deferral.considered.get(), passed_over(&deferral, 6)), (0, 0));
         deferral.reset(Order::MAX, true);
         assert_eq!(passed_over(&deferral, 10), 0);
     }

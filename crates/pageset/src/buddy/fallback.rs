@@ -103,7 +103,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         {
             return Some(page);
         }
-        let remembers = self.tuning().fallback == FallbackRule::ClaimThenSteal;
+        let remembers = self.env.tuning.fallback == FallbackRule::ClaimThenSteal;
         if cma
             && *stage <= Stage::Cma
             && let Some(page) = self.take_smallest(order, Cma)
@@ -150,11 +150,11 @@ impl<M: Machine> Locked<'_, '_, M> {
             self.remove(page, found);
             self.retype(page, found, migratetype);
             self.split(page, found, order, migratetype);
-            self.claims.add(1);
+            self.buddy.claims.add(1);
             return Some(page);
         }
         let start = start_of(page, Order::PAGEBLOCK);
-        if !self.frames.block_type(start).is_ordinary() {
+        if !self.buddy.frames.block_type(start).is_ordinary() {
             return None;
         }
         self.note_break(wakes);
@@ -165,7 +165,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.move_free_blocks(start, migratetype, self.end_of_moves());
         self.set_block_type(start, migratetype);
         let taken = self.take_smallest(order, migratetype);
-        self.claims.add(u64::from(taken.is_some()));
+        self.buddy.claims.add(u64::from(taken.is_some()));
         taken
     }
 
@@ -173,6 +173,6 @@ impl<M: Machine> Locked<'_, '_, M> {
     pub(crate) fn steal(&self, page: u32, found: Order, order: Order, list: MigrateType) {
         self.remove(page, found);
         self.split(page, found, order, list);
-        self.steals.add(1);
+        self.buddy.steals.add(1);
     }
 }

@@ -9,14 +9,14 @@ use crate::frame::Links;
 use crate::sync::LockedWord;
 
 /// No slot.
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// One free list: its ends and its length in blocks.
 #[derive(Debug)]
 pub(crate) struct List {
-    head: AtomicU32,
-    tail: AtomicU32,
-    len: AtomicU32,
+    pub(super) head: AtomicU32,
+    pub(super) tail: AtomicU32,
+    pub(super) len: AtomicU32,
 }
 
 /// An end of a list.
@@ -52,14 +52,6 @@ impl List {
     /// The slot at the tail.
     pub(crate) fn last(&self) -> Option<u32> {
         some(self.tail.get())
-    }
-
-    /// The slot at an end.
-    pub(crate) fn at(&self, end: End) -> Option<u32> {
-        match end {
-            End::Head => self.first(),
-            End::Tail => self.last(),
-        }
     }
 
     /// The slot after `slot`.
@@ -114,39 +106,8 @@ impl List {
         }
         self.len.set(self.len.get() - 1);
     }
-
-    /// Cuts off the first `len` slots. `tail` is the last of them.
-    pub(crate) fn cut(&self, links: Links<'_>, tail: u32, len: u32) -> List {
-        let rest = links.next(tail).get();
-        let front =
-            List { head: AtomicU32::new(self.head.get()), tail: AtomicU32::new(tail), len: AtomicU32::new(len) };
-        links.next(tail).set(NONE);
-        self.head.set(rest);
-        match some(rest) {
-            Some(rest) => links.prev(rest).set(NONE),
-            None => self.tail.set(NONE),
-        }
-        self.len.set(self.len.get() - len);
-        front
-    }
-
-    /// Inserts all slots of `front`, which is not empty, at the head. Calls `touch` with the former first slot, whose
-    /// links change.
-    pub(crate) fn prepend(&self, links: Links<'_>, front: &List, touch: impl Fn(u32)) {
-        let old = self.head.get();
-        links.next(front.tail.get()).set(old);
-        match some(old) {
-            Some(old) => {
-                touch(old);
-                links.prev(old).set(front.tail.get());
-            }
-            None => self.tail.set(front.tail.get()),
-        }
-        self.head.set(front.head.get());
-        self.len.set(self.len.get() + front.len.get());
-    }
 }
 
-fn some(slot: u32) -> Option<u32> {
+pub(super) fn some(slot: u32) -> Option<u32> {
     (slot != NONE).then_some(slot)
 }

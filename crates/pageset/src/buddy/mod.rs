@@ -21,12 +21,11 @@ pub(crate) mod research;
 pub(crate) mod research;
 
 use core::cell::Cell;
-use core::ops::Deref;
 use core::sync::atomic::AtomicU32;
 
 use crate::frame::{Frames, MigrateType, Order, PageState};
 use crate::machine::{Access, Guard, Line, Machine};
-use crate::policy::{Active, Tuning};
+use crate::policy::Active;
 use crate::sync::{self, AtomicU64, Counter, const_new};
 
 #[cfg(feature = "research")]
@@ -36,7 +35,7 @@ pub(crate) use free::Capture;
 
 use bitmaps::Bitmaps;
 use deferral::Deferral;
-use list::{End, List};
+use list::End;
 use region::{Region, Totals};
 use research::Research;
 
@@ -60,11 +59,6 @@ impl<M: Machine> Env<'_, M> {
     pub(crate) fn touch(self, line: Line) {
         self.machine.probe(Access::Touch(line));
     }
-
-    #[inline(always)]
-    pub(crate) fn prefetch(self, line: Line) {
-        self.machine.probe(Access::Prefetch(line));
-    }
 }
 
 /// Free lists and counters of one zone. Everything here may be read at any time; only [`Locked`] writes.
@@ -79,6 +73,8 @@ pub(crate) struct Buddy<'a, L> {
     pub(crate) region_order: u32,
     /// Sums over the regions, where there are several.
     totals: Totals,
+    /// How many regions have free blocks of an order and of none above, by order, where there are several.
+    largest: [AtomicU32; Order::COUNT],
     /// Pages of HIGHATOMIC and of CMA pageblocks, holes included; [`Locked::set_block_type`] writes both.
     pub(crate) reserved_highatomic: Counter,
     pub(crate) cma_pages: Counter,
@@ -114,6 +110,7 @@ impl<L> Buddy<'_, L> {
             regions: &[],
             region_order: 0,
             totals: Totals::new(),
+            largest: [const { AtomicU32::new(0) }; Order::COUNT],
             reserved_highatomic: Counter::new(),
             cma_pages: Counter::new(),
             other_blocks: Counter::new(),
@@ -182,12 +179,14 @@ impl<L> Buddy<'_, L> {
 /// A region of a zone with its lock held: the proof that its free lists may change. The lock is given back on drop.
 #[derive(Debug)]
 pub(crate) struct Locked<'g, 'a, M: Machine> {
-    buddy: &'g Buddy<'a, M::Lock>,
-    number: usize,
+    pub(crate) buddy: &'g Buddy<'a, M::Lock>,
+    /// The number of the region in its zone.
+    pub(crate) number: usize,
     pub(crate) region: &'g Region<M::Lock>,
-    env: Env<'g, M>,
-    breaks: Cell<Breaks>,
-    _guard: Guard<'g, M::Lock>,
+    pub(crate) env: Env<'g, M>,
+    /// What this hold has taken from pageblocks of other types.
+    pub(crate) breaks: Cell<Breaks>,
+    pub(crate) _guard: Guard<'g, M::Lock>,
 }
 
 /// How often one hold of the lock took part of another type's pageblock. The zone raises its marks for each.
@@ -198,57 +197,10 @@ pub(crate) struct Breaks {
     pub(crate) wakes: bool,
 }
 
-impl<'a, M: Machine> Deref for Locked<'_, 'a, M> {
-    type Target = Buddy<'a, M::Lock>;
-
-    fn deref(&self) -> &Buddy<'a, M::Lock> {
-        self.buddy
-    }
-}
-
-impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
-    /// The region whose lock `guard` holds.
-    pub(crate) fn new(
-        buddy: &'g Buddy<'a, M::Lock>,
-        number: usize,
-        env: Env<'g, M>,
-        guard: Guard<'g, M::Lock>,
-    ) -> Self {
-        let region = &buddy.regions[number];
-        Locked { buddy, number, region, env, breaks: Cell::default(), _guard: guard }
-    }
-
-    /// The number of the region in its zone.
-    pub(crate) fn number(&self) -> usize {
-        self.number
-    }
-
-    /// The region's list of one order and type.
-    pub(crate) fn list(&self, order: Order, list: MigrateType) -> &'g List {
-        self.region.list(order, list)
-    }
-
+impl<M: Machine> Locked<'_, '_, M> {
     /// The block at the head of one of the region's lists.
     pub(crate) fn first(&self, order: Order, list: MigrateType) -> Option<u32> {
-        Some(self.frames.page_of_slot(self.list(order, list).first()?, order))
-    }
-
-    /// Adds what has changed in the region to the zone's sums.
-    #[inline]
-    pub(crate) fn add_to_totals(&self) {
-        self.buddy.add_up(self.region);
-    }
-
-    pub(crate) fn env(&self) -> Env<'g, M> {
-        self.env
-    }
-
-    pub(crate) fn tuning(&self) -> &'g Tuning {
-        self.env.tuning
-    }
-
-    pub(crate) fn breaks(&self) -> Breaks {
-        self.breaks.get()
+        Some(self.buddy.frames.page_of_slot(self.region.list(order, list).first()?, order))
     }
 
     /// Records that a request took part of a pageblock of another type.
@@ -260,22 +212,22 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
     #[inline]
     pub(crate) fn put(&self, page: u32, order: Order, list: MigrateType, end: End) {
         self.touch_list(page, order, list);
-        self.frames.set_free(page, order, list);
+        self.buddy.frames.set_free(page, order, list);
         if !self.note_put(page, order, list, end) {
-            let slot = self.frames.slot(page, order);
-            self.list(order, list).push(self.frames.links, slot, end, self.touch_slot(order));
+            let slot = self.buddy.frames.slot(page, order);
+            self.region.list(order, list).push(self.buddy.frames.links, slot, end, self.touch_slot(order));
         }
         self.count_free(order, list, sync::add);
     }
 
     /// Takes a free block off its list, and returns that list. The tag then reads as `Inside`.
     pub(crate) fn remove(&self, page: u32, order: Order) -> MigrateType {
-        let list = self.list_of(page);
+        let list = self.buddy.list_of(page);
         self.touch_list(page, order, list);
-        self.frames.set_not_free(page, order);
+        self.buddy.frames.set_not_free(page, order);
         if !self.remove_from_cluster(page, order, list) {
-            let slot = self.frames.slot(page, order);
-            self.list(order, list).remove(self.frames.links, slot, self.touch_slot(order));
+            let slot = self.buddy.frames.slot(page, order);
+            self.region.list(order, list).remove(self.buddy.frames.links, slot, self.touch_slot(order));
         }
         self.count_free(order, list, sync::sub);
         list
@@ -319,7 +271,7 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
     #[inline(always)]
     pub(crate) fn touch_list(&self, page: u32, order: Order, list: MigrateType) {
         self.env.touch(Line::FreeList {
-            zone: self.zone,
+            zone: self.buddy.zone,
             region: self.number,
             order: order.get(),
             migratetype: list as u8,
@@ -329,11 +281,11 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
 
     #[inline(always)]
     pub(crate) fn touch_page(&self, page: u32) {
-        self.env.touch(Line::Page(self.frames.pfn(page)));
+        self.env.touch(Line::Page(self.buddy.frames.pfn(page)));
     }
 
     /// Reports the neighbours of a block that enters or leaves a list: their links change.
     pub(crate) fn touch_slot(&self, order: Order) -> impl Fn(u32) {
-        move |slot| self.touch_page(self.frames.page_of_slot(slot, order))
+        move |slot| self.touch_page(self.buddy.frames.page_of_slot(slot, order))
     }
 }

@@ -47,24 +47,14 @@ impl<L> Buddy<'_, L> {
         });
     }
 
-    /// The first of some pageblocks whose bitmap has a block of an order, at a recent moment. `suits` says which types do.
-    pub(crate) fn bitmap_with(
-        &self,
-        order: Order,
-        (from, end): (u32, u32),
-        suits: impl Fn(MigrateType) -> bool,
-    ) -> Option<u32> {
-        self.bitmaps_with(order, (from, end), usize::MAX, suits)
-    }
-
     /// Whether a bitmap has a block of an order, at a recent moment. Looks where it found one last, then at the first [`TESTED`] pageblocks
     /// that may have free parts: false if only later ones have it.
     pub(crate) fn has_bitmap_block(&self, order: Order, suits: impl Fn(MigrateType) -> bool) -> bool {
         let last = self.found_in.get();
         let end = self.frames.len() / PAGEBLOCK;
         let found = self
-            .bitmaps_with(order, (last, end.min(last + 1)), 1, &suits)
-            .or_else(|| self.bitmaps_with(order, (0, end), TESTED, &suits));
+            .bitmap_with(order, (last, end.min(last + 1)), 1, &suits)
+            .or_else(|| self.bitmap_with(order, (0, end), TESTED, &suits));
         // Several CPUs write this line.
         if let Some(found) = found.filter(|&found| found != last) {
             self.found_in.set(found);
@@ -72,8 +62,9 @@ impl<L> Buddy<'_, L> {
         found.is_some()
     }
 
-    /// As [`Self::bitmap_with`], among the first `most` pageblocks that may have free parts.
-    fn bitmaps_with(
+    /// The first of some pageblocks whose bitmap has a block of an order, at a recent moment, among the first `most` of them that may have
+    /// free parts. `suits` says which types do.
+    pub(crate) fn bitmap_with(
         &self,
         order: Order,
         (from, end): (u32, u32),
@@ -92,17 +83,17 @@ impl<L> Buddy<'_, L> {
 impl<M: Machine> Locked<'_, '_, M> {
     /// Moves the free pages of a block's pageblocks that are on no list to the lists, where they merge.
     pub(crate) fn settle(&self, page: u32, order: Order) {
-        if self.bitmaps.are_kept() {
+        if self.buddy.bitmaps.are_kept() {
             pageblocks(page, order).for_each(|start| self.empty_bitmap(start));
         }
     }
 
     fn empty_bitmap(&self, page: u32) {
         let mut pages = 0;
-        self.bitmaps.take_all(page >> Order::PAGEBLOCK.get(), |from, end| {
+        self.buddy.bitmaps.take_all(page >> Order::PAGEBLOCK.get(), |from, end| {
             pages += end - from;
             for (page, order) in largest_blocks(from, end) {
-                self.free_block(page, order, self.frames.block_type(page));
+                self.free_block(page, order);
             }
         });
         self.region.bitmaps.pages.sub(pages.into());
@@ -112,21 +103,21 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// bitmap. Returns whether it did; if not, the caller still owns the block.
     pub(crate) fn free_with_rest(&self, page: u32, order: Order) -> bool {
         // With the lock held, as below.
-        let is_taken = self.bitmaps.take_around(page, order);
+        let is_taken = self.buddy.bitmaps.take_around(page, order);
         self.free_taken(page / PAGEBLOCK, is_taken)
     }
 
     /// Frees a pageblock if its bitmap has all pages. Returns whether it did.
     pub(crate) fn free_whole(&self, pageblock: u32) -> bool {
         // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
-        let is_taken = self.bitmaps.take_whole(pageblock);
+        let is_taken = self.buddy.bitmaps.take_whole(pageblock);
         self.free_taken(pageblock, is_taken)
     }
 
     fn free_taken(&self, pageblock: u32, is_taken: bool) -> bool {
         if is_taken {
             let page = pageblock * PAGEBLOCK;
-            self.free_block(page, Order::PAGEBLOCK, self.frames.block_type(page));
+            self.free_block(page, Order::PAGEBLOCK);
             self.region.bitmaps.pages.sub(PAGEBLOCK.into());
         }
         is_taken

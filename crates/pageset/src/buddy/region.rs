@@ -3,6 +3,7 @@
 //! Blocks of different regions never merge, because a region consists of whole blocks of the largest order. A zone with one region
 //! is a zone as the kernel has it.
 
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use super::depot::Depot;
@@ -26,7 +27,7 @@ pub struct Region<L> {
     /// The part of these three numbers that the zone's sums contain.
     added: Added,
     /// The orders, from 0 on, up to that of the largest block on lists of ordinary types.
-    pub(crate) largest: AtomicU8,
+    largest: AtomicU8,
     /// Holds of the lock by [`LockPath`].
     pub(crate) holds: [AtomicU64; LockPath::COUNT],
     /// Pages that bypassed the pagesets.
@@ -129,24 +130,6 @@ impl Totals {
     }
 }
 
-impl<L> Region<L> {
-    /// Adds what has changed since the last call to the zone's sums, if that is more than `most` pages. The region's lock is held.
-    #[inline]
-    pub(crate) fn add_to(&self, totals: &Totals, most: u64) {
-        for (sum, added, now) in [
-            (&totals.free, &self.added.free, self.free_pages.get()),
-            (&totals.cma, &self.added.cma, self.free_cma.get()),
-            (&totals.highatomic, &self.added.highatomic, self.free_highatomic.get()),
-        ] {
-            if now.abs_diff(added.get()) > most {
-                // Wraps: the sum of all changes is never below 0.
-                sum.add(now.wrapping_sub(added.get()));
-                added.set(now);
-            }
-        }
-    }
-}
-
 impl<L> Buddy<'_, L> {
     /// The free pages of the zone, with those in bitmaps, at a recent moment. Exact with one region and no bitmaps while the region's lock is
     /// held. Reads every region.
@@ -189,10 +172,35 @@ impl<L> Buddy<'_, L> {
         self.regions.iter().any(|region| region.list(order, list).len() > 0)
     }
 
+    /// The orders, from 0 on, that the zone's free lists of ordinary types have a block for; single pages need none. `region` is the one
+    /// whose lock is held: only its lists have changed since the last call.
+    pub(crate) fn orders_with_blocks(&self, region: &Region<L>) -> u8 {
+        let ordinary = &MigrateType::ALL[..MigrateType::PCP_COUNT];
+        let has = |order: &Order| ordinary.iter().any(|&migratetype| region.list(*order, migratetype).len() > 0);
+        let orders = Order::all().rev().find(has).map_or(0, |order| order.get() + 1);
+        if self.regions.len() == 1 {
+            return orders.max(1);
+        }
+        let before = region.largest.get();
+        if before != orders {
+            region.largest.set(orders);
+            let count = |orders: u8| orders.checked_sub(1).and_then(|order| self.largest.get(usize::from(order)));
+            // Relaxed: only the sums count, and each region's part changes under its lock. Added first, so that a zone that has a
+            // block never looks as if it had none.
+            let _ = count(orders).map(|regions| regions.fetch_add(1, Relaxed));
+            let _ = count(before).map(|regions| regions.fetch_sub(1, Relaxed));
+        }
+        let largest = self.largest.iter().rposition(|regions| regions.load(Relaxed) > 0);
+        largest.map_or(1, |order| order as u8 + 1)
+    }
+
     /// Free pages of the zone that certainly exist and serve every request: at most [`Self::drift`] pages of each kind fewer than
-    /// [`Self::free_pages`] would say. One read instead of one for each region.
+    /// [`Self::free_pages`] would say. One read instead of one for each region; 0 with one region, which keeps no sums.
     #[inline]
     pub(crate) fn surely_free(&self) -> u64 {
+        if self.regions.len() == 1 {
+            return 0;
+        }
         let Totals { free, cma, highatomic } = &self.totals;
         let [free, cma, highatomic] = [free, cma, highatomic].map(Counter::get);
         free.saturating_sub(cma).saturating_sub(highatomic).saturating_sub(3 * self.drift())
@@ -239,11 +247,23 @@ impl<L> Buddy<'_, L> {
         holds.sum()
     }
 
-    /// Adds to the zone's sums what has changed in a region whose lock is held.
+    /// Adds to the zone's sums what has changed in a region, whose lock is held, where that is more than a few pages.
     #[inline]
-    pub(super) fn add_up(&self, region: &Region<L>) {
-        if self.regions.len() > 1 {
-            region.add_to(&self.totals, self.region_drift());
+    pub(crate) fn add_up(&self, region: &Region<L>) {
+        if self.regions.len() == 1 {
+            return;
+        }
+        let most = self.region_drift();
+        for (sum, added, now) in [
+            (&self.totals.free, &region.added.free, region.free_pages.get()),
+            (&self.totals.cma, &region.added.cma, region.free_cma.get()),
+            (&self.totals.highatomic, &region.added.highatomic, region.free_highatomic.get()),
+        ] {
+            if now.abs_diff(added.get()) > most {
+                // Wraps: the sum of all changes is never below 0.
+                sum.add(now.wrapping_sub(added.get()));
+                added.set(now);
+            }
         }
     }
 
@@ -287,6 +307,6 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// Whether this is the lock of a page's region.
     #[inline]
     pub(crate) fn covers(&self, page: u32) -> bool {
-        self.region_of(page) == self.number()
+        self.buddy.region_of(page) == self.number
     }
 }

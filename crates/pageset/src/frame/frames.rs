@@ -55,7 +55,7 @@ impl Frames<'_> {
     /// As [`Self::tag`], but `Inside` for a free block of the largest order.
     #[inline(always)]
     pub(crate) fn plain_tag(&self, page: u32) -> Tag {
-        Tag::from_byte(self.tags[page as usize].get())
+        Tag(self.tags[page as usize].get())
     }
 
     /// The tag of a free block of the largest order, if one begins at a page.
@@ -119,7 +119,7 @@ impl Frames<'_> {
 
     #[inline(always)]
     pub(crate) fn set_tag(&self, page: u32, tag: Tag) {
-        self.tags[page as usize].set(tag.byte());
+        self.tags[page as usize].set(tag.0);
     }
 
     /// The byte of the pageblock around a page.
@@ -175,7 +175,7 @@ impl Frames<'_> {
 #[inline(always)]
 pub(crate) fn exchange(tag: &AtomicU8, from: Tag, to: Tag) -> bool {
     // Relaxed: only the exchange decides. The lock of the pageset or zone that the block enters orders all else.
-    tag.compare_exchange(from.byte(), to.byte(), Relaxed, Relaxed).is_ok()
+    tag.compare_exchange(from.0, to.0, Relaxed, Relaxed).is_ok()
 }
 
 /// The links of one zone: two words per slot, next and previous. Valid only while a block is on a list.

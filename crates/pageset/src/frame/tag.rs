@@ -21,7 +21,7 @@ pub enum PageState {
 /// Bits 0 to 3 hold the order, bits 4 and 5 the state, bits 6 and 7 a kind: the list of a free block, the remembered
 /// type of a cached block, the requested type of an allocated block. Kind 3 stands for the pageblock's type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Tag(u8);
+pub(crate) struct Tag(pub(crate) u8);
 
 /// The kind that stands for the pageblock's own type.
 const KIND_OF_PAGEBLOCK: u8 = 3;
@@ -47,14 +47,6 @@ impl Tag {
     /// The two bits of the kind.
     pub(crate) const fn kind_bits(self) -> u8 {
         self.0 >> 6
-    }
-
-    pub(crate) const fn from_byte(byte: u8) -> Tag {
-        Tag(byte)
-    }
-
-    pub(crate) const fn byte(self) -> u8 {
-        self.0
     }
 
     pub(crate) const fn state(self) -> PageState {

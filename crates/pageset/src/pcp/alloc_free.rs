@@ -6,18 +6,14 @@
 use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::{Env, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
-use crate::machine::{LockPath, Machine};
+use crate::machine::Machine;
+use crate::policy::Pressure;
 use crate::policy::lists::order_of;
-use crate::store::{self, Batches, Cache, Lists, Parts, Refill, Store};
+use crate::store::{self, Cache, Refill};
 use crate::sync::{self, LockedWord};
-use crate::zone::ZoneGuard;
 
 /// The most blocks that a bulk allocation takes under one hold of a pageset's lock: as many as [`Tuning::long_free_run`] puts in.
 pub(crate) const TAKEN_PER_HOLD: usize = 512;
-
-/// How often a refill tries to lock its own region while that region's depot has blocks. Between two tries it pauses, and the holder keeps
-/// the lock's cache line. A guess: about a microsecond, in which a drain to a depot copies its blocks.
-const TRIES: u32 = 16;
 
 /// The result of an allocation from a pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +26,15 @@ pub(crate) enum FromCache {
     /// The pageset was empty, and the zone had no block for a refill, or its lock was held and the caller waits for
     /// nothing.
     Empty,
+}
+
+/// A free block that a pageset may get: its tag is Cached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Freed {
+    pub(crate) page: u32,
+    pub(crate) order: Order,
+    /// The list for blocks of its order and of its pageblock's type.
+    pub(crate) list: usize,
 }
 
 /// One block allocated. Specification 2.3, 2.4.
@@ -50,9 +55,10 @@ impl<M: Machine> CachedZone<'_, M> {
         from
     }
 
-    /// Refills an empty list and takes the first block, under one hold of the zone lock; or two, if whole clusters did
-    /// not supply all pages. Specification 2.4, 6.2.
+    /// Refills an empty list from the stores and takes the first block. Specification 2.4, 6.2.
+    // Not inlined: a small build has it in the code of each caller else.
     #[cold]
+    #[inline(never)]
     fn refill<G>(
         &self,
         env: Env<'_, M>,
@@ -72,7 +78,15 @@ impl<M: Machine> CachedZone<'_, M> {
         self.borrow_for(env, pcp, pcp.high.get().max(pcp.count()) + wanted.order.pages() as u32);
         let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
         pcp.update_threshold();
-        self.without_waiters(env, || self.refill_with(env, pcp, list, wanted, blocks))
+        let (region, leaves) = (pcp.region.get() as usize, self.may_leave(pcp));
+        let refill = Refill { zone: &self.shared, env, list, wanted, region, held: None, leaves, batch: pcp.batch() };
+        let by_clusters = self.refill_from_clusters(&refill, pcp, blocks);
+        let taken = by_clusters.unwrap_or_else(|| store::refill(&refill, pcp, blocks));
+        let pages = u64::from(taken) * wanted.order.pages();
+        pcp.count.set(pcp.count.get() + pages as u32);
+        sync::add(&pcp.refills, u64::from(taken > 0));
+        sync::add(&pcp.refill_pages, pages);
+        pcp.pop(list)
     }
 
     /// Whether blocks go to and from the free lists directly, since the pageset may keep nothing: under the rule
@@ -82,145 +96,34 @@ impl<M: Machine> CachedZone<'_, M> {
         env.tuning.kept_fraction > 0 && !pageset.may_keep()
     }
 
-    #[inline]
-    fn refill_with<G>(
-        &self,
-        env: Env<'_, M>,
-        pcp: &PcpGuard<'_, M::Lock, G>,
-        list: usize,
-        wanted: Wanted,
-        blocks: u32,
-    ) -> Option<u32> {
-        let taken = if store::is_one_hold(&self.shared, env) {
-            let zone = self.shared.lock_for(env, LockPath::Refill, wanted, 0)?;
-            let (zone, taken) = self.refill_from_clusters(zone, pcp, list, wanted, blocks);
-            let zone = if taken < blocks {
-                zone.or_else(|| self.shared.lock_for(env, LockPath::Refill, wanted, 0))
-            } else {
-                None
-            };
-            let rest = |guard: &ZoneGuard<'_, '_, M>| {
-                let held = Some(guard);
-                let refill = Refill { zone: &self.shared, env, list, wanted, region: 0, held, leaves: false };
-                Lists.take(&refill, pcp, blocks - taken)
-            };
-            taken + zone.as_ref().map_or(0, rest)
-        } else {
-            self.refill_in_holds(env, pcp, list, wanted, blocks)
-        };
-        let pages = u64::from(taken) * wanted.order.pages();
-        pcp.count.set(pcp.count.get() + pages as u32);
-        sync::add(&pcp.refills, u64::from(taken > 0));
-        sync::add(&pcp.refill_pages, pages);
-        pcp.pop(list)
-    }
-}
-
-impl<M: Machine> CachedZone<'_, M> {
-    /// Fills a list with up to `blocks` blocks, in bounded holds of regions' locks. Returns their number. With several regions the own
-    /// region's depot comes first, in a hold of its own. A further hold that finds nothing ends it.
-    // Not inlined: a small build has it in the code of each caller else.
-    #[inline(never)]
-    fn refill_in_holds<G>(
-        &self,
-        env: Env<'_, M>,
-        pcp: &PcpGuard<'_, M::Lock, G>,
-        list: usize,
-        wanted: Wanted,
-        mut blocks: u32,
-    ) -> u32 {
-        let in_hold = env.tuning.backing.refill_blocks();
-        // Where memory is short, the rest of a split block goes to the lists, as drains do.
-        let leaves = self.may_leave(pcp);
-        let unlocked = Refill { zone: &self.shared, env, list, wanted, region: pcp.region(), held: None, leaves };
-        let mut taken = store::ALL.take(&unlocked, pcp, blocks);
-        if taken == 0 && Batches.is_worth_a_lock(&unlocked) && self.shared.buddy.regions.len() > 1 {
-            // A batch, or [`Tuning::batch_blocks`] if that is more, is enough: more are on their way, and others may never have been
-            // touched.
-            let batch = (pcp.batch() >> wanted.order.get()).max(env.tuning.batch_blocks.into());
-            let enough = batch.max(1).min(blocks);
-            taken = self.refill_from_own(&unlocked, pcp, blocks.min(in_hold));
-            blocks = taken.max(enough);
-        }
-        while taken < blocks {
-            let take = |guard: &ZoneGuard<'_, '_, M>, wanted| {
-                let refill = Refill { wanted, region: guard.number(), held: Some(guard), ..unlocked };
-                let taken = store::ALL.take(&refill, pcp, in_hold.min(blocks - taken));
-                (taken > 0).then_some(taken)
-            };
-            // After the first hold nothing is worth a search in other regions, or a part of another type's pageblock.
-            let more = if taken == 0 {
-                self.take_from_regions(env, LockPath::Refill, pcp, wanted, take)
-            } else {
-                self.take_from_region(env, LockPath::Refill, pcp.region(), wanted, take)
-            };
-            match more {
-                Some(more) => taken += more,
-                None => break,
-            }
-        }
-        taken
-    }
-}
-
-impl<M: Machine> CachedZone<'_, M> {
-    /// Fills a list with up to `most` blocks of the depot of the pageset's region, which drains have left lately, or, if its lock stays
-    /// held, of its bitmaps, which need none. Returns their number.
-    ///
-    /// Where one CPU frees what another one allocates, each block that comes from elsewhere is one more in use between them from then on.
-    /// So the blocks are worth a short wait for the region's lock.
-    fn refill_from_own(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
-        let &Refill { zone, env, wanted, region, .. } = refill;
-        if wanted.waits {
-            zone.complete_some_deferred(env);
-        }
-        let mut tries = 0..if wanted.waits { TRIES } else { 1 };
-        let guard = tries.find_map(|tried| {
-            if tried > 0 {
-                sync::hint::spin_loop();
-            }
-            zone.try_lock_region(env, LockPath::Refill, region)
-        });
-        match guard {
-            Some(guard) => Batches.take(&Refill { held: Some(&guard), ..*refill }, cache, most),
-            None => Parts.take(refill, cache, most),
-        }
+    /// Whether refills and drains of this pageset may leave blocks in stores that hide them: while the zone has memory, and the pageset may keep pages.
+    pub(super) fn may_leave<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
+        store::hides(&self.shared) && pcp.may_keep() && self.shared.pressure() == Pressure::default()
     }
 }
 
 /// One block freed. Specification 2.5, 4.11.
 impl<M: Machine> CachedZone<'_, M> {
-    /// Puts a block whose tag is Cached into a CPU's pageset, and drains the pages that are due. If `drain` is false,
+    /// Puts a block into a CPU's pageset, and drains the pages that are due. If `drain` is false,
     /// only a pageset that may keep nothing is drained. Returns false if the pageset is busy or has no room: the block
     /// then still belongs to the caller.
     #[inline]
-    pub(crate) fn free_cached(
-        &self,
-        env: Env<'_, M>,
-        cpu: CpuId,
-        list: usize,
-        page: u32,
-        order: Order,
-        drain: bool,
-    ) -> bool {
-        if let Some(freed) = self.free_to_owner(env, cpu, list, page, order, drain) {
-            return freed;
+    pub(crate) fn free_cached(&self, env: Env<'_, M>, cpu: CpuId, freed: Freed, drain: bool) -> bool {
+        if let Some(done) = self.free_to_owner(env, cpu, freed, drain) {
+            return done;
         }
         let Some(pcp) = self.try_lock_pageset(env, cpu) else { return false };
-        self.free_into(env, pcp, cpu, list, page, order, drain)
+        self.free_into(env, pcp, cpu, freed, drain)
     }
 
     /// The rest of [`Self::free_cached`], with the lock of a pageset held. `cpu` is the caller's.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "one caller each for the own pageset and for an owner's")]
     pub(crate) fn free_into(
         &self,
         env: Env<'_, M>,
         mut pcp: MachineGuard<'_, M::Lock>,
         cpu: CpuId,
-        list: usize,
-        page: u32,
-        order: Order,
+        Freed { page, order, list }: Freed,
         drain: bool,
     ) -> bool {
         self.borrow_for(env, &pcp, pcp.count() + order.pages() as u32);
@@ -279,11 +182,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 pcp.high.set(pcp.high.get().min(pcp.count()));
                 let (order, limit) = (order_of(list), pcp.count());
                 let due = env.tuning.drain_amount(pcp, order, false, limit);
-                if self.may_leave(pcp) {
-                    self.leave(env, pcp, due, list);
-                } else {
-                    self.drain(env, pcp, due, list, None);
-                }
+                self.leave(env, pcp, due, list);
             }
             // Of another list, or what a drain smaller than the chunk has left of it.
             if !pcp.can_grow() {
@@ -361,7 +260,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let give = |slot: &mut Pfn, page: u32| {
             // A block of a list has a tag. An index that may panic costs the loop its registers.
             if let Some(tag) = tags.get(page as usize) {
-                tag.set(allocated.byte());
+                tag.set(allocated.0);
             }
             *slot = Pfn(base + u64::from(page));
         };
@@ -392,18 +291,12 @@ impl<M: Machine> CachedZone<'_, M> {
         got
     }
 
-    /// Puts blocks whose tags are Cached into a CPU's pageset, each with its list and order, and drains the pages that
-    /// are due after each. Returns the number of blocks. It is smaller if another thread holds the pageset, if the
-    /// pageset has no room, or if another thread took its lock during a drain.
-    pub(crate) fn free_run(
-        &self,
-        env: Env<'_, M>,
-        cpu: CpuId,
-        blocks: impl Iterator<Item = (usize, u32, Order)>,
-    ) -> usize {
+    /// Puts blocks into a CPU's pageset, and drains the pages that are due after each. Returns the number of blocks. It is
+    /// smaller if another thread holds the pageset, if the pageset has no room, or if another thread took its lock during a drain.
+    pub(crate) fn free_run(&self, env: Env<'_, M>, cpu: CpuId, blocks: impl Iterator<Item = Freed>) -> usize {
         let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return 0 };
         let mut done = 0;
-        for (list, page, order) in blocks {
+        for Freed { page, order, list } in blocks {
             self.borrow_for(env, &pcp, pcp.count() + order.pages() as u32);
             if !(pcp.push(list, page) || self.make_room(env, &mut pcp, list) && pcp.push(list, page)) {
                 break;

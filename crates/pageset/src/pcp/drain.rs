@@ -6,8 +6,8 @@ use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::{Capture, Env};
 use crate::frame::CpuId;
 use crate::machine::Machine;
-use crate::policy::{BulkFree, Pressure};
-use crate::store::{self, Drain, Given, Lists, Store};
+use crate::policy::BulkFree;
+use crate::store::{self, Batches, Drain, Given, Lists, Parts, Scope, Store};
 use crate::sync::{self, LockedWord};
 
 impl<M: Machine> CachedZone<'_, M> {
@@ -28,11 +28,9 @@ impl<M: Machine> CachedZone<'_, M> {
         let chunk = if !short && is_chunked() { pcp.batch() } else { due };
         let mut held = Some(pcp);
         while let Some(pcp) = &mut held {
-            let drained = if leaves && self.may_leave(pcp) {
-                self.leave(env, pcp, due, list)
-            } else {
-                self.drain(env, pcp, due.min(chunk), list, None)
-            };
+            let pages = due.min(chunk);
+            let drained =
+                if leaves { self.leave(env, pcp, pages, list) } else { self.drain(env, pcp, pages, list, None) };
             due = due.saturating_sub(match drained {
                 // Nothing is left that could be drained.
                 0 if short => due,
@@ -50,9 +48,9 @@ impl<M: Machine> CachedZone<'_, M> {
         held
     }
 
-    /// One hold's part of a drain of `pages` pages, to the first store that takes any: depots, then bitmaps, then the free lists.
-    /// Returns how many of the `pages` the caller need not drain any more: those that moved; or all, if depots took some and less than a
-    /// batch is left.
+    /// One hold's part of a drain of `pages` pages, to the first store that takes any: depots, then bitmaps, if the pageset may leave
+    /// pages there, then the free lists. Returns how many of the `pages` the caller need not drain any more: those that moved; or all, if
+    /// depots took some and less than a batch is left.
     pub(super) fn leave<G>(
         &self,
         env: Env<'_, M>,
@@ -60,25 +58,16 @@ impl<M: Machine> CachedZone<'_, M> {
         pages: u32,
         start: usize,
     ) -> u32 {
-        let wanted = pages.min(pcp.count());
-        let given = store::HIDDEN.give(&self.offer(env, pcp, wanted, start, None), pcp);
-        pcp.note_drain(given.pages);
-        match given {
-            Given { pages: 0, .. } => self.drain(env, pcp, wanted, start, None),
-            // The rest is for another hold of the pageset's lock.
-            Given { pages: given, ends } => {
-                if ends {
-                    pages
-                } else {
-                    given
-                }
+        if self.may_leave(pcp) {
+            let offer = self.offer(env, pcp, pages.min(pcp.count()), start, None);
+            let Given { pages: given, ends } = store::HIDDEN.give(&offer, pcp);
+            pcp.note_drain(given);
+            if given > 0 {
+                // The rest is for another hold of the pageset's lock.
+                return if ends { pages } else { given };
             }
         }
-    }
-
-    /// Whether a drain of this pageset may leave blocks in stores that hide them: while the zone has memory, and the pageset may keep pages.
-    pub(super) fn may_leave<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
-        store::hides(&self.shared) && pcp.may_keep() && self.shared.pressure() == Pressure::default()
+        self.drain(env, pcp, pages, start, None)
     }
 
     /// What a drain of a pageset offers to the stores.
@@ -187,6 +176,58 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         self.end_drain(env);
         true
+    }
+}
+
+/// Free pages that are on no free list, and their way there. All who need every free page call `settle`, or the method of `Locked` of
+/// that name with the lock of a region held.
+impl<M: Machine> CachedZone<'_, M> {
+    /// Moves the free pages of a scope to the free lists; of a whole zone also those of pagesets and of deferred frees. Waits for the locks of
+    /// pagesets and regions, one at a time. The caller holds none. Pages that other CPUs free meanwhile may stay. Returns the scope of what is
+    /// left to do.
+    pub(crate) fn settle(&self, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
+        if scope == Scope::Zone {
+            self.shared.complete_deferred(env);
+            // An empty pageset of an offline CPU costs one read.
+            self.cpus().for_each(|cpu| self.drain_cpu(env, cpu));
+        }
+        store::settle(&self.shared, env, scope)
+    }
+
+    /// As [`Self::settle`], until nothing is left to do.
+    pub(crate) fn settle_all(&self, env: Env<'_, M>, scope: Scope) {
+        let mut left = Some(scope);
+        while let Some(scope) = left {
+            left = self.settle(env, scope);
+        }
+    }
+
+    /// Waits for the end of moves between pagesets and bitmaps that have begun: such a page is nowhere for a moment. Returns whether pages
+    /// move so in this zone: if not, there was nothing to wait for.
+    pub(crate) fn await_moves(&self, env: Env<'_, M>) -> bool {
+        if self.moves_parts() {
+            self.cpus().for_each(|cpu| drop(self.lock_pageset(env, cpu)));
+        }
+        self.moves_parts()
+    }
+
+    /// Whether the depots have pages, at a recent moment.
+    pub(crate) fn has_batches(&self) -> bool {
+        Batches.pages(&self.shared) > 0
+    }
+
+    /// Whether the bitmaps have pages, at a recent moment.
+    pub(crate) fn has_parts(&self) -> bool {
+        Parts.pages(&self.shared) > 0
+    }
+
+    /// Whether pages move between pagesets and bitmaps: a free page may be on no list, and in no block.
+    pub(crate) fn moves_parts(&self) -> bool {
+        Parts.are_kept(&self.shared)
+    }
+
+    fn cpus(&self) -> impl Iterator<Item = CpuId> + use<M> {
+        (0..self.pagesets.len() as u32).map(CpuId)
     }
 }
 

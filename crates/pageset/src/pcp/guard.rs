@@ -36,11 +36,6 @@ impl<L, G> Deref for PcpGuard<'_, L, G> {
 }
 
 impl<'p, L, G> PcpGuard<'p, L, G> {
-    /// The number of single pages for which there is certainly room: each page needs at most one entry.
-    pub(crate) fn room(&self) -> u32 {
-        self.capacity.get().saturating_sub(self.count.get())
-    }
-
     /// Whether any list certainly has room for a block.
     pub(crate) fn has_room(&self) -> bool {
         self.pool.has_room()
@@ -94,11 +89,6 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
     #[inline(always)]
     pub(crate) fn take_back(&self, list: usize, blocks: usize) {
         self.pageset.list(list).take_back(self.words, &self.pageset.pool, blocks);
-    }
-
-    /// The blocks of a list, the oldest first.
-    pub(crate) fn blocks(&self, list: usize) -> impl Iterator<Item = u32> + use<'p, L, G> {
-        self.pageset.blocks(self.words, list)
     }
 
     /// The number of blocks on a list.
@@ -182,8 +172,8 @@ impl<L, G> Cache for PcpGuard<'_, L, G> {
     }
 
     #[inline(always)]
-    fn region(&self) -> usize {
-        self.pageset.region()
+    fn region(&self) -> &AtomicU32 {
+        &self.pageset.region
     }
 
     #[inline(always)]

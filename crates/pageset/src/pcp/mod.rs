@@ -8,24 +8,20 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `alloc_free` | blocks allocated, with the refill, and freed: one, or many under one hold of the pageset's lock |
-//! | `regions` | which region of a zone serves a request |
 //! | `guard` | the guard of a pageset's lock |
 //! | `research` | what the rules of the layer `research` keep |
-//! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
-//! | `settle` | pages that are on no free list, and their way there |
+//! | `drain` | blocks that go to the buddy: after a free, once a second, on request; the way of all hidden pages there |
 //! | `shares` | what a pageset may keep, and what it borrows from idle ones |
 //! | `stack` | the arrays of the lists |
 
 mod alloc_free;
 mod drain;
 mod guard;
-mod regions;
 #[cfg(feature = "research")]
 pub(crate) mod research;
 #[cfg(not(feature = "research"))]
 #[path = "no_research.rs"]
 pub(crate) mod research;
-pub(crate) mod settle;
 mod shares;
 pub(crate) mod stack;
 
@@ -41,7 +37,7 @@ use crate::store;
 use crate::sync::{self, AtomicU64, LockedWord, const_new};
 use crate::zone::Zone;
 
-pub(crate) use alloc_free::{FromCache, TAKEN_PER_HOLD};
+pub(crate) use alloc_free::{Freed, FromCache, TAKEN_PER_HOLD};
 
 pub(crate) use guard::{HintedGuard, MachineGuard, PcpGuard};
 use research::PcpResearch;
@@ -100,7 +96,7 @@ pub struct Pageset<L> {
     /// Pages of the zone's share that the pageset may keep beyond its own: [`Shares`].
     pub(crate) loan: AtomicU32,
     /// The region that the next refill tries first. A hint.
-    region: AtomicU32,
+    pub(crate) region: AtomicU32,
     /// Pages that drains left in bitmaps, and that refills took from there, without a lock of the zone.
     pub(crate) bitmap_pages: AtomicU64,
     /// The CPU that the pageset belongs to.
@@ -279,21 +275,6 @@ impl<L> Pageset<L> {
         debug_assert!(list < LISTS, "list {list}");
         // No panic in a release build: it would happen with the lock held, and the fast path would need a frame for it.
         self.lists.get(list).unwrap_or(&self.lists[0])
-    }
-
-    /// The region that the next refill tries first.
-    pub(crate) fn region(&self) -> usize {
-        self.region.get() as usize
-    }
-
-    /// Makes a region the first one that the next refill tries.
-    pub(crate) fn prefer_region(&self, region: usize) {
-        self.region.set(region as u32);
-    }
-
-    /// The blocks of a list, the oldest first. Without the lock, meaningful only if nobody uses the allocator.
-    pub(crate) fn blocks<'w>(&'w self, words: &'w [AtomicU32], list: usize) -> impl Iterator<Item = u32> + use<'w, L> {
-        self.list(list).iter(words)
     }
 
     /// Whether the pageset may keep any pages.

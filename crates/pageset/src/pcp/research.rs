@@ -4,6 +4,7 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Acquire;
 
+use super::PcpGuard;
 use crate::sync::{AtomicU64, LockedWord, const_new};
 use crate::zone::deferred::Deferred;
 
@@ -55,5 +56,17 @@ impl PcpResearch {
     /// Pages that came from other CPUs, and merges.
     pub(crate) fn counters(&self) -> [u64; 2] {
         [self.owner_pages.get(), self.merges.get()]
+    }
+}
+
+impl<'p, L, G> PcpGuard<'p, L, G> {
+    /// The number of single pages for which there is certainly room: each page needs at most one entry.
+    pub(crate) fn room(&self) -> u32 {
+        self.capacity.get().saturating_sub(self.count.get())
+    }
+
+    /// The blocks of a list, the oldest first.
+    pub(crate) fn blocks(&self, list: usize) -> impl Iterator<Item = u32> + use<'p, L, G> {
+        self.pageset.list(list).iter(self.words)
     }
 }

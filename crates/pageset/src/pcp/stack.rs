@@ -399,6 +399,7 @@ impl Stack {
     }
 
     /// The entries, oldest first.
+    #[cfg(any(test, feature = "research"))]
     pub(crate) fn iter<'w>(&'w self, words: &'w [AtomicU32]) -> impl Iterator<Item = u32> + use<'w> {
         let chunks =
             core::iter::successors(self.chunk_after(words, None), |&(chunk, _)| self.chunk_after(words, Some(chunk)));

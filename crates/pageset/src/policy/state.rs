@@ -7,7 +7,7 @@
 //! `alloc/fast.rs` repeats `on_alloc`, `on_take` and the common case of `commit`, for the rules that `Tuning::has_fast_path`
 //! allows.
 
-use super::{DecayRule, Tuning};
+use super::{DecayRule, ListRule, Tuning};
 use crate::frame::Order;
 
 /// The kernels' default of [`Tuning::batch_scale_max`]. Specification 9.
@@ -139,6 +139,19 @@ fn tunes(s: &impl State) -> bool {
 }
 
 impl Tuning {
+    /// Whether the fast path follows these rules. It repeats `on_alloc`, `on_take` and the common case of `commit` for the
+    /// presets of 6.7 and later; a rule that changes one of these is excluded here. `tests/suite/fast_paths.rs` compares the
+    /// fast path with the general path.
+    pub(crate) fn has_fast_path(&self) -> bool {
+        self.alloc_factor
+            && self.free_count
+            && self.drain_high_order
+            && !self.count_min
+            && !self.cma_skip
+            && self.lists != ListRule::OrderZero
+            && !self.backing.has_owners()
+    }
+
     /// An allocation begins, which ends consecutive frees. Not called for bulk allocations of pages, unless a rule
     /// requires it.
     #[inline]

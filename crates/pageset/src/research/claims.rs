@@ -11,7 +11,7 @@ use crate::buddy::free::next;
 use crate::buddy::{Buddy, Capture, Env, Locked, Mismatch, Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Tag, pageblocks};
 use crate::machine::{Line, LockPath, Machine};
-use crate::pcp::{CachedZone, Pageset, PcpGuard};
+use crate::pcp::{CachedZone, Freed, Pageset, PcpGuard};
 use crate::policy::{OwnerRule, Pressure};
 use crate::store::Cache;
 use crate::sync::{self, LockedWord};
@@ -76,7 +76,7 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Refills a pageset with about `pages` pages, in one hold of the zone lock: with free parts of its CPU's own pageblocks, with
     /// whole pageblocks, with the largest blocks of the request's type, and with what any type has.
     fn refill_with_pageblocks<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: Wanted, pages: u32) {
-        let Some(zone) = self.shared.lock_for(env, LockPath::Refill, wanted, 0) else { return };
+        let Some(zone) = self.shared.lock_for(env, LockPath::Refill, wanted) else { return };
         let mut refill = Refill { zone: &zone, pcp, wanted, left: u64::from(pages), got: 0, serves: false };
         refill.own_parts();
         if self.shared.pressure() == Pressure::default() {
@@ -107,11 +107,11 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
     /// Puts a block, which is on no list, into the pageset.
     fn add(&mut self, page: u32, order: Order) {
         let kind = self.wanted.migratetype;
-        let list = self.zone.tuning().lists.list(order, kind);
-        self.zone.frames.set_tag(page, Tag::new(PageState::Cached, order, kind));
+        let list = self.zone.env.tuning.lists.list(order, kind);
+        self.zone.buddy.frames.set_tag(page, Tag::new(PageState::Cached, order, kind));
         if !list.is_some_and(|list| self.pcp.push(list, page)) {
             debug_assert!(false, "a pageset with room has none for page {page} of order {order}");
-            return self.zone.free_block(page, order, self.zone.frames.block_type(page));
+            return self.zone.free_block(page, order);
         }
         self.left = self.left.saturating_sub(order.pages());
         self.got += order.pages();
@@ -120,7 +120,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
 
     /// Phase 0: the free blocks of some of the CPU's own pageblocks, if they are large enough for the request.
     fn own_parts(&mut self) {
-        let (zone, owners) = (self.zone, self.zone.research.owners);
+        let (zone, owners) = (self.zone, self.zone.buddy.research.owners);
         if !owners.are_kept() {
             return;
         }
@@ -128,7 +128,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
         for _ in 0..OWN_BLOCKS {
             let Some(slot) = owners.after(self.pcp.cpu(), last).filter(|_| self.left > 0) else { return };
             let start = slot << Order::PAGEBLOCK.get();
-            if zone.frames.block_type(start) != self.wanted.migratetype {
+            if zone.buddy.frames.block_type(start) != self.wanted.migratetype {
                 last = Some(slot);
                 continue;
             }
@@ -144,7 +144,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
                 }
                 zone.remove(page, order);
                 self.add(page, order);
-                sync::add(&zone.research.own_parts, order.pages());
+                sync::add(&zone.buddy.research.own_parts, order.pages());
             });
             if stays {
                 owners.list(start);
@@ -169,8 +169,8 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
             zone.remove(page, order);
             zone.split(page, order, Order::PAGEBLOCK, kind);
             self.add(page, Order::PAGEBLOCK);
-            zone.research.owners.claim(page, self.pcp.cpu());
-            sync::add(&zone.research.claimed_blocks, 1);
+            zone.buddy.research.owners.claim(page, self.pcp.cpu());
+            sync::add(&zone.buddy.research.claimed_blocks, 1);
         }
     }
 
@@ -314,7 +314,7 @@ fn drain_largest<M: Machine, G>(
 ) -> u32 {
     let mut drained = 0;
     for (order, kind) in Order::all().rev().flat_map(|order| MigrateType::ORDINARY.map(|kind| (order, kind))) {
-        let Some(list) = guard.tuning().lists.list(order, kind) else { continue };
+        let Some(list) = guard.env.tuning.lists.list(order, kind) else { continue };
         while drained < wanted {
             let Some(pages) = guard.drain_one(pcp, list, capture) else { break };
             drained += pages;
@@ -342,41 +342,25 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Frees a block, whose tag is Cached, into the pageset of another CPU, if that gets it. `cpu` is the caller's. Returns false if the
     /// block still belongs to the caller.
     #[inline]
-    pub(crate) fn free_to_owner(
-        &self,
-        env: Env<'_, M>,
-        cpu: CpuId,
-        list: usize,
-        page: u32,
-        order: Order,
-        drain: bool,
-    ) -> Option<bool> {
-        let keeper = self.keeper(env, page, cpu);
-        (keeper != cpu).then(|| self.free_to(env, (keeper, cpu), list, page, order, drain))
+    pub(crate) fn free_to_owner(&self, env: Env<'_, M>, cpu: CpuId, freed: Freed, drain: bool) -> Option<bool> {
+        let keeper = self.keeper(env, freed.page, cpu);
+        (keeper != cpu).then(|| self.free_to(env, (keeper, cpu), freed, drain))
     }
 
     #[cold]
-    fn free_to(
-        &self,
-        env: Env<'_, M>,
-        (owner, cpu): (CpuId, CpuId),
-        list: usize,
-        page: u32,
-        order: Order,
-        drain: bool,
-    ) -> bool {
+    fn free_to(&self, env: Env<'_, M>, (owner, cpu): (CpuId, CpuId), freed: Freed, drain: bool) -> bool {
         let pcp = match env.tuning.backing.owners() {
             OwnerRule::Off => None,
             OwnerRule::Wait => Some(self.lock_pageset(env, owner)),
             OwnerRule::Try => self.try_lock_pageset(env, owner),
             OwnerRule::List => {
-                self.leave_to_owner(env, owner, page, order);
+                self.leave_to_owner(env, owner, freed.page, freed.order);
                 return true;
             }
         };
         let Some(pcp) = pcp else { return false };
-        sync::add(&pcp.research.owner_pages, order.pages());
-        self.free_into(env, pcp, cpu, list, page, order, drain)
+        sync::add(&pcp.research.owner_pages, freed.order.pages());
+        self.free_into(env, pcp, cpu, freed, drain)
     }
 
     /// Puts a block on an owner's list. Waits for nothing.
@@ -445,8 +429,8 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// The pageblocks of a block, if it has whole ones, have no owner any more.
     #[inline]
     pub(crate) fn end_ownership(&self, page: u32, order: Order) {
-        if order >= Order::PAGEBLOCK && self.research.owners.are_kept() {
-            pageblocks(page, order).for_each(|start| self.research.owners.end(start));
+        if order >= Order::PAGEBLOCK && self.buddy.research.owners.are_kept() {
+            pageblocks(page, order).for_each(|start| self.buddy.research.owners.end(start));
         }
     }
 
@@ -454,7 +438,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     #[cold]
     pub(super) fn note_owned(&self, page: u32, order: Order) {
         if order < Order::PAGEBLOCK {
-            return self.research.owners.list(page);
+            return self.buddy.research.owners.list(page);
         }
         self.end_ownership(page, order);
     }
@@ -462,7 +446,7 @@ impl<M: Machine> Locked<'_, '_, M> {
 
 impl<L> Buddy<'_, L> {
     /// Checks that no free pageblock has an owner, and that each owned pageblock with free blocks is on its owner's list.
-    pub(crate) fn check_owners(&self) -> Result<(), Mismatch> {
+    pub(super) fn check_owners(&self) -> Result<(), Mismatch> {
         let (frames, owners) = (&self.frames, &self.research.owners);
         let pages = Order::PAGEBLOCK.pages() as u32;
         for start in (0..owners.pageblocks()).map(|slot| slot * pages) {

@@ -10,7 +10,7 @@ use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::{BulkFree, ClusterRule};
-use crate::store::{Cache, remembered_type};
+use crate::store::{Cache, Lists, Refill, Store, remembered_type};
 use crate::sync;
 use crate::zone::ZoneGuard;
 
@@ -25,7 +25,7 @@ impl<L> Buddy<'_, L> {
 
     /// Checks each cluster against its run of pages. The lists themselves have been checked. The error holds the page,
     /// the violated property, the expected value, and the found value.
-    pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
+    pub(super) fn check_clusters(&self) -> Result<(), Mismatch> {
         let (clusters, links) = (&self.research.clusters, self.frames.links);
         // A zone with clusters has one region.
         let [region] = self.regions else { return Ok(()) };
@@ -69,7 +69,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// Notes a block that enters a list, for the owner of its pageblock. Returns whether it entered a cluster of its list.
     #[inline]
     pub(crate) fn note_put(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
-        if self.research.owners.are_kept() {
+        if self.buddy.research.owners.are_kept() {
             self.note_owned(page, order);
         }
         self.put_in_cluster(page, order, list, end)
@@ -78,18 +78,29 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// Inserts a page into its list and a cluster. Returns false if the list has no clusters.
     #[inline]
     fn put_in_cluster(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
-        let has_clusters = self.has_clusters(order, list);
+        let has_clusters = self.buddy.has_clusters(order, list);
         if has_clusters {
-            self.research.clusters.push(self.frames.links, self.list(order, list), page, end, self.touch_cluster());
+            self.buddy.research.clusters.push(
+                self.buddy.frames.links,
+                self.region.list(order, list),
+                page,
+                end,
+                self.touch_cluster(),
+            );
         }
         has_clusters
     }
 
     /// Removes a page from its list and its cluster. Returns false if the list has no clusters.
     pub(crate) fn remove_from_cluster(&self, page: u32, order: Order, list: MigrateType) -> bool {
-        let has_clusters = self.has_clusters(order, list);
+        let has_clusters = self.buddy.has_clusters(order, list);
         if has_clusters {
-            self.research.clusters.remove(self.frames.links, self.list(order, list), page, self.touch_cluster());
+            self.buddy.research.clusters.remove(
+                self.buddy.frames.links,
+                self.region.list(order, list),
+                page,
+                self.touch_cluster(),
+            );
         }
         has_clusters
     }
@@ -98,7 +109,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     fn touch_cluster(&self) -> impl Fn(Touch) {
         move |touch| match touch {
             Touch::Page(page) => self.touch_page(page),
-            Touch::Cluster(Cluster(number)) => self.env().touch(Line::Cluster { zone: self.zone, number }),
+            Touch::Cluster(Cluster(number)) => self.env.touch(Line::Cluster { zone: self.buddy.zone, number }),
         }
     }
 
@@ -106,35 +117,35 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// clusters do not serve this refill.
     fn cut_clusters(&self, wanted: Wanted, want: u32, room: u32) -> List {
         // A pageset that requests one page must keep nothing, and a cluster would bring more.
-        let suits = self.tuning().backing.has_clusters() && self.research.clusters.exist() && want > 1;
+        let suits = self.env.tuning.backing.has_clusters() && self.buddy.research.clusters.exist() && want > 1;
         if !suits || !self.skips_merge(wanted.order) || wanted.cma && self.prefers_cma() {
             return List::default();
         }
         self.touch_head(wanted.migratetype);
-        let list = self.list(Order::ZERO, wanted.migratetype);
-        let cut = self.research.clusters.cut(self.frames.links, list, want, room, self.touch_cluster());
+        let list = self.region.list(Order::ZERO, wanted.migratetype);
+        let cut = self.buddy.research.clusters.cut(self.buddy.frames.links, list, want, room, self.touch_cluster());
         sync::sub(&self.region.free_pages, cut.len().into());
         cut
     }
 
     /// Inserts a list of free movable pages at the head of their list, as one cluster.
     fn splice(&self, cluster: Cluster, batch: &List) {
-        let Some(tail) = batch.last() else { return self.research.clusters.close(cluster) };
+        let Some(tail) = batch.last() else { return self.buddy.research.clusters.close(cluster) };
         let pages = batch.len();
         self.touch_cluster()(Touch::Cluster(cluster));
-        self.research.clusters.set(cluster, tail, pages);
+        self.buddy.research.clusters.set(cluster, tail, pages);
         self.touch_head(MigrateType::Movable);
-        let list = self.list(Order::ZERO, MigrateType::Movable);
-        list.prepend(self.frames.links, batch, |slot| self.touch_page(slot));
+        let list = self.region.list(Order::ZERO, MigrateType::Movable);
+        list.prepend(self.buddy.frames.links, batch, |slot| self.touch_page(slot));
         sync::add(&self.region.free_pages, pages.into());
-        sync::add(&self.research.clusters.given, pages.into());
+        sync::add(&self.buddy.research.clusters.given, pages.into());
         self.count_skips(pages.into());
     }
 
     fn touch_head(&self, list: MigrateType) {
-        self.env().touch(Line::FreeList {
-            zone: self.zone,
-            region: self.number(),
+        self.env.touch(Line::FreeList {
+            zone: self.buddy.zone,
+            region: self.number,
             order: Order::ZERO.get(),
             migratetype: list as u8,
         });
@@ -143,15 +154,35 @@ impl<M: Machine> Locked<'_, '_, M> {
 
 /// Moves of whole clusters: refills take them, drains free them. Specification 6.2 "Refill", 6.3.
 impl<'a, M: Machine> CachedZone<'a, M> {
-    /// Does the work of a refill. With clusters no interrupt may come: one that frees a page could wait for this CPU's refill in flight.
+    /// Refills an empty list under one hold of the zone lock; or two, if whole clusters did not supply all pages. Returns the number of
+    /// blocks, `None` if the rules have no clusters.
     #[inline]
-    pub(crate) fn without_waiters<R>(&self, env: Env<'_, M>, refill: impl FnOnce() -> R) -> R {
-        if env.tuning.backing.has_clusters() { env.machine.without_interrupts(refill) } else { refill() }
+    pub(crate) fn refill_from_clusters<G>(
+        &self,
+        refill: &Refill<'_, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        blocks: u32,
+    ) -> Option<u32> {
+        refill.env.tuning.backing.has_clusters().then(|| self.refill_with_clusters(refill, pcp, blocks))
     }
 
-    /// Refills an empty list with whole clusters, if they serve this refill. Returns the number of pages. The zone lock
+    #[cold]
+    fn refill_with_clusters<G>(&self, refill: &Refill<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, blocks: u32) -> u32 {
+        let &Refill { env, list, wanted, .. } = refill;
+        let lock = || self.shared.lock_for(env, LockPath::Refill, wanted);
+        // No interrupt may come: one that frees a page could wait for this CPU's refill in flight.
+        env.machine.without_interrupts(|| {
+            let Some(guard) = lock() else { return 0 };
+            let (guard, taken) = self.take_clusters(guard, pcp, list, wanted, blocks);
+            let guard = if taken < blocks { guard.or_else(lock) } else { None };
+            let rest = |guard| Lists.take(&Refill { held: Some(guard), ..*refill }, pcp, blocks - taken);
+            taken + guard.as_ref().map_or(0, rest)
+        })
+    }
+
+    /// Fills an empty list with whole clusters, if they serve this refill. Returns the number of pages. The zone lock
     /// is held only while the clusters are cut off their list; if none was cut, the lock is returned still held.
-    pub(crate) fn refill_from_clusters<'z, G>(
+    fn take_clusters<'z, G>(
         &'z self,
         zone: ZoneGuard<'z, 'a, M>,
         pcp: &PcpGuard<'_, M::Lock, G>,
@@ -163,7 +194,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         if cut.first().is_none() {
             return (Some(zone), 0);
         }
-        let (env, buddy) = (zone.env(), &self.shared.buddy);
+        let (env, buddy) = (zone.env, &self.shared.buddy);
         buddy.research.in_flight.begin();
         drop(zone);
         let mut next = cut.first();
@@ -218,7 +249,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             batch.push(links, page, End::Head, |_| ());
         }
         let zone = self.shared.lock(env, LockPath::Drain, 0);
-        let cluster = if zone.skips_merge(Order::ZERO) { zone.research.clusters.open() } else { None };
+        let cluster = if zone.skips_merge(Order::ZERO) { zone.buddy.research.clusters.open() } else { None };
         let mut next = batch.last();
         while let Some(page) = next {
             next = batch.before(links, page);
@@ -228,8 +259,8 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             match cluster {
                 Some(_) if migratetype == MigrateType::Movable => {
                     zone.touch_page(page);
-                    zone.frames.set_free(page, Order::ZERO, migratetype);
-                    zone.research.clusters.set_of(page, cluster);
+                    zone.buddy.frames.set_free(page, Order::ZERO, migratetype);
+                    zone.buddy.research.clusters.set_of(page, cluster);
                 }
                 // A merge would find pages of the batch, which already look free.
                 Some(_) => {
@@ -239,7 +270,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 }
                 None => {
                     batch.remove(links, page, |_| ());
-                    zone.free_block(page, Order::ZERO, migratetype);
+                    zone.free_or_capture(page, Order::ZERO, migratetype, None);
                 }
             }
         }

@@ -22,7 +22,7 @@ pub(crate) struct Merges<'z, 'a, M: Machine> {
 impl<M: Machine> Drop for Merges<'_, '_, M> {
     fn drop(&mut self) {
         let zone = self.zone.lock(self.env, LockPath::Map, 0);
-        zone.research.in_flight.enable();
+        zone.buddy.research.in_flight.enable();
     }
 }
 
@@ -43,10 +43,10 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// Whether a block of this order is freed without merging: a single page, while no attempt at compaction was
     /// counted since its last failure or success, and no [`Merges`] exists.
     pub(super) fn skips_merge(&self, order: Order) -> bool {
-        self.tuning().backing.skips_merges()
+        self.env.tuning.backing.skips_merges()
             && order == Order::ZERO
-            && self.deferral.considered() == 0
-            && !self.research.in_flight.is_disabled()
+            && self.buddy.deferral.considered.get() == 0
+            && !self.buddy.research.in_flight.is_disabled()
     }
 
     /// Puts a free block that skips merging on its list. Returns false if it must merge.
@@ -62,21 +62,20 @@ impl<M: Machine> Locked<'_, '_, M> {
 
     /// Counts pages that were freed without merging.
     pub(super) fn count_skips(&self, pages: u64) {
-        sync::add(&self.research.skips, pages);
+        sync::add(&self.buddy.research.skips, pages);
     }
 
     /// Waits until no refill of the zone is in flight.
     pub(crate) fn wait_for_refills(&self) {
-        self.research.in_flight.wait(|| self.env().machine.relax());
+        self.buddy.research.in_flight.wait(|| self.env.machine.relax());
     }
 
     fn merge_pageblock(&self, start: u32) -> u64 {
-        let migratetype = self.frames.block_type(start);
         let mut pairs = 0;
-        for page in self.unmerged_pairs(start) {
+        for page in self.buddy.unmerged_pairs(start) {
             self.remove(page, Order::ZERO);
             // Merge skipping is disabled here, so this free merges.
-            self.free_block(page, Order::ZERO, migratetype);
+            self.free_block(page, Order::ZERO);
             pairs += 1;
         }
         pairs
@@ -87,7 +86,7 @@ impl<'a, M: Machine> Zone<'a, M> {
     /// Disables merge skipping while the result lives.
     pub(crate) fn merges<'z>(&'z self, env: Env<'z, M>) -> Merges<'z, 'a, M> {
         let zone = self.lock(env, LockPath::Map, 0);
-        zone.research.in_flight.disable();
+        zone.buddy.research.in_flight.disable();
         zone.wait_for_refills();
         drop(zone);
         Merges { env, zone: self }

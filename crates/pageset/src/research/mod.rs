@@ -14,11 +14,11 @@
 //! | `Locked::end_ownership` | pageblocks that change their type or are captured | none has an owner |
 //! | `Locked::wait_for_refills` | a look at a page that may be in flight | no refill is in flight |
 //! | `Locked::steal_before_615` | a request that its own type cannot serve | none |
-//! | `CachedZone::refill_by_claims`, `refill_from_clusters`, `without_waiters` | a refill | none; no page, and the lock is still held |
+//! | `CachedZone::refill_by_claims`, `refill_from_clusters` | a refill | none: the stores refill the pageset |
 //! | `CachedZone::free_to_owner` | a free | none: the block enters the caller's pageset |
 //! | `CachedZone::drain_by_research` | a drain | none: whole lists are drained |
 //! | `CachedZone::absorb`, `absorb_all`, `left_above_high`, `nothing_waits`, `end_drain` | drains, ticks, the audit | others leave nothing |
-//! | `CachedZone::left_by_others`, `Buddy::has_skipped`, `check_clusters`, `check_owners` | the audit | nothing to check |
+//! | `CachedZone::left_by_others`, `Buddy::has_skipped`, `check_research` | the audit | nothing to check |
 //! | `CachedZone::research_counts` | the statistics | zeros |
 //! | `Zone::merges`, `merge_skipped` | compaction, ranges, a request that found nothing | nothing was skipped |
 //!
@@ -43,6 +43,8 @@ mod round_robin;
 #[cfg(feature = "research")]
 mod steal;
 
+#[cfg(feature = "research")]
+use crate::buddy::{Buddy, Mismatch};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
 
@@ -52,13 +54,24 @@ pub(crate) struct Counts {
     pub(crate) zone: [u64; 6],
     /// Pages that came to pagesets from other CPUs, and merges in pagesets.
     pub(crate) pagesets: [u64; 2],
+    /// Pages that other CPUs left for pagesets. Read first: what they turn into then counts twice rather than not at all.
+    pub(crate) waiting: u64,
 }
 
 impl<M: Machine> CachedZone<'_, M> {
     /// The counters of these rules, at a recent moment.
     pub(crate) fn research_counts(&self) -> Counts {
+        let waiting = self.pagesets.iter().map(|pageset| u64::from(pageset.research.waiting())).sum();
         let each = self.pagesets.iter().map(|pageset| pageset.research.counters());
         let pagesets = each.fold([0; 2], |[pages, merges], [more, merged]| [pages + more, merges + merged]);
-        Counts { zone: self.shared.buddy.research.counters(), pagesets }
+        Counts { zone: self.shared.buddy.research.counters(), pagesets, waiting }
+    }
+}
+
+#[cfg(feature = "research")]
+impl<L> Buddy<'_, L> {
+    /// Checks, for the audit, clusters and owners.
+    pub(crate) fn check_research(&self) -> Result<(), Mismatch> {
+        self.check_clusters().and_then(|()| self.check_owners())
     }
 }

@@ -6,19 +6,16 @@ use crate::buddy::list::End;
 use crate::buddy::{Buddy, Capture, Env, Locked, Mismatch, Wanted};
 use crate::frame::{CpuId, MigrateType, Order};
 use crate::machine::Machine;
-use crate::pcp::{CachedZone, Pageset, PcpGuard};
-use crate::zone::{Zone, ZoneGuard};
+use crate::pcp::{CachedZone, Freed, Pageset, PcpGuard};
+use crate::store::Refill;
+use crate::zone::Zone;
 
 impl<L> Buddy<'_, L> {
     pub(crate) fn has_skipped(&self) -> bool {
         false
     }
 
-    pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
-        Ok(())
-    }
-
-    pub(crate) fn check_owners(&self) -> Result<(), Mismatch> {
+    pub(crate) fn check_research(&self) -> Result<(), Mismatch> {
         Ok(())
     }
 }
@@ -57,7 +54,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     }
 }
 
-impl<'a, M: Machine> CachedZone<'a, M> {
+impl<M: Machine> CachedZone<'_, M> {
     #[inline(always)]
     pub(crate) fn refill_by_claims<G>(
         &self,
@@ -69,32 +66,17 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     }
 
     #[inline(always)]
-    pub(crate) fn without_waiters<R>(&self, _env: Env<'_, M>, refill: impl FnOnce() -> R) -> R {
-        refill()
-    }
-
-    #[inline(always)]
-    pub(crate) fn refill_from_clusters<'z, G>(
-        &'z self,
-        zone: ZoneGuard<'z, 'a, M>,
-        _pcp: &PcpGuard<'_, M::Lock, G>,
-        _list: usize,
-        _wanted: Wanted,
-        _blocks: u32,
-    ) -> (Option<ZoneGuard<'z, 'a, M>>, u32) {
-        (Some(zone), 0)
-    }
-
-    #[inline(always)]
-    pub(crate) fn free_to_owner(
+    pub(crate) fn refill_from_clusters<G>(
         &self,
-        _env: Env<'_, M>,
-        _cpu: CpuId,
-        _list: usize,
-        _page: u32,
-        _order: Order,
-        _drain: bool,
-    ) -> Option<bool> {
+        _refill: &Refill<'_, M>,
+        _pcp: &PcpGuard<'_, M::Lock, G>,
+        _blocks: u32,
+    ) -> Option<u32> {
+        None
+    }
+
+    #[inline(always)]
+    pub(crate) fn free_to_owner(&self, _env: Env<'_, M>, _cpu: CpuId, _freed: Freed, _drain: bool) -> Option<bool> {
         None
     }
 

@@ -4,7 +4,7 @@
 
 use crate::buddy::{Capture, Env, Locked};
 use crate::frame::{MigrateType, Order};
-use crate::machine::{Line, LockPath, Machine};
+use crate::machine::{Access, Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::lists::{LISTS, order_of};
 use crate::policy::{BulkFree, ClusterRule, Tuning};
@@ -48,7 +48,7 @@ impl<M: Machine> CachedZone<'_, M> {
             oldest[list] = lists[list].next();
             env.touch(Line::Page(pfn(page)));
             if blocks < pcp.batch() {
-                env.prefetch(Line::Page(pfn(page ^ 1)));
+                env.machine.probe(Access::Prefetch(Line::Page(pfn(page ^ 1))));
             }
             blocks += 1;
             picked += order_of(list).pages() as u32;
@@ -60,7 +60,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     fn drain_by_turns<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32, capture: Option<&Capture>) -> u32 {
         let mut drained = 0;
         // If all blocks are on one list of single pages, every turn is that list's.
-        let mut filled = (0..self.tuning().lists.count()).filter(|&list| !pcp.list(list).is_empty());
+        let mut filled = (0..self.env.tuning.lists.count()).filter(|&list| !pcp.list(list).is_empty());
         if let (Some(list), None) = (filled.next(), filled.next())
             && order_of(list) == Order::ZERO
         {
@@ -70,7 +70,7 @@ impl<M: Machine> Locked<'_, '_, M> {
                 drained += pages;
             }
         }
-        let mut turns = RoundRobin::new(self.tuning());
+        let mut turns = RoundRobin::new(self.env.tuning);
         while drained < wanted {
             let list = turns.next(wanted - drained, |list| pcp.list(list).is_empty());
             let pages = self.drain_one(pcp, list, capture);

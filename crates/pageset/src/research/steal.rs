@@ -18,7 +18,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         } else {
             largest
         };
-        if self.tuning().fallback == FallbackRule::Steal {
+        if self.env.tuning.fallback == FallbackRule::Steal {
             self.bring_over(page, found, wanted);
             return self.take_smallest(order, migratetype);
         }
@@ -42,25 +42,25 @@ impl<M: Machine> Locked<'_, '_, M> {
         };
         if found >= Order::PAGEBLOCK {
             self.retype(page, found, wanted);
-            self.claims.add(1);
+            self.buddy.claims.add(1);
             return move_one();
         }
-        let ordinary = self.frames.block_type(start).is_ordinary();
+        let ordinary = self.buddy.frames.block_type(start).is_ordinary();
         if ordinary {
             self.note_break(wakes);
         }
         let whole = may_claim(found, wanted) && ordinary;
         let mostly = if whole { self.is_mostly(start, wanted) } else { None };
         let Some(mostly) = mostly else {
-            self.steals.add(1);
+            self.buddy.steals.add(1);
             return move_one();
         };
         self.move_free_blocks(start, wanted, end);
         if mostly {
             self.set_block_type(start, wanted);
-            self.claims.add(1);
+            self.buddy.claims.add(1);
         } else {
-            self.steals.add(1);
+            self.buddy.steals.add(1);
         }
     }
 }

@@ -54,7 +54,7 @@ impl Store for Parts {
             if order < Order::PAGEBLOCK {
                 // Whole pageblocks take a region's lock.
                 *held = Held::default();
-                let left = free_to_bitmaps(drain.zone, drain.env, blocks, order, cache.region());
+                let left = free_to_bitmaps(drain.zone, drain.env, blocks, order, cache.region().get() as usize);
                 cache.count_unlocked(u64::from(left) << order.get());
             } else {
                 free_to_regions(drain.zone, drain.env, blocks, order, None, held);
@@ -108,7 +108,7 @@ impl Store for Parts {
         let mut all = 0;
         for page in (0..frames.len()).filter(|&page| bitmaps.has(page)) {
             if frames.tag(page) != Tag::INSIDE {
-                return Err((Some(page), "the tag of a page in a bitmap", 0, frames.tag(page).byte().into()));
+                return Err((Some(page), "the tag of a page in a bitmap", 0, frames.tag(page).0.into()));
             }
             if !bitmaps.is_noted(page / PAGEBLOCK) {
                 return Err((Some(page), "a pageblock with pages in its bitmap is noted", 1, 0));
@@ -148,7 +148,7 @@ fn free_to_bitmaps<M: Machine>(
             }
             env.touch(bitmap_line(zone, page));
             // A block that completes its pageblock needs no bits.
-            let completes = buddy.bitmaps.is_rest(page, order) && free_locked(zone, env, page, Some(order));
+            let completes = buddy.bitmaps.is_rest(page, order) && zone.lock(env, LockPath::Drain, page).free_with_rest(page, order);
             if !completes {
                 runs |= 1 << at;
                 whole |= u64::from(buddy.bitmaps.free_run(run)) << at;
@@ -186,20 +186,8 @@ fn free_whole<M: Machine>(
     let region = zone.buddy.region_of(page);
     if let Some(guard) = held {
         guard.free_whole(pageblock);
-    } else if waits {
-        free_locked(zone, env, page, None);
-    } else if let Some(guard) = zone.try_lock_region(env, LockPath::Drain, region) {
+    } else if let Some(guard) = zone.lock_or_try(env, LockPath::Drain, region, waits) {
         guard.free_whole(pageblock);
-    }
-}
-
-/// Takes the lock of a page's region and frees the pageblock around it, if its bitmap has all pages but those of a block of the caller,
-/// if it has one. Returns whether it did.
-fn free_locked<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, page: u32, own: Option<Order>) -> bool {
-    let guard = zone.lock_region(env, LockPath::Drain, zone.buddy.region_of(page));
-    match own {
-        Some(order) => guard.free_with_rest(page, order),
-        None => guard.free_whole(page / PAGEBLOCK),
     }
 }
 
@@ -276,7 +264,7 @@ fn refill_from_bitmap<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, pa
             buddy.frames.set_tag(page, tag);
             Some(page)
         });
-        buddy.regions[cache.region()].bitmaps.pages.sub(u64::from(placed) << order.get());
+        buddy.regions[cache.region().get() as usize].bitmaps.pages.sub(u64::from(placed) << order.get());
         filled += placed;
         // The pageset has no more room for these.
         for &page in next {
@@ -304,14 +292,10 @@ fn take_from_bitmaps<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, wanted: Wa
         // pageblock.
         loop {
             let suits = |list: MigrateType| list.is_ordinary() && (list == wanted.migratetype) == own;
-            let pageblock = buddy.bitmap_with(wanted.order, (at, end), suits)?;
+            let pageblock = buddy.bitmap_with(wanted.order, (at, end), usize::MAX, suits)?;
             at = pageblock + 1;
             // The lock is for the region's counters.
-            let guard = if wanted.waits {
-                zone.lock_region(env, LockPath::DirectAlloc, region)
-            } else {
-                zone.try_lock_region(env, LockPath::DirectAlloc, region)?
-            };
+            let guard = zone.lock_or_try(env, LockPath::DirectAlloc, region, wanted.waits)?;
             env.touch(bitmap_line(zone, pageblock * PAGEBLOCK));
             if !suits(buddy.frames.block_type(pageblock * PAGEBLOCK)) {
                 // It changed meanwhile. What a drain has just left there belongs on the lists of the new type.

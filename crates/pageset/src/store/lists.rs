@@ -3,7 +3,7 @@
 use core::sync::atomic::AtomicU32;
 
 use super::whole_blocks::{SplitBlock, first_block};
-use super::{Cache, Drain, Given, Refill, Store, remembered_type};
+use super::{Cache, Drain, Given, Refill, Store, is_one_hold, remembered_type};
 use crate::buddy::{Capture, Env, Locked, Stage};
 use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{LockPath, Machine};
@@ -36,7 +36,7 @@ impl Store for Lists {
     #[inline(always)]
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
         // Lock order: pageset, then region.
-        let pages = if drain.is_one_hold() {
+        let pages = if is_one_hold(drain.zone, drain.env) {
             let guard = drain.zone.lock(drain.env, LockPath::Drain, 0);
             drain_lists(&guard, drain, cache)
         } else {
@@ -68,11 +68,11 @@ fn refill_from_lists<M: Machine>(
     let taken = cache.fill(refill.list, blocks, || {
         let page =
             split.next(guard).or_else(|| split.begin(guard, wanted)).or_else(|| guard.take(wanted, &mut stage))?;
-        let kind = remembered_type(guard, guard.tuning(), page, wanted.migratetype);
-        guard.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
+        let kind = remembered_type(guard.buddy, guard.env.tuning, page, wanted.migratetype);
+        guard.buddy.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
         Some(page)
     });
-    if refill.leaves && guard.tuning().backing.bitmaps() {
+    if refill.leaves && guard.env.tuning.backing.bitmaps() {
         split.end_in_bitmap(guard, wanted.migratetype, wanted.order);
     } else {
         split.end(guard, wanted.migratetype);
@@ -82,7 +82,7 @@ fn refill_from_lists<M: Machine>(
 
 /// Moves whole lists, from the first one on, until the wanted pages have moved. Returns the number moved.
 fn drain_lists<M: Machine>(guard: &Locked<'_, '_, M>, drain: &Drain<'_, M>, cache: &impl Cache) -> u32 {
-    let lists = guard.tuning().lists.count();
+    let lists = guard.env.tuning.lists.count();
     let mut drained = 0;
     for list in (drain.start..lists).chain(0..drain.start) {
         while drained < drain.wanted {
@@ -206,14 +206,13 @@ impl<'z, M: Machine> Held<'z, M> {
         blocks: usize,
     ) -> Option<&ZoneGuard<'z, 'z, M>> {
         // One lock at a time: the old one is dropped here.
-        let goes_on = |guard: &ZoneGuard<'z, 'z, M>| guard.number() == number && self.blocks + blocks <= HOLD_BLOCKS;
+        let goes_on = |guard: &ZoneGuard<'z, 'z, M>| guard.number == number && self.blocks + blocks <= HOLD_BLOCKS;
         let kept = self.guard.take().filter(goes_on);
         if kept.is_none() {
             self.blocks = 0;
         }
         let guard = match kept {
-            None if !waits => zone.try_lock_region(env, LockPath::Drain, number)?,
-            None => zone.lock_region(env, LockPath::Drain, number),
+            None => zone.lock_or_try(env, LockPath::Drain, number, waits)?,
             Some(kept) => kept,
         };
         Some(self.guard.insert(guard))
@@ -268,11 +267,11 @@ impl<M: Machine> Locked<'_, '_, M> {
 
     /// The list that a drained block goes to. Specification 2.6.
     pub(crate) fn drained_type(&self, page: u32) -> MigrateType {
-        let block_type = self.frames.block_type(page);
-        if self.tuning().type_at_drain || block_type == MigrateType::Isolate {
+        let block_type = self.buddy.frames.block_type(page);
+        if self.env.tuning.type_at_drain || block_type == MigrateType::Isolate {
             block_type
         } else {
-            self.frames.tag(page).kind().unwrap_or(block_type)
+            self.buddy.frames.tag(page).kind().unwrap_or(block_type)
         }
     }
 

@@ -8,14 +8,14 @@
 //! | `depot` | [`Batches`]: batches that drains left as they were, for the next refill |
 //! | `bitmaps` | [`Parts`]: free parts of pageblocks, set and taken without a lock |
 //! | `lists` | [`Lists`]: the free lists of the regions, which have every other free page |
-//! | `settle` | the way of pages from the stores to the free lists |
+//! | `refill` | the way of blocks to a pageset: which regions are asked, and how long their locks are held |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages freed as one block |
 //! | `words` | the memory of the stores |
 
 pub(crate) mod bitmaps;
 pub(crate) mod depot;
 pub(crate) mod lists;
-mod settle;
+mod refill;
 mod whole_blocks;
 mod words;
 
@@ -24,14 +24,14 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::buddy::{Buddy, Capture, Env, Mismatch, Wanted};
 use crate::frame::{MigrateType, Order};
-use crate::machine::Machine;
+use crate::machine::{LockPath, Machine};
 use crate::policy::Tuning;
 use crate::zone::{Zone, ZoneGuard};
 
 pub(crate) use bitmaps::Parts;
 pub(crate) use depot::Batches;
 pub(crate) use lists::Lists;
-pub(crate) use settle::{Scope, settle};
+pub(crate) use refill::{refill, take_from_regions};
 pub(crate) use words::StoreWords;
 
 /// The stores whose pages are on no free list.
@@ -183,8 +183,8 @@ pub(crate) trait Cache {
     fn drop_oldest(&self, list: usize, blocks: u32);
     /// Takes the oldest block of a list.
     fn pop_oldest(&self, list: usize) -> Option<u32>;
-    /// The region that the pageset prefers.
-    fn region(&self) -> usize;
+    /// The region that the pageset prefers. A hint.
+    fn region(&self) -> &AtomicU32;
     /// Counts pages that came or left without a lock of the zone.
     fn count_unlocked(&self, pages: u64);
 }
@@ -198,8 +198,11 @@ pub(crate) struct Refill<'r, M: Machine> {
     /// The region whose pages are wanted, and its lock where the caller holds it.
     pub(crate) region: usize,
     pub(crate) held: Option<&'r ZoneGuard<'r, 'r, M>>,
-    /// Whether the rest of a block that is split may go to a store that hides it.
+    /// Whether the rest of a block that is split may go to a store that hides it. Where memory is short, it goes to the lists, as
+    /// drains do.
     pub(crate) leaves: bool,
+    /// The batch of the pageset, in pages.
+    pub(crate) batch: u32,
 }
 
 /// What a drain offers: about `wanted` pages, of whole lists from `start` on.
@@ -211,14 +214,6 @@ pub(crate) struct Drain<'d, M: Machine> {
     pub(crate) batch: u32,
     /// The compaction that waits for a block.
     pub(crate) capture: Option<&'d Capture>,
-}
-
-impl<M: Machine> Drain<'_, M> {
-    /// Whether one hold of the zone's only lock serves the drain, as in the kernels.
-    #[inline]
-    pub(crate) fn is_one_hold(&self) -> bool {
-        is_one_hold(self.zone, self.env)
-    }
 }
 
 /// Whether one hold of the zone's only lock serves a refill or a drain, as in the kernels.
@@ -244,6 +239,41 @@ pub(crate) fn hides<M: Machine>(zone: &Zone<'_, M>) -> bool {
 /// Pages of the stores that do not count as free pages of the zone, at a recent moment.
 pub(crate) fn cached_pages<M: Machine>(zone: &Zone<'_, M>) -> u64 {
     Batches.pages(zone)
+}
+
+/// Whose pages [`settle`] moves to free lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// Of all stores of the zone: of depots, then of bitmaps. [`CachedZone::settle`](crate::pcp::CachedZone::settle) also moves those of
+    /// pagesets and of deferred frees.
+    Zone,
+    /// Of depots: whole batches.
+    Batches,
+    /// Of bitmaps: free parts of pageblocks, from the pageblock of this number on. One call looks after 64 pageblocks.
+    Parts(u32),
+    /// Of the bitmap of the pageblock that begins at this page, if it may have free parts.
+    Pageblock(u32),
+}
+
+/// Moves the free pages of a scope to the free lists. Waits for the locks of regions, one at a time; the caller holds none. Pages that
+/// other CPUs free meanwhile may stay. Returns the scope of what is left to do.
+pub(crate) fn settle<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
+    match scope {
+        Scope::Zone => settle(zone, env, Scope::Batches).or(Some(Scope::Parts(0))),
+        Scope::Batches => {
+            // All of them in one step.
+            let left = Batches.settle(zone, env, 0);
+            debug_assert_eq!(left, None, "depots are settled at once");
+            None
+        }
+        Scope::Parts(from) => Parts.settle(zone, env, from).map(Scope::Parts),
+        Scope::Pageblock(page) => {
+            if zone.buddy.has_parts(page) {
+                zone.lock(env, LockPath::Map, page).settle(page, Order::PAGEBLOCK);
+            }
+            None
+        }
+    }
 }
 
 /// Settles the pages of some regions that no refill needed for a round. A round is `cpus` ticks, of any CPUs. Each tick looks after the next

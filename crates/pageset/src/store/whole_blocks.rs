@@ -30,7 +30,7 @@ impl SplitBlock {
     /// the parts come in the same order as from splitting one by one. `None` if other types could also serve the
     /// request.
     pub(super) fn begin<M: Machine>(&mut self, guard: &Locked<'_, '_, M>, wanted: Wanted) -> Option<u32> {
-        let tuning = guard.tuning();
+        let tuning = guard.env.tuning;
         if !tuning.whole_blocks || tuning.backing.has_clusters() || guard.region.free_cma.get() > 0 {
             return None;
         }
@@ -59,12 +59,12 @@ impl SplitBlock {
             return self.end(guard, list);
         }
         for (page, order) in largest_blocks(self.next, self.end) {
-            if order >= Order::PAGEBLOCK || !guard.frames.block_type(page).is_ordinary() {
+            if order >= Order::PAGEBLOCK || !guard.buddy.frames.block_type(page).is_ordinary() {
                 guard.put(page, order, list, End::Head);
                 continue;
             }
             guard.region.bitmaps.pages.add(order.pages());
-            if guard.bitmaps.put_back(page, order) {
+            if guard.buddy.bitmaps.put_back(page, order) {
                 guard.free_whole(page / PAGEBLOCK);
             }
             if wanted > Order::ZERO
@@ -86,7 +86,7 @@ impl SplitBlock {
 impl<M: Machine> Locked<'_, '_, M> {
     /// Whether a drain may free blocks together: each goes to its pageblock's list and merges at once.
     pub(super) fn drains_whole_blocks(&self) -> bool {
-        let tuning = self.tuning();
+        let tuning = self.env.tuning;
         // Before 6.10 each block goes to the list that its own tag names.
         tuning.whole_blocks && tuning.type_at_drain && !tuning.backing.skips_merges()
     }
@@ -106,9 +106,9 @@ impl<M: Machine> Locked<'_, '_, M> {
     pub(super) fn free_together(&self, page: u32, together: Order, order: Order) {
         for at in (page..page + together.pages() as u32).step_by(order.pages() as usize) {
             self.touch_page(at);
-            self.frames.set_tag(at, Tag::INSIDE);
+            self.buddy.frames.set_tag(at, Tag::INSIDE);
         }
-        self.free_block(page, together, self.frames.block_type(page));
+        self.free_block(page, together);
     }
 }
 

@@ -26,9 +26,6 @@ macro_rules! const_new {
 }
 pub(crate) use const_new;
 
-mod counter;
-pub(crate) use counter::Counter;
-
 #[cfg(any(test, split_words, not(target_has_atomic = "64")))]
 pub(crate) mod split;
 
@@ -37,7 +34,7 @@ pub(crate) use core::sync::atomic::AtomicU64;
 #[cfg(any(split_words, not(target_has_atomic = "64")))]
 pub(crate) use split::SplitWord as AtomicU64;
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// A word whose writers hold a lock. All accesses are `Relaxed`: the lock's acquire and release order them. A reader
 /// without the lock gets some recent value.
@@ -77,4 +74,34 @@ pub(crate) fn add(word: &AtomicU64, n: u64) {
 #[inline(always)]
 pub(crate) fn sub(word: &AtomicU64, n: u64) {
     word.set(word.get() - n);
+}
+
+/// A counter of events or of pages whose writers hold different locks, or none. All accesses are `Relaxed`: a sum of what its
+/// writers added, at a recent moment.
+///
+/// On a 32-bit machine it has 32 bits, since such a machine may lack 64-bit atomics: enough for the pages of any of its zones.
+/// Numbers of events wrap.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicUsize);
+
+impl Counter {
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Counter(AtomicUsize::new(0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed) as u64
+    }
+
+    #[inline(always)]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n as usize, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn sub(&self, n: u64) {
+        self.0.fetch_sub(n as usize, Relaxed);
+    }
 }

@@ -40,6 +40,7 @@ impl Deferred {
     }
 
     /// The blocks, the newest first. Nobody takes one meanwhile.
+    #[cfg(feature = "research")]
     pub(crate) fn blocks(&self, link: impl Fn(u32) -> u32) -> impl Iterator<Item = u32> {
         // Acquire: as in take.
         core::iter::successors(self.newest.load(Acquire).checked_sub(1), move |&block| link(block).checked_sub(1))

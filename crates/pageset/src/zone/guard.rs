@@ -1,11 +1,12 @@
 //! Holds of the locks of a zone's regions.
 
+use core::cell::Cell;
 use core::ops::Deref;
 
 use super::watermark::Mark;
 use super::{BOOSTED, MIXED, Zone};
 use crate::buddy::{Env, Locked, Wanted};
-use crate::frame::ZoneKind;
+use crate::frame::{Order, ZoneKind};
 use crate::machine::{Access, Guard, Line, LockPath, Machine};
 use crate::policy::Watermarks;
 use crate::policy::sizes::boosted;
@@ -62,15 +63,29 @@ impl<'a, M: Machine> Zone<'a, M> {
         self.buddy.research.is_at_rest().then(|| self.locked(env, path, number, guard))
     }
 
-    /// Takes the lock of a page's region for a request. Waits for it, unless the request waits for nothing.
+    /// Takes the lock of a region, for a caller that waits for it or does not.
+    #[inline]
+    pub(crate) fn lock_or_try<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        number: usize,
+        waits: bool,
+    ) -> Option<ZoneGuard<'z, 'a, M>> {
+        if waits { Some(self.lock_region(env, path, number)) } else { self.try_lock_region(env, path, number) }
+    }
+
+    /// Takes the lock of a zone's only region for a request. Waits for it, unless the request waits for nothing.
     pub(crate) fn lock_for<'z>(
         &'z self,
         env: Env<'z, M>,
         path: LockPath,
         wanted: Wanted,
-        page: u32,
     ) -> Option<ZoneGuard<'z, 'a, M>> {
-        if wanted.waits { Some(self.lock(env, path, page)) } else { self.try_lock(env, path, page) }
+        if wanted.waits {
+            self.complete_some_deferred(env);
+        }
+        self.lock_or_try(env, path, 0, wanted.waits)
     }
 
     /// Completes all deferred frees, in as many holds as that takes. The caller does not hold the lock.
@@ -95,8 +110,7 @@ impl<'a, M: Machine> Zone<'a, M> {
             };
             let guard = other.as_ref().unwrap_or(&first);
             let order = self.buddy.frames.tag(page).order();
-            guard.free_block(page, order, guard.frames.block_type(page));
-            guard.count_direct_free(order.pages());
+            guard.free_direct(page, order);
             pages += order.pages() as u32;
         }
         // Release: pairs with the acquire in deferred_pages.
@@ -112,8 +126,9 @@ impl<'a, M: Machine> Zone<'a, M> {
         guard: Guard<'z, M::Lock>,
     ) -> ZoneGuard<'z, 'a, M> {
         env.touch(Line::Zone { zone: self.index, region: number });
-        let locked = Locked::new(&self.buddy, number, env, guard);
-        sync::add(&locked.region.holds[path as usize], 1);
+        let region = &self.buddy.regions[number];
+        sync::add(&region.holds[path as usize], 1);
+        let locked = Locked { buddy: &self.buddy, number, region, env, breaks: Cell::default(), _guard: guard };
         ZoneGuard { zone: self, locked }
     }
 }
@@ -138,10 +153,10 @@ impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
     #[inline]
     fn drop(&mut self) {
         // The lock itself is released after this, with the field.
-        if self.locked.breaks().count > 0 {
+        if self.locked.breaks.get().count > 0 {
             self.raise_boosts();
         }
-        self.locked.add_to_totals();
+        self.locked.buddy.add_up(self.locked.region);
         self.zone.note_plenty(self.locked.region);
         let mixed = if self.zone.buddy.is_all_movable() { 0 } else { MIXED };
         self.zone.flags.replace(MIXED, mixed);
@@ -151,7 +166,7 @@ impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
 impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
     /// Goes on with the region of a page: keeps the lock if it is the same region.
     pub(crate) fn at(self, page: u32) -> Self {
-        let (zone, env) = (self.zone, self.locked.env());
+        let (zone, env) = (self.zone, self.locked.env);
         if self.covers(page) {
             return self;
         }
@@ -185,9 +200,10 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
         sync::add(&self.region.direct_alloc_pages, pages);
     }
 
-    /// Counts pages freed without a pageset.
-    pub(crate) fn count_direct_free(&self, pages: u64) {
-        sync::add(&self.region.direct_free_pages, pages);
+    /// Frees a block without a pageset.
+    pub(crate) fn free_direct(&self, page: u32, order: Order) {
+        self.free_block(page, order);
+        sync::add(&self.region.direct_free_pages, order.pages());
     }
 
     /// Lowers the boost by up to `pages`. Returns the remaining boost.
@@ -197,7 +213,7 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
 
     #[cold]
     fn raise_boosts(&self) {
-        let breaks = self.locked.breaks();
+        let breaks = self.locked.breaks.get();
         (0..breaks.count).for_each(|_| self.raise_boost(breaks.wakes));
     }
 

@@ -4,7 +4,6 @@
 //! [`Zone::lock`] gives a [`ZoneGuard`] of the region of a page; only through it does the buddy change. Specification:
 //! `linux-page-allocator.md` 1.1 to 1.3, 1.6.
 
-mod boost;
 pub(crate) mod compaction;
 pub(crate) mod deferred;
 mod guard;
@@ -23,10 +22,9 @@ use crate::sync::{AtomicU64, LockedWord};
 
 pub(crate) use guard::ZoneGuard;
 
-use boost::Boost;
 use compaction::CompactionState;
 use deferred::Deferred;
-use watermark::{Mark, MarkTest};
+use watermark::{Boost, Mark, MarkTest};
 
 /// A zone: the data under the locks of its regions, and data that is read without them.
 #[derive(Debug)]
@@ -39,8 +37,6 @@ pub(crate) struct Zone<'a, M: Machine> {
     pub(crate) flags: Flags,
     /// The orders, from 0 on, for which every request passes at the high mark: [`Self::has_plenty`].
     plenty: core::sync::atomic::AtomicU8,
-    /// How many regions have free blocks of an order and of none above, by order. Of a zone of several regions.
-    largest: [AtomicU32; Order::COUNT],
     pub(crate) highatomic: HighAtomicRule,
     /// The marks by [`Mark`], without the boost. Unit: pages.
     marks: [AtomicU64; 3],
@@ -78,7 +74,6 @@ impl<M: Machine> Zone<'_, M> {
             buddy: Buddy::new(),
             flags: Flags::new(),
             plenty: core::sync::atomic::AtomicU8::new(0),
-            largest: [const { AtomicU32::new(0) }; Order::COUNT],
             highatomic: HighAtomicRule::Free,
             marks: [const { AtomicU64::new(0) }; 3],
             boost: Boost::new(),

@@ -1,6 +1,8 @@
-//! Watermarks: whether a zone has enough free pages for a request, and the reserves.
+//! Watermarks: whether a zone has enough free pages for a request, the reserves, and the boost of the marks.
 //!
-//! Specification: `linux-page-allocator.md` 1.2, 1.3.
+//! Specification: `linux-page-allocator.md` 1.2, 1.3, 1.6 "Watermark boost".
+
+use core::sync::atomic::AtomicU32;
 
 use crate::buddy::region::Region;
 use crate::frame::MigrateType;
@@ -136,33 +138,12 @@ impl<M: Machine> Zone<'_, M> {
     /// Notes for which orders every request passes at the high mark, whatever its reserve. `region` is the one whose lock is held: only
     /// its lists have changed since the last call.
     pub(crate) fn note_plenty(&self, region: &Region<M::Lock>) {
-        let plenty = self.orders_with_blocks(region).min(self.orders_with_pages());
+        let plenty = self.buddy.orders_with_blocks(region).min(self.orders_with_pages());
         if self.plenty.get() != plenty {
             // Relaxed, as all hints: an old value sends a request to the general path, or lets one pass that the marks would have
             // let pass a moment earlier.
             self.plenty.set(plenty);
         }
-    }
-
-    /// The orders, from 0 on, that the zone's free lists of ordinary types have a block for; single pages need none.
-    fn orders_with_blocks(&self, region: &Region<M::Lock>) -> u8 {
-        let ordinary = &MigrateType::ALL[..MigrateType::PCP_COUNT];
-        let has = |order: &Order| ordinary.iter().any(|&migratetype| region.list(*order, migratetype).len() > 0);
-        let orders = Order::all().rev().find(has).map_or(0, |order| order.get() + 1);
-        if self.buddy.regions.len() == 1 {
-            return orders.max(1);
-        }
-        let before = region.largest.get();
-        if before != orders {
-            region.largest.set(orders);
-            let count = |orders: u8| orders.checked_sub(1).and_then(|order| self.largest.get(usize::from(order)));
-            // Relaxed: only the sums count, and each region's part changes under its lock. Added first, so that a zone that has a
-            // block never looks as if it had none.
-            let _ = count(orders).map(|regions| regions.fetch_add(1, Relaxed));
-            let _ = count(before).map(|regions| regions.fetch_sub(1, Relaxed));
-        }
-        let largest = self.largest.iter().rposition(|regions| regions.load(Relaxed) > 0);
-        largest.map_or(1, |order| order as u8 + 1)
     }
 
     /// The orders, from 0 on, that the zone has enough free pages for. Without bitmaps: they are filled and emptied without a lock, and
@@ -178,9 +159,9 @@ impl<M: Machine> Zone<'_, M> {
         largest.map_or(0, |order| (order + 1).min(Order::COUNT as u32) as u8)
     }
 
-    /// Whether a zone of several regions certainly has more than `floor` pages for every request, by its sums alone.
+    /// Whether the zone certainly has more than `floor` pages for every request, by its sums alone.
     fn surely_passes(&self, floor: u64) -> bool {
-        self.buddy.regions.len() > 1 && self.highatomic == HighAtomicRule::Free && self.buddy.surely_free() > floor
+        self.buddy.surely_free() > floor && self.highatomic == HighAtomicRule::Free
     }
 
     /// Whether a single page is available above the min mark after a block of `order` is taken, for a request without a
@@ -201,6 +182,47 @@ impl<M: Machine> Zone<'_, M> {
         let is_there = |order| move |&&list: &&MigrateType| self.buddy.has_block(order, list) && test.may_use(list);
         Order::all().skip(test.order.index()).any(|order| MigrateType::ALL.iter().find(is_there(order)).is_some())
             || self.buddy.has_bitmap_block(test.order, |list| test.may_use(list))
+    }
+}
+
+/// What each mark of a zone is raised by, in pages. It has no lock: holders of several regions raise it at the same time, and a call
+/// that waits for nothing may have interrupted one of them.
+#[derive(Debug)]
+pub(crate) struct Boost(AtomicU32);
+
+impl Boost {
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Boost(AtomicU32::new(0))
+    }
+
+    /// The boost at a recent moment.
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        // Relaxed here and below: an amount that orders nothing.
+        self.0.load(Relaxed).into()
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// Raises the boost to what `more` makes of it, unless that is 0. Returns whether it was raised.
+    pub(crate) fn raise(&self, more: impl Fn(u64) -> u64) -> bool {
+        let raised = |boost: u32| match more(boost.into()) {
+            0 => None,
+            // Pages have numbers of 32 bits.
+            more => Some(u32::try_from(more).unwrap_or(u32::MAX)),
+        };
+        self.0.fetch_update(Relaxed, Relaxed, raised).is_ok()
+    }
+
+    /// Lowers the boost by up to `pages`. Returns the rest.
+    pub(crate) fn lower(&self, pages: u64) -> u64 {
+        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
+        let lowered = |boost: u32| Some(boost.saturating_sub(pages));
+        let before = self.0.fetch_update(Relaxed, Relaxed, lowered).unwrap_or_else(|boost| boost);
+        before.saturating_sub(pages).into()
     }
 }
 

@@ -255,9 +255,9 @@ impl<M: Machine> Zone<'_, M> {
         let mut from = 0;
         while from < len {
             let guard = self.lock(env, LockPath::Map, from);
-            let end = guard.region_end(from).min(from.saturating_add(at_once));
+            let end = guard.buddy.region_end(from).min(from.saturating_add(at_once));
             for page in (from..end).step_by(PAGEBLOCK as usize) {
-                guard.frames.set_pageblock(page, guard.frames.pageblock(page).with_skip(false));
+                guard.buddy.frames.set_pageblock(page, guard.buddy.frames.pageblock(page).with_skip(false));
             }
             from = end;
         }
@@ -265,7 +265,7 @@ impl<M: Machine> Zone<'_, M> {
 
     fn set_skip(&self, env: Env<'_, M>, page: u32) {
         let guard = self.lock(env, LockPath::Map, page);
-        guard.frames.set_pageblock(page, guard.frames.pageblock(page).with_skip(true));
+        guard.buddy.frames.set_pageblock(page, guard.buddy.frames.pageblock(page).with_skip(true));
     }
 }
 

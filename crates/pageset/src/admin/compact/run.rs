@@ -261,7 +261,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         if let Some((page, order)) = self.captured().zip(self.plan.order) {
             self.capture = None;
             guard = guard.at(page);
-            guard.frames.set_tag(page, Tag::new(PageState::Allocated, order, self.plan.migratetype));
+            guard.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, order, self.plan.migratetype));
             guard.count_direct_alloc(order.pages());
             self.report.captured = Some(zone.frames().pfn(page));
             outcome = CompactOutcome::Success;
@@ -279,10 +279,10 @@ impl<M: Machine, O> Run<'_, '_, M, O> {
     /// Returns the unused targets to the free lists. Returns the lock of the region of the last one.
     fn give_back<'z, 'b>(&mut self, mut guard: ZoneGuard<'z, 'b, M>) -> ZoneGuard<'z, 'b, M> {
         let mut highest = None;
-        while let Some((page, order)) = self.targets.pop(guard.env(), &guard.frames) {
+        while let Some((page, order)) = self.targets.pop(guard.env, &guard.buddy.frames) {
             highest = highest.max(Some(page));
             guard = guard.at(page);
-            guard.free_or_capture(page, order, guard.frames.block_type(page), self.capture.as_ref());
+            guard.free_or_capture(page, order, guard.buddy.frames.block_type(page), self.capture.as_ref());
         }
         if let Some(page) = highest {
             self.zone.shared.compaction.raise_free(start_of(page, Order::PAGEBLOCK));
@@ -304,7 +304,7 @@ impl<M: Machine, O> Drop for Run<'_, '_, M, O> {
         let zone = self.give_back(self.zone.shared.lock(self.allocator.env(), LockPath::Map, 0));
         if let Some((page, order)) = captured {
             let zone = zone.at(page);
-            zone.free_block(page, order, zone.frames.block_type(page));
+            zone.free_block(page, order);
         }
     }
 }

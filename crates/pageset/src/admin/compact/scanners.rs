@@ -292,14 +292,14 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// false and changes nothing if the zone would fall to its min mark. A block of half a pageblock or more turns its
     /// pageblock MOVABLE. Specification 1.5, "Taking a free block without allocating it".
     fn take_unallocated(&self, page: u32, order: Order) -> bool {
-        if self.list_of(page) != MigrateType::Isolate && !self.zone().has_above_min(order) {
+        if self.buddy.list_of(page) != MigrateType::Isolate && !self.zone().has_above_min(order) {
             return false;
         }
         self.remove(page, order);
         if order.get() + 1 >= Order::PAGEBLOCK.get() {
             let first = start_of(page, Order::PAGEBLOCK);
             for start in (first..page + order.pages() as u32).step_by(PAGEBLOCK as usize) {
-                if self.frames.block_type(start).is_ordinary() {
+                if self.buddy.frames.block_type(start).is_ordinary() {
                     self.move_free_blocks(start, MigrateType::Movable, End::Tail);
                     self.set_block_type(start, MigrateType::Movable);
                 }
@@ -352,7 +352,7 @@ mod tests {
             zone.split(0, Order::PAGEBLOCK, order, MigrateType::Unmovable);
             zone.put(0, order, MigrateType::Unmovable, End::Head);
             assert!(zone.take_unallocated(0, order));
-            assert_eq!(zone.frames.block_type(0), expected, "order {order}");
+            assert_eq!(zone.buddy.frames.block_type(0), expected, "order {order}");
             drop(zone);
             let min = 4 * u64::from(PAGEBLOCK);
             world

@@ -293,7 +293,7 @@ impl<M: Machine> Drop for TakenSpan<'_, '_, M> {
         for piece in self.span.pieces() {
             let guard = self.zone.lock(self.env, LockPath::Map, piece.first);
             for (page, order) in largest_blocks(piece.first, piece.end) {
-                guard.free_block(page, order, guard.frames.block_type(page));
+                guard.free_block(page, order);
             }
         }
     }
@@ -327,13 +327,13 @@ impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
         let start = self.to;
         let guard = self.zone.lock(self.env, LockPath::Map, start);
         let (first, end) = (start.max(span.first), (start + PAGEBLOCK).min(span.end));
-        let error = |page, obstacle| Err(RangeError { pfn: guard.frames.pfn(page), obstacle });
-        if guard.frames.block_type(start) == MigrateType::Isolate {
+        let error = |page, obstacle| Err(RangeError { pfn: guard.buddy.frames.pfn(page), obstacle });
+        if guard.buddy.frames.block_type(start) == MigrateType::Isolate {
             return error(first, Obstacle::Isolated);
         }
         let mut page = first;
         while page < end {
-            match guard.block_around(page) {
+            match guard.buddy.block_around(page) {
                 Some((head, order, _)) => page = head + order.pages() as u32,
                 None => return error(page, Obstacle::Offline),
             }
@@ -349,7 +349,7 @@ impl<M: Machine> Drop for Isolation<'_, '_, M> {
         for start in (self.from..self.to).step_by(PAGEBLOCK as usize) {
             let guard = self.zone.lock(self.env, LockPath::Map, start);
             // A pageblock whose type was set meanwhile keeps it.
-            if let Some(former) = guard.frames.pageblock(start).former() {
+            if let Some(former) = guard.buddy.frames.pageblock(start).former() {
                 guard.change_type(start, former);
             }
         }
@@ -362,9 +362,9 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     fn check_free(&self, span: Span) -> Result<(), RangeError> {
         let mut page = span.first;
         while page < span.end {
-            let error = |page, obstacle| Err(RangeError { pfn: self.frames.pfn(page), obstacle });
-            match self.block_around(page) {
-                Some((head, order, PageState::Free)) if self.list_of(head) == MigrateType::Isolate => {
+            let error = |page, obstacle| Err(RangeError { pfn: self.buddy.frames.pfn(page), obstacle });
+            match self.buddy.block_around(page) {
+                Some((head, order, PageState::Free)) if self.buddy.list_of(head) == MigrateType::Isolate => {
                     page = head + order.pages() as u32;
                 }
                 Some((_, _, PageState::Free)) => return error(page, Obstacle::Reused),
@@ -381,14 +381,14 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     fn take_span(&self, span: Span) {
         let (mut lowest, mut page) = (span.first, span.first);
         while page < span.end {
-            let Some((head, order, _)) = self.block_around(page) else { break };
+            let Some((head, order, _)) = self.buddy.block_around(page) else { break };
             self.remove(head, order);
             lowest = lowest.min(head);
             page = head + order.pages() as u32;
         }
         // The outer parts are freed last, so that they cannot merge with blocks still to be taken.
         for (outer, order) in largest_blocks(lowest, span.first).chain(largest_blocks(span.end, page)) {
-            self.free_block(outer, order, MigrateType::Isolate);
+            self.free_or_capture(outer, order, MigrateType::Isolate, None);
         }
         self.tag_blocks(span, PageState::Cached, MigrateType::Movable);
     }
@@ -396,8 +396,8 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Tags a span as its largest aligned blocks. Its pageblocks may be tagged as blocks of their own before.
     fn tag_blocks(&self, span: Span, state: PageState, migratetype: MigrateType) {
         for (page, order) in largest_blocks(span.first, span.end) {
-            self.frames.set_tag(page, Tag::new(state, order, migratetype));
-            pageblocks(page, order).skip(1).for_each(|inner| self.frames.set_tag(inner, Tag::INSIDE));
+            self.buddy.frames.set_tag(page, Tag::new(state, order, migratetype));
+            pageblocks(page, order).skip(1).for_each(|inner| self.buddy.frames.set_tag(inner, Tag::INSIDE));
         }
     }
 
@@ -409,16 +409,16 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
 
     /// Turns the pages of a taken piece into pages that are neither present nor managed.
     pub(crate) fn retire(&self, span: Span) {
-        largest_blocks(span.first, span.end).for_each(|(page, _)| self.frames.set_tag(page, Tag::INSIDE));
-        self.managed.sub(span.pages());
-        self.present.sub(span.pages());
+        largest_blocks(span.first, span.end).for_each(|(page, _)| self.buddy.frames.set_tag(page, Tag::INSIDE));
+        self.buddy.managed.sub(span.pages());
+        self.buddy.present.sub(span.pages());
         for start in (start_of(span.first, Order::PAGEBLOCK)..span.end).step_by(PAGEBLOCK as usize) {
             let end = start + PAGEBLOCK;
             let mut others = (start..span.first.max(start)).chain(span.end.min(end)..end);
-            if !others.any(|page| self.frames.tag(page) != Tag::INSIDE) {
-                self.frames.set_pageblock(start, self.frames.pageblock(start).with_online(false));
+            if !others.any(|page| self.buddy.frames.tag(page) != Tag::INSIDE) {
+                self.buddy.frames.set_pageblock(start, self.buddy.frames.pageblock(start).with_online(false));
                 // An empty pageblock has no HIGHATOMIC pages to reserve or to return.
-                if self.frames.pageblock(start).former() == Some(MigrateType::HighAtomic) {
+                if self.buddy.frames.pageblock(start).former() == Some(MigrateType::HighAtomic) {
                     self.set_block_type(start, MigrateType::Movable);
                 }
             }

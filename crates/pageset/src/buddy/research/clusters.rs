@@ -6,7 +6,7 @@
 
 use core::sync::atomic::AtomicU32;
 
-use crate::buddy::list::{End, List};
+use crate::buddy::list::{End, List, NONE, some};
 use crate::frame::Links;
 use crate::sync::{self, AtomicU64, LockedWord};
 
@@ -214,6 +214,48 @@ impl<'a> Clusters<'a> {
         }
         sync::add(&self.taken, got.into());
         tail.map_or_else(List::default, |tail| list.cut(links, tail, got))
+    }
+}
+
+/// What clusters need of a free list.
+impl List {
+    /// The slot at an end.
+    fn at(&self, end: End) -> Option<u32> {
+        match end {
+            End::Head => self.first(),
+            End::Tail => self.last(),
+        }
+    }
+
+    /// Cuts off the first `len` slots. `tail` is the last of them.
+    fn cut(&self, links: Links<'_>, tail: u32, len: u32) -> List {
+        let rest = links.next(tail).get();
+        let front =
+            List { head: AtomicU32::new(self.head.get()), tail: AtomicU32::new(tail), len: AtomicU32::new(len) };
+        links.next(tail).set(NONE);
+        self.head.set(rest);
+        match some(rest) {
+            Some(rest) => links.prev(rest).set(NONE),
+            None => self.tail.set(NONE),
+        }
+        self.len.set(self.len.get() - len);
+        front
+    }
+
+    /// Inserts all slots of `front`, which is not empty, at the head. Calls `touch` with the former first slot, whose
+    /// links change.
+    pub(crate) fn prepend(&self, links: Links<'_>, front: &List, touch: impl Fn(u32)) {
+        let old = self.head.get();
+        links.next(front.tail.get()).set(old);
+        match some(old) {
+            Some(old) => {
+                touch(old);
+                links.prev(old).set(front.tail.get());
+            }
+            None => self.tail.set(front.tail.get()),
+        }
+        self.head.set(front.head.get());
+        self.len.set(self.len.get() + front.len.get());
     }
 }
 

@@ -1,0 +1,121 @@
+//! A refill: which regions' stores it asks, and under which holds of their locks. See [`RegionRule`](crate::policy::RegionRule).
+
+use core::sync::atomic::AtomicU32;
+
+use super::{ALL, Batches, Cache, Lists, Parts, Refill, Store, is_one_hold};
+use crate::buddy::{Env, Wanted};
+use crate::machine::{LockPath, Machine};
+use crate::sync::{self, LockedWord};
+use crate::zone::{Zone, ZoneGuard};
+
+/// How often a refill tries to lock its own region while that region's depot has blocks. Between two tries it pauses, and the holder keeps
+/// the lock's cache line. A guess: about a microsecond, in which a drain to a depot copies its blocks.
+const TRIES: u32 = 16;
+
+/// Fills an empty list of a pageset with up to `blocks` blocks. Returns their number.
+#[inline]
+pub(crate) fn refill<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, blocks: u32) -> u32 {
+    if !is_one_hold(refill.zone, refill.env) {
+        return refill_in_holds(refill, cache, blocks);
+    }
+    let guard = refill.zone.lock_for(refill.env, LockPath::Refill, refill.wanted);
+    guard.map_or(0, |guard| Lists.take(&Refill { held: Some(&guard), ..*refill }, cache, blocks))
+}
+
+/// As [`refill`], in bounded holds of regions' locks. With several regions the own region's depot comes first, in a hold of its own. A
+/// further hold that finds nothing ends it.
+#[inline(always)]
+fn refill_in_holds<M: Machine>(unlocked: &Refill<'_, M>, cache: &impl Cache, mut blocks: u32) -> u32 {
+    let &Refill { zone, env, wanted, batch, .. } = unlocked;
+    let in_hold = env.tuning.backing.refill_blocks();
+    let mut taken = ALL.take(unlocked, cache, blocks);
+    if taken == 0 && Batches.is_worth_a_lock(unlocked) && zone.buddy.regions.len() > 1 {
+        // A batch, or [`Tuning::batch_blocks`] if that is more, is enough: more are on their way, and others may never have been
+        // touched.
+        let batch = (batch >> wanted.order.get()).max(env.tuning.batch_blocks.into());
+        let enough = batch.max(1).min(blocks);
+        taken = refill_from_own(unlocked, cache, blocks.min(in_hold));
+        blocks = taken.max(enough);
+    }
+    while taken < blocks {
+        let take = |guard: &ZoneGuard<'_, '_, M>, wanted| {
+            let refill = Refill { wanted, region: guard.number, held: Some(guard), ..*unlocked };
+            let taken = ALL.take(&refill, cache, in_hold.min(blocks - taken));
+            (taken > 0).then_some(taken)
+        };
+        // After the first hold nothing is worth a search in other regions, or a part of another type's pageblock.
+        let more = if taken == 0 {
+            take_from_regions(zone, env, LockPath::Refill, cache.region(), wanted, take)
+        } else {
+            let guard = zone.try_lock_region(env, LockPath::Refill, cache.region().get() as usize);
+            guard.and_then(|guard| take(&guard, Wanted { no_fragment: true, ..wanted }))
+        };
+        match more {
+            Some(more) => taken += more,
+            None => break,
+        }
+    }
+    taken
+}
+
+/// Fills a list with up to `most` blocks of the depot of the pageset's region, which drains have left lately, or, if its lock stays
+/// held, of its bitmaps, which need none. Returns their number.
+///
+/// Where one CPU frees what another one allocates, each block that comes from elsewhere is one more in use between them from then on.
+/// So the blocks are worth a short wait for the region's lock.
+fn refill_from_own<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
+    let &Refill { zone, env, wanted, region, .. } = refill;
+    if wanted.waits {
+        zone.complete_some_deferred(env);
+    }
+    let mut tries = 0..if wanted.waits { TRIES } else { 1 };
+    let guard = tries.find_map(|tried| {
+        if tried > 0 {
+            sync::hint::spin_loop();
+        }
+        zone.try_lock_region(env, LockPath::Refill, region)
+    });
+    match guard {
+        Some(guard) => Batches.take(&Refill { held: Some(&guard), ..*refill }, cache, most),
+        None => Parts.take(refill, cache, most),
+    }
+}
+
+/// Takes something from a region: from the one that a pageset prefers if that has something, else from the next one. The first pass
+/// waits for no lock and mixes no types. The region that serves is preferred from then on, unless the other was only busy.
+pub(crate) fn take_from_regions<'z, 'a, M: Machine, T>(
+    zone: &'z Zone<'a, M>,
+    env: Env<'z, M>,
+    path: LockPath,
+    preferred: &AtomicU32,
+    wanted: Wanted,
+    mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<T>,
+) -> Option<T> {
+    if let [_] = zone.buddy.regions {
+        return take(&zone.lock_for(env, path, wanted)?, wanted);
+    }
+    if wanted.waits {
+        zone.complete_some_deferred(env);
+    }
+    let own = preferred.get() as usize;
+    let mut busy = false;
+    for is_first in [true, false] {
+        for number in zone.buddy.regions_from(own) {
+            if !ALL.may_serve(zone, number, wanted.order.pages()) {
+                continue;
+            }
+            let Some(guard) = zone.lock_or_try(env, path, number, wanted.waits && !is_first) else {
+                busy |= number == own;
+                continue;
+            };
+            let wanted = Wanted { no_fragment: wanted.no_fragment || is_first, ..wanted };
+            if let Some(taken) = take(&guard, wanted) {
+                if number != own && !busy {
+                    preferred.set(number as u32);
+                }
+                return Some(taken);
+            }
+        }
+    }
+    None
+}
