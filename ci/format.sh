@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 cargo fmt --all --check
-for other in engines/vmcache fuzz kernel linux; do
+for other in engines/vmcache fuzz kernel lab/purgers linux; do
     cargo fmt --manifest-path $other/Cargo.toml --check
 done
 rustfmt --edition 2024 --check adapters/ostd/src/lib.rs adapters/ostd/test-kernel/build.rs adapters/ostd/test-kernel/src/*.rs \

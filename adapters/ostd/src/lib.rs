@@ -7,18 +7,20 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | `topology` | which memory is which zone |
 //! | `metadata` | the unsafe code: the allocator's metadata in frames of OSTD |
-//! | this file | the trait |
+//! | this file | the trait, and the requests that it does not have |
 //!
 //! # Metadata
 //!
 //! OSTD adds memory in pieces, and the size of the allocator's metadata depends on the whole span of the memory. So the adapter
 //! notes the pieces until the first allocation. Then it takes the metadata from the largest piece, about 10 bytes for each page
-//! of the span, and brings the rest online. Memory that is added later must lie in that span.
+//! of the zones' spans, and brings the rest online. Memory that is added later must lie in a span.
 #![no_std]
 #![deny(unsafe_code)]
 
 mod metadata;
+mod topology;
 
 use core::alloc::Layout;
 use core::fmt;
@@ -30,10 +32,12 @@ use ostd::mm::{PAGE_SIZE, Paddr};
 use ostd::sync::SpinLock as OstdLock;
 use pageset::alloc::config::MapError;
 use pageset::{
-    Alloc, Allocator, CpuId, FreeError, Immovable, Machine, MigrateType, Order, PageRange, PageState, Pfn, Request,
-    SpinLock, WrongFree,
+    Alloc, Allocator, CpuId, FreeError, Immovable, Machine, MigrateType, Order, PageState, Request, SpinLock, WrongFree,
 };
 use spin::Once;
+
+pub use pageset::{NodeId, PageRange, Pfn, ZoneKind};
+pub use topology::Topology;
 
 /// The largest number of pieces before the first allocation. A firmware's memory map has some tens of usable ranges. A guess.
 const MAX_PIECES: usize = 128;
@@ -62,6 +66,7 @@ pub struct PagesetFrames {
     allocator: Once<Allocator<'static, Cpus>>,
     /// The pieces that were added before the first allocation.
     pieces: OstdLock<ArrayVec<PageRange, MAX_PIECES>>,
+    topology: Topology,
 }
 
 impl fmt::Debug for PagesetFrames {
@@ -77,10 +82,38 @@ impl Default for PagesetFrames {
 }
 
 impl PagesetFrames {
-    /// A frame allocator without memory.
+    /// A frame allocator without memory, for a machine of one node.
     #[must_use]
     pub const fn new() -> Self {
-        PagesetFrames { allocator: Once::new(), pieces: OstdLock::new(ArrayVec::new_const()) }
+        PagesetFrames::on(Topology::ONE_NODE)
+    }
+
+    /// A frame allocator without memory, for a machine whose nodes are known.
+    #[must_use]
+    pub const fn on(topology: Topology) -> Self {
+        PagesetFrames { allocator: Once::new(), pieces: OstdLock::new(ArrayVec::new_const()), topology }
+    }
+
+    /// Allocates contiguous frames below 4 GiB, for a device that reaches no others. Aligned as the layout says. `None` if there are none.
+    /// [`GlobalFrameAllocator::dealloc`] frees them, and [`ostd::mm::Segment::from_unused`] makes a segment of them.
+    #[must_use]
+    pub fn alloc_below_4g(&self, layout: Layout) -> Option<Paddr> {
+        self.request(Request { highest: ZoneKind::Dma32, ..REQUEST }, layout)
+    }
+
+    /// As [`Self::alloc_below_4g`], with frames of one node, at any address.
+    #[must_use]
+    pub fn alloc_on(&self, node: NodeId, layout: Layout) -> Option<Paddr> {
+        self.request(Request { node: Some(node), this_node_only: true, ..REQUEST }, layout)
+    }
+
+    #[inline(always)]
+    fn request(&self, request: Request, layout: Layout) -> Option<Paddr> {
+        let _guard = irq::disable_local();
+        let allocator = self.allocator.get().or_else(|| self.build())?;
+        let pages = layout.size().div_ceil(PAGE_SIZE) as u64;
+        let align = layout.align().div_ceil(PAGE_SIZE) as u64;
+        allocator.alloc_with(Alloc::new(&request).pages(pages).aligned(align).owner(&Immovable)).ok().map(Pfn::address)
     }
 
     /// Calls `work` with the allocator, while local interrupts are off: for statistics, audits, drains, and the tick that each
@@ -108,7 +141,7 @@ impl PagesetFrames {
         if pieces.is_empty() {
             return None;
         }
-        Some(self.allocator.call_once(|| metadata::build(&pieces)))
+        Some(self.allocator.call_once(|| metadata::build(&pieces, &self.topology)))
     }
 }
 
@@ -122,19 +155,16 @@ fn range(call: &str, addr: Paddr, size: usize) -> PageRange {
 }
 
 impl GlobalFrameAllocator for PagesetFrames {
+    #[inline(always)]
     fn alloc(&self, layout: Layout) -> Option<Paddr> {
-        let _guard = irq::disable_local();
-        let allocator = self.allocator.get().or_else(|| self.build())?;
-        let pages = layout.size().div_ceil(PAGE_SIZE) as u64;
-        let align = layout.align().div_ceil(PAGE_SIZE) as u64;
-        allocator.alloc_with(Alloc::new(&REQUEST).pages(pages).aligned(align).owner(&Immovable)).ok().map(Pfn::address)
+        self.request(REQUEST, layout)
     }
 
     /// OSTD also returns frames here that were neither allocated nor added: boot page tables in the image of the kernel. They
     /// come online.
     ///
     /// # Panics
-    /// A page of the range is free, or lies outside the span of the memory that was added before the first allocation. Also if
+    /// A page of the range is free, or lies outside the zones of the memory that was added before the first allocation. Also if
     /// only some pages of the range are in use. The trait has no result.
     fn dealloc(&self, addr: Paddr, size: usize) {
         let _guard = irq::disable_local();

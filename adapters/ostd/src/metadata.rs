@@ -4,17 +4,17 @@
 use core::mem::{self, MaybeUninit};
 use core::slice;
 
+use arrayvec::ArrayVec;
 use ostd::cpu;
 use ostd::mm::io::util::HasVmReaderWriter;
 use ostd::mm::{PAGE_SIZE, Segment};
-use pageset::{Allocator, Config, NodeId, PageRange, ZoneKind, ZoneSpec};
+use pageset::{Allocator, Config, NodeId, PageRange};
 
-use crate::Cpus;
+use crate::topology::{Topology, common};
+use crate::{Cpus, MAX_PIECES};
 
-/// The largest number of CPUs. A guess; a larger one costs 4 bytes of the image for each CPU.
+/// The largest number of CPUs. A guess; a larger one costs 4 bytes of the boot stack for each CPU.
 const MAX_CPUS: usize = 256;
-/// The node of each CPU: OSTD knows no nodes.
-static NODES: [NodeId; MAX_CPUS] = [NodeId(0); MAX_CPUS];
 
 /// The state of a frame with metadata, for OSTD.
 #[derive(Debug)]
@@ -22,21 +22,21 @@ struct MetadataFrame;
 
 ostd::impl_untyped_frame_meta_for!(MetadataFrame);
 
-/// Builds an allocator over some pieces of memory. The metadata come from the start of the largest piece.
+/// Builds an allocator over some pieces of memory. The metadata come from the start of the largest part that a zone has of a piece.
 ///
 /// # Panics
-/// No piece has room for the metadata, two pieces overlap, or there are more than 256 CPUs.
-pub(crate) fn build(pieces: &[PageRange]) -> Allocator<'static, Cpus> {
-    let start = pieces.iter().map(|piece| piece.start).min().expect("a piece");
-    let end = pieces.iter().map(PageRange::end).max().expect("a piece");
-    let span = PageRange::new(start, end.0 - start.0);
-    let largest = *pieces.iter().max_by_key(|piece| piece.pages).expect("a piece");
-
+/// No part has room for the metadata, two pieces overlap, there are more than 256 CPUs, or the topology does not fit the memory.
+pub(crate) fn build(pieces: &ArrayVec<PageRange, MAX_PIECES>, topology: &Topology) -> Allocator<'static, Cpus> {
     let cpus = cpu::num_cpus();
     assert!(cpus <= MAX_CPUS, "cannot use {cpus} CPUs; allowed: up to {MAX_CPUS}");
-    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span, ranges: &[] }];
-    let config = Config::new(&zones, &NODES[..cpus]);
+    let mut nodes = [NodeId(0); MAX_CPUS];
+    nodes.iter_mut().zip(topology.cpus).for_each(|(node, given)| *node = *given);
+    let zones = topology.zones(pieces);
+    let config = Config::new(&zones, &nodes[..cpus]);
     let bytes = config.metadata_bytes::<Cpus>().unwrap_or_else(|error| panic!("cannot use the memory map: {error}"));
+
+    let parts = || zones.iter().flat_map(|zone| pieces.iter().filter_map(|piece| common(piece, &zone.span)));
+    let largest = parts().max_by_key(|part| part.pages).expect("a piece");
     let taken = PageRange::new(largest.start, bytes.div_ceil(PAGE_SIZE) as u64);
     assert!(
         taken.pages <= largest.pages,
@@ -46,8 +46,8 @@ pub(crate) fn build(pieces: &[PageRange]) -> Allocator<'static, Cpus> {
 
     let allocator = Allocator::from_bytes(Cpus, &config, take(taken));
     let allocator = allocator.unwrap_or_else(|error| panic!("cannot build the allocator: {error}"));
-    for piece in pieces {
-        let free = if *piece == largest { PageRange::new(taken.end(), piece.pages - taken.pages) } else { *piece };
+    for part in parts() {
+        let free = if part == largest { PageRange::new(taken.end(), part.pages - taken.pages) } else { part };
         if free.pages > 0 {
             allocator.online(free).unwrap_or_else(|error| panic!("cannot add memory: {error}"));
         }

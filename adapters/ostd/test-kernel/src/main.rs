@@ -12,7 +12,18 @@ use ostd::mm::heap::SlotInfo;
 
 #[cfg(not(feature = "baseline"))]
 #[ostd::global_frame_allocator]
-static FRAMES: pageset_ostd::PagesetFrames = pageset_ostd::PagesetFrames::new();
+static FRAMES: pageset_ostd::PagesetFrames = pageset_ostd::PagesetFrames::on(TOPOLOGY);
+
+/// Two nodes, which QEMU's memory does not know: the second begins 128 MiB behind 4 GiB, where `run.sh` puts half of the memory.
+#[cfg(not(feature = "baseline"))]
+const TOPOLOGY: pageset_ostd::Topology = {
+    use pageset_ostd::{NodeId, PageRange, Pfn};
+    let second = Pfn(((4 << 30) + (128 << 20)) / ostd::mm::PAGE_SIZE as u64);
+    pageset_ostd::Topology {
+        memory: &[(NodeId(0), PageRange::new(Pfn(0), second.0)), (NodeId(1), PageRange::new(second, 1 << 30))],
+        cpus: &[NodeId(0), NodeId(0), NodeId(1), NodeId(1)],
+    }
+};
 
 #[cfg(feature = "baseline")]
 #[ostd::global_frame_allocator]

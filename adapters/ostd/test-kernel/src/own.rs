@@ -8,16 +8,15 @@ use core::alloc::Layout;
 use ostd::mm::frame::GlobalFrameAllocator;
 use ostd::mm::{FrameAllocOptions, HasPaddr, PAGE_SIZE, Paddr};
 use ostd::prelude::ktest;
+use pageset_ostd::{NodeId, ZoneKind};
 
-use super::FRAMES;
+use super::{FRAMES, TOPOLOGY};
 
 /// Pages in use, after an audit of all metadata.
 fn in_use() -> u64 {
     FRAMES
-        .with(|allocator| allocator.zone(0).expect("a zone").audit())
+        .with(|allocator| allocator.zones().map(|zone| zone.audit().expect("consistent metadata").in_use).sum())
         .expect("it is built")
-        .expect("consistent metadata")
-        .in_use
 }
 
 /// Returns all pages of pagesets to the free lists.
@@ -129,4 +128,35 @@ fn a_second_free_is_refused() {
 #[should_panic]
 fn memory_outside_the_span_is_refused() {
     FRAMES.add_free_memory(1 << 45, PAGE_SIZE);
+}
+
+#[ktest]
+fn zones_are_those_of_the_topology() {
+    let zones: Vec<_> = FRAMES
+        .with(|allocator| allocator.zones().map(|zone| (zone.stats().node, zone.stats().kind, zone.span())).collect())
+        .expect("it is built");
+    let [(node_a, kind_a, low), (node_b, kind_b, high), (node_c, kind_c, second)] = zones[..] else {
+        panic!("{zones:?}")
+    };
+    assert_eq!([node_a, node_b, node_c], [NodeId(0), NodeId(0), NodeId(1)]);
+    assert_eq!([kind_a, kind_b, kind_c], [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Normal]);
+    // The hole before 4 GiB is in no zone.
+    assert!(low.end().address() < high.start.address() && high.start.address() == 4 << 30);
+    assert_eq!(high.end(), second.start);
+}
+
+#[ktest]
+fn frames_come_from_where_the_request_says() {
+    let before = in_use();
+    let low = FRAMES.alloc_below_4g(layout(8, 8)).expect("memory below 4 GiB");
+    assert!(low + 8 * PAGE_SIZE <= 4 << 30);
+    FRAMES.dealloc(low, 8 * PAGE_SIZE);
+    for node in [NodeId(0), NodeId(1)] {
+        let start = FRAMES.alloc_on(node, layout(3, 1)).expect("memory of the node");
+        let second = TOPOLOGY.memory[1].1.start.address();
+        assert_eq!(start >= second, node == NodeId(1));
+        FRAMES.dealloc(start, 3 * PAGE_SIZE);
+    }
+    assert_eq!(FRAMES.alloc_on(NodeId(0), layout(1 << 20, 1)), None);
+    assert_eq!(in_use(), before);
 }

@@ -1,4 +1,4 @@
-//! The outputs of `pageset replay`, `explain`, `advise` and `fleet` in the documentation are the real outputs. With
+//! The outputs of `pageset replay`, `explain`, `advise`, `fleet` and `top --from` in the documentation are the real outputs. With
 //! `PAGESET_DOCS=write` in the environment the test rewrites outputs that differ, but not figures in the text around
 //! them. A last line `…` stands for the rest of an output.
 
@@ -11,7 +11,7 @@ use std::process::Command;
 const CALLS: [&str; 2] = ["$ cargo run --release -p pageset-cli -- ", "$ pageset "];
 
 /// The subcommands whose output is the same on every machine.
-const SAME_EVERYWHERE: [&str; 4] = ["replay ", "explain ", "advise ", "fleet "];
+const SAME_EVERYWHERE: [&str; 5] = ["replay ", "explain ", "advise ", "fleet ", "top --from "];
 
 /// The commands in a document that are shown with their output.
 fn shown(text: &str) -> Vec<(&str, String)> {
@@ -32,9 +32,14 @@ fn outputs_are_as_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let write = env::var("PAGESET_DOCS").is_ok_and(|value| value == "write");
     let mut seen = 0;
-    for file in
-        ["README.md", "docs/guide/replay.md", "docs/guide/advice.md", "docs/guide/explain.md", "docs/guide/fleet.md"]
-    {
+    for file in [
+        "README.md",
+        "docs/guide/replay.md",
+        "docs/guide/advice.md",
+        "docs/guide/explain.md",
+        "docs/guide/fleet.md",
+        "docs/guide/purgers.md",
+    ] {
         let text = fs::read_to_string(root.join(file)).unwrap();
         let mut anew = text.clone();
         for (arguments, output) in shown(&text) {
@@ -57,7 +62,7 @@ fn outputs_are_as_shown() {
             fs::write(root.join(file), anew).unwrap();
         }
     }
-    assert_eq!(seen, 5, "the number of shown outputs has changed, or the test misses some");
+    assert_eq!(seen, 7, "the number of shown outputs has changed, or the test misses some");
 }
 
 #[test]

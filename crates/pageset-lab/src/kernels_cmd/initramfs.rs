@@ -30,7 +30,7 @@ impl Programs {
         at(&bin, fs::create_dir_all(&bin))?;
         let (pageset, mut libraries) = match pageset {
             Some(path) => (path.to_owned(), libraries_of(path)?),
-            None => (static_pageset(target, compiler)?, BTreeSet::new()),
+            None => (static_program("pageset-cli", "Cargo.toml", "pageset", target, compiler)?, BTreeSet::new()),
         };
         let sources = repository().join("lab/workloads");
         let c_files = ["main", "memory", "streams", "files", "processes", "hotplug"];
@@ -60,6 +60,12 @@ impl Programs {
             libraries.extend(libraries_of(&tcc)?);
             files.push(("bin/tcc".to_owned(), tcc));
         }
+        if arch == "amd64" {
+            match static_program("purgers", "lab/purgers/Cargo.toml", "purgers", target, compiler) {
+                Ok(path) => files.push(("bin/purgers".to_owned(), path)),
+                Err(reason) => eprintln!("no program purgers; workload `purge` will fail: {reason}"),
+            }
+        }
         files.extend(libraries.into_iter().map(|library| (library.trim_start_matches('/').to_owned(), library.into())));
         Ok(Programs { files })
     }
@@ -70,11 +76,18 @@ impl Programs {
     }
 }
 
-/// Builds this repository's command without shared libraries.
-fn static_pageset(target: &str, compiler: &str) -> Result<PathBuf, String> {
+/// Builds a program of a workspace of this repository without shared libraries.
+fn static_program(
+    package: &str,
+    manifest: &str,
+    program: &str,
+    target: &str,
+    compiler: &str,
+) -> Result<PathBuf, String> {
     let linker = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--locked", "--release", "-p", "pageset-cli", "--target", target]);
+    cargo.args(["build", "--quiet", "--locked", "--release", "--manifest-path", manifest, "-p", package]);
+    cargo.args(["--target", target, "--target-dir"]).arg(target_folder());
     output(
         cargo
             .current_dir(repository())
@@ -82,7 +95,7 @@ fn static_pageset(target: &str, compiler: &str) -> Result<PathBuf, String> {
             .env(linker, compiler)
             .env(format!("CC_{}", target.replace('-', "_")), compiler),
     )?;
-    Ok(target_folder().join(target).join("release/pageset"))
+    Ok(target_folder().join(target).join("release").join(program))
 }
 
 /// The folder of this repository's build.
@@ -317,11 +330,14 @@ mod tests {
         assert!(script.contains("for module in virtio_blk ext4;"));
         assert!(script.contains("\nrecord pf1 40 --empty-lists -- wl faults 0.9 1 64\n"));
         assert!(script.contains("\necho 8 > /proc/sys/vm/percpu_pagelist_high_fraction\nrecord hf8 40 "));
+        assert!(script.contains("\nrecord purge 90 --empty-lists -- purgers 2.5\n"));
         assert!(!script.contains("memhp"));
         assert!(
             init(&lab, boot, &[]).contains("\necho \"LAB end sctp -1 the packages of this kernel hold no modules\"\n")
         );
         assert!(script.ends_with("echo \"LAB done\"\npoweroff -f\n"));
+        let arm = *boots.iter().find(|boot| boot.name() == "6.18-arm64.4cpu").unwrap();
+        assert!(!init(&lab, arm, &["virtio_blk", "ext4"]).contains("purgers"), "its program is built for amd64 only");
         let boot = *boots.iter().find(|boot| boot.name() == "6.12-amd64.2czram").unwrap();
         let script = init(&lab, boot, &["virtio_blk", "ext4"]);
         assert!(script.contains("\nrecord p-redis 120 --empty-lists -- chroot /root program redis\n"));
