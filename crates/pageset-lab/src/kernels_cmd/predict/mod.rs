@@ -125,15 +125,13 @@ struct Guest<'a> {
     dir: PathBuf,
 }
 
-/// A load under a setting, as a workload of its own. Without the module there is no recording.
+/// A load under a setting, as a workload of its own. The recorder empties the lists with a sysctl after which the kernel computes the
+/// sizes anew, so the recorded command makes the setting. Without the module it fails.
 fn under(load: &Workload, setting: &str) -> Workload {
     let mut changed = load.clone();
     changed.name = format!("{}@{setting}", load.name);
-    changed.before = format!(
-        "{}\nif ! insmod /settings.ko {setting}; then echo \"LAB end {} -1 the module does not load\"; else",
-        load.before, changed.name
-    );
-    changed.after = format!("rmmod pageset_settings; fi\n{}", load.after);
+    changed.command = format!("sh -c 'insmod /settings.ko {setting} && exec {}'", load.command);
+    changed.after = format!("rmmod pageset_settings\n{}", load.after);
     changed
 }
 
@@ -208,7 +206,9 @@ impl<'a> Guest<'a> {
 
     fn recording(&self, boot: &str, load: &str) -> Result<Trace, String> {
         let path = self.dir.join("recordings").join(format!("{boot}.{load}.pstrace"));
-        Trace::open(&path).map_err(|error| error.to_string())
+        let trace = Trace::open(&path).map_err(|error| error.to_string())?;
+        succeeded(trace.facts().command_status)?;
+        Ok(trace)
     }
 
     /// Boots the kernel and records all loads, with the module that makes settings if `sets`.
@@ -235,6 +235,15 @@ impl<'a> Guest<'a> {
     }
 }
 
+/// Refuses a recording whose command failed: the module did not load, or the load did not run to its end.
+fn succeeded(status: Option<i32>) -> Result<(), String> {
+    match status {
+        Some(0) => Ok(()),
+        Some(code) => Err(format!("the module did not load, or the load failed with exit code {code}")),
+        None => Err("the load did not end by itself".into()),
+    }
+}
+
 /// What the kernel did in a recording, and what it does under a setting by the replay of its rules.
 fn replayed(trace: &Trace, setting: Option<&str>) -> Result<(Amounts, Amounts), String> {
     let set: Vec<String> = setting.into_iter().map(str::to_owned).collect();
@@ -254,22 +263,31 @@ fn now() -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// A guest whose module does not load records nothing under that setting: a recording would be of the kernel's own sizes.
+    /// Without its setting a load does not run: the recording would be of the kernel's own sizes.
     #[test]
     fn a_module_that_does_not_load() {
         let lab = Lab::parse(include_str!("../../../../../lab/predict.toml")).unwrap();
         let load = under(&lab.workloads[0], "batch=31");
-        assert_eq!(load.name, "unix1@batch=31");
-        let script = |insmod: &str| {
-            let script = format!(
-                "insmod() {{ {insmod}; }}; rmmod() {{ echo rmmod $1; }}; empty_lists() {{ :; }}\n\
-                 {}\necho record\n{}\n",
-                load.before, load.after
-            );
-            command("sh", ["-c", &script]).unwrap()
+        assert_eq!((load.name.as_str(), load.after.as_str()), ("unix1@batch=31", "rmmod pageset_settings\n"));
+        let run = |insmod: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            for (name, text) in [("insmod", insmod), ("wl", "echo wl \"$@\"")] {
+                let path = folder.path().join(name);
+                fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+                command("chmod", ["+x", &path.to_string_lossy()]).unwrap();
+            }
+            command("sh", ["-c", &format!("PATH={}:$PATH; {}", folder.path().display(), load.command)])
         };
-        assert_eq!(script("echo insmod $*"), "insmod /settings.ko batch=31\nrecord\nrmmod pageset_settings\n");
-        assert_eq!(script("return 1"), "LAB end unix1@batch=31 -1 the module does not load\n");
+        assert_eq!(run("echo insmod \"$@\"").unwrap(), "insmod /settings.ko batch=31\nwl unix 3 1\n");
+        assert_eq!(run("exit 1").unwrap_err(), "`sh` failed: it wrote no error");
+    }
+
+    /// A recording whose command failed is no measurement, though it can be replayed.
+    #[test]
+    fn a_load_that_failed() {
+        assert_eq!(succeeded(Some(0)), Ok(()));
+        assert!(succeeded(Some(1)).unwrap_err().ends_with("exit code 1"));
+        assert_eq!(succeeded(None).unwrap_err(), "the load did not end by itself");
     }
 
     #[test]
@@ -290,6 +308,6 @@ mod tests {
     fn every_kernel_of_the_definition_names_suites_for_its_headers() {
         let lab = Lab::parse(include_str!("../../../../../lab/predict.toml")).unwrap();
         assert!(lab.kernels.iter().all(|kernel| !kernel.headers.is_empty()));
-        assert!(lab.boots().iter().all(|boot| lab.workloads(*boot).len() >= 5 && boot.record().is_empty()));
+        assert!(lab.boots().iter().all(|boot| lab.workloads(*boot).len() >= 5 && boot.record() == ["--empty-lists"]));
     }
 }
