@@ -99,6 +99,21 @@ fn machine_sources() -> Result<String, String> {
     run("apt-get", ["indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"])
 }
 
+/// Unpacks a suite with packages below `tree`. What it mounts there is in a namespace of its own: after a kill, whoever removes the tree
+/// does not remove the machine's devices.
+fn bootstrap(suite: &str, packages: &str, tree: &Path, list: &Path) -> Result<(), String> {
+    let mut command = Command::new("unshare");
+    command.args([
+        "--mount",
+        "mmdebstrap",
+        "--mode=root",
+        "--variant=minbase",
+        &format!("--include={packages}"),
+        suite,
+    ]);
+    output(command.args([tree, list])).map(drop)
+}
+
 /// The image of the root file system, which is built if it is missing. A changed list of packages takes a removed image.
 pub(super) fn root_image(root: &Root, dir: &Path) -> Result<PathBuf, String> {
     let image = dir.join("root.ext4");
@@ -108,11 +123,7 @@ pub(super) fn root_image(root: &Root, dir: &Path) -> Result<PathBuf, String> {
     let [list, tree, part] = ["root.list", "root", "root.part"].map(|name| dir.join(name));
     write_whole(&list, sources(&machine_sources()?, &root.suites)?)?;
     let _ = fs::remove_dir_all(&tree);
-    let include = format!("--include={}", root.packages.join(","));
-    let suite = root.suites.first().map_or("", String::as_str);
-    output(
-        Command::new("mmdebstrap").args(["--mode=root", "--variant=minbase", &include, suite]).args([&tree, &list]),
-    )?;
+    bootstrap(root.suites.first().map_or("", String::as_str), &root.packages.join(","), &tree, &list)?;
     let _ = fs::remove_file(&part);
     output(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).args([&tree, &part]).arg("6G"))?;
     at(&tree, fs::remove_dir_all(&tree))?;
@@ -215,11 +226,7 @@ pub(super) fn build_root(kernel: &Kernel, dir: &Path) -> Result<(PathBuf, String
         write_whole(&list, sources(&machine_sources()?, &kernel.headers)?)?;
         let suite =
             kernel.headers.first().ok_or_else(|| format!("kernel {} names no suites for headers", kernel.name))?;
-        let mut build = Command::new("mmdebstrap");
-        build
-            .args(["--mode=root", "--variant=minbase", &format!("--include=make,{headers}"), suite])
-            .args([&root, &list]);
-        output(&mut build)?;
+        bootstrap(suite, &format!("make,binutils,{headers}"), &root, &list)?;
         // Type information takes tools that a module does without.
         let _ = fs::remove_file(root.join("usr/src").join(&headers).join("vmlinux"));
         write_whole(&complete, "")?;

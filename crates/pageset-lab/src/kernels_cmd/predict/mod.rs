@@ -13,7 +13,7 @@ use pageset_trace::Trace;
 use pageset_trace::measure::{How, Measured};
 use pageset_trace::replay;
 
-use self::compare::{Amounts, Comparison, NO_SETTING, RECORDED, Row, SETTINGS, Table};
+use self::compare::{Amounts, Comparison, NO_SETTING, RECORDED, REPLAYED, Row, SETTINGS, Table};
 use super::definition::{Boot, Lab, Workload};
 use super::progress::Progress;
 use super::tool::{at, run as command};
@@ -183,10 +183,14 @@ impl<'a> Guest<'a> {
         self.record(boot, true)?;
         let mut rows = Vec::new();
         for name in self.workloads(boot)? {
-            let amounts = self.recording(boot, &name).and_then(|trace| replayed(&trace, None));
             let (load, setting) = name.split_once('@').unwrap_or((&name, NO_SETTING));
-            match amounts {
-                Ok((amounts, _)) => rows.push(Row { load: load.into(), setting: setting.into(), amounts }),
+            let set = (setting != NO_SETTING).then_some(setting);
+            let mut row = |setting: String, amounts| rows.push(Row { load: load.into(), setting, amounts });
+            match self.recording(boot, &name).and_then(|trace| replayed(&trace, set)) {
+                Ok((amounts, replay)) => {
+                    row(setting.to_owned(), amounts);
+                    set.into_iter().for_each(|setting| row(format!("{setting}{REPLAYED}"), replay));
+                }
                 Err(reason) => eprintln!("gap: {name}: {reason}"),
             }
         }
@@ -302,6 +306,25 @@ mod tests {
         let ratio = small.moved[0] as f64 / replayed_alone.moved[0] as f64;
         assert!((1.5..3.0).contains(&ratio), "{recorded:?} {small:?}");
         assert!(replayed(&trace, Some("batch=0")).unwrap_err().contains("batch"));
+    }
+
+    /// The page shows the counts of every measurement that is in the repository.
+    #[test]
+    fn the_page_has_the_counts_of_the_files() {
+        let docs = initramfs::repository().join("docs");
+        let page = fs::read_to_string(docs.join("trust.md")).unwrap();
+        let mut seen = 0;
+        for entry in fs::read_dir(docs.join("predictions")).unwrap() {
+            let path = entry.unwrap().path();
+            let Some(boot) = path.to_str().unwrap().strip_suffix(".measured.csv") else { continue };
+            let table = |path: &Path| Table::parse(&fs::read_to_string(path).unwrap()).unwrap();
+            let (predicted, measured) = (table(Path::new(&format!("{boot}.predicted.csv"))), table(&path));
+            assert!(predicted.written < measured.written, "{boot}");
+            let row = Comparison::new(&predicted, &measured).unwrap().row();
+            assert!(page.contains(&row), "docs/trust.md has no row with `{row}` for {boot}");
+            seen += 1;
+        }
+        assert!(seen > 0);
     }
 
     #[test]
