@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::definition::{Kernel, Lab, Root, matches};
-use super::tool::{at, output, run, write_whole};
+use super::tool::{at, output, remove_tree, run, write_whole};
 
 const TOOLS: [&str; 5] = ["qemu-system-x86", "busybox-static", "e2fsprogs", "xz-utils", "mmdebstrap"];
 /// The additional tools for arm64 kernels.
@@ -122,11 +122,11 @@ pub(super) fn root_image(root: &Root, dir: &Path) -> Result<PathBuf, String> {
     }
     let [list, tree, part] = ["root.list", "root", "root.part"].map(|name| dir.join(name));
     write_whole(&list, sources(&machine_sources()?, &root.suites)?)?;
-    let _ = fs::remove_dir_all(&tree);
+    remove_tree(&tree)?;
     bootstrap(root.suites.first().map_or("", String::as_str), &root.packages.join(","), &tree, &list)?;
     let _ = fs::remove_file(&part);
     output(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).args([&tree, &part]).arg("6G"))?;
-    at(&tree, fs::remove_dir_all(&tree))?;
+    remove_tree(&tree)?;
     at(&image, fs::rename(&part, &image))?;
     Ok(image)
 }
@@ -193,7 +193,7 @@ pub(super) fn fetch(
     for (index, kernel) in missing.iter().enumerate() {
         say(format!("kernel {} ({} of {})", kernel.name, index + 1, missing.len()));
         let folder = dir.join("kernels").join(&kernel.name);
-        let _ = fs::remove_dir_all(&folder);
+        remove_tree(&folder)?;
         let release = apt.kernel(kernel, &folder);
         at(&folder, fs::create_dir_all(&folder))?;
         match release {
@@ -222,7 +222,7 @@ pub(super) fn build_root(kernel: &Kernel, dir: &Path) -> Result<(PathBuf, String
     let headers = format!("linux-headers-{release}");
     let [list, root, complete] = ["build.list", "build", "build.complete"].map(|name| folder.join(name));
     if !complete.exists() {
-        let _ = fs::remove_dir_all(&root);
+        remove_tree(&root)?;
         write_whole(&list, sources(&machine_sources()?, &kernel.headers)?)?;
         let suite =
             kernel.headers.first().ok_or_else(|| format!("kernel {} names no suites for headers", kernel.name))?;
