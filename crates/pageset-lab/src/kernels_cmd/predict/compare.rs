@@ -237,6 +237,13 @@ impl Comparison {
         format!("| {right} of {changes} | {close} | {large_right} of {large} | {unchanged} |")
     }
 
+    /// The amounts that replays of the recordings agree with, as the page shows them; `None` without replays.
+    #[cfg(test)]
+    pub(super) fn agreement(&self) -> Option<String> {
+        let (agreeing, of) = self.agree;
+        (of > 0).then(|| format!("{agreeing} of {of}"))
+    }
+
     /// Whether each predicted row was measured.
     pub(super) fn is_complete(&self) -> bool {
         self.missing.is_empty()
