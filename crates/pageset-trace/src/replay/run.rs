@@ -619,7 +619,20 @@ impl<'r, 'a> Run<'r, 'a> {
                 self.uncounted(|run| (0..run.states.len()).for_each(|zone| run.set_parameters(zone)));
             }
         }
+        self.fix_high();
         self.outcome.borrowed.setting_moments += 1;
+    }
+
+    /// Sets `high` where the bounds that were set are equal and the snapshot shows `high` there. A pageset may have been unused since, so
+    /// whoever set the bounds may have set `high`; else the tick would lower it by an eighth each second.
+    fn fix_high(&self) {
+        for (zone, cpu) in self.pagesets() {
+            let state = self.pageset(zone, cpu).state();
+            let shown = self.states[zone].pagesets.get(cpu.0 as usize).map(|pageset| pageset.high);
+            if state.high_min == state.high_max && shown == Some(state.high_max.into()) {
+                self.pageset(zone, cpu).restore(&PcpState { high: state.high_max, ..state });
+            }
+        }
     }
 
     /// Runs `work` that the recorded kernel did not do. Its locks and pages do not count.
