@@ -264,6 +264,19 @@ fn a_drain_shows_when_high_was_set() {
     });
 }
 
+/// 7.3: a module sets `high`, and its bounds. The next tick drains what is above it at once, and not an eighth of the old `high`.
+#[test]
+fn a_tick_drains_to_the_high_that_was_set() {
+    replayed("high_set_idle", |replay, outcomes| {
+        let by_tick =
+            |moves: &pageset_trace::replay::Moves| moves.drains.iter().filter(|drain| drain.pages == 1763).count();
+        assert_eq!(by_tick(replay.kernel()), 1);
+        for outcome in outcomes {
+            assert_eq!(by_tick(&outcome.moves), 1);
+        }
+    });
+}
+
 /// 6.12: a module sets the batch. The first refill of that size shows the moment.
 #[test]
 fn a_refill_shows_when_the_batch_was_set() {
