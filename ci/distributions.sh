@@ -18,7 +18,8 @@ for tool in mmdebstrap qemu-aarch64-static; do
         >/dev/null 2>&1 || skip "$tool cannot be installed"
 done
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# What mmdebstrap mounts is gone with it, also after a kill, so that nothing is removed through a mount.
+trap 'rm -rf --one-file-system "$work"' EXIT
 
 # `try NAME PREFIX...`: what a user does first, below a folder that has the archive's tree in /opt/pageset.
 try() {
@@ -32,7 +33,7 @@ try() {
 }
 for suite in bullseye bookworm trixie; do
     root=$work/$suite
-    mmdebstrap --quiet --variant=essential "$suite" "$root" >/dev/null 2>&1 || skip "$suite cannot be installed"
+    unshare --mount mmdebstrap --quiet --variant=essential "$suite" "$root" >/dev/null 2>&1 || skip "$suite cannot be installed"
     mkdir "$root/opt/pageset"
     tar -xzf "$release"/pageset-*-x86_64-linux.tar.gz -C "$root/opt/pageset" --strip-components 1
     try "Debian $suite" chroot "$root" /opt/pageset/bin/pageset

@@ -71,6 +71,18 @@ impl Snapshots {
         self.zoneinfo.iter().find(|(tag, _)| tag.starts_with("fini")).or(self.zoneinfo.last())
     }
 
+    /// Adds what kernels from 6.7 to 6.12 do not print to the snapshots after the start: both bounds of `high`, in pages, for a program that
+    /// set them in the running kernel. Bounds that are printed stay, and so do the texts.
+    pub(crate) fn set_bounds(&mut self, high_min: u64, high_max: u64) {
+        let start = self.start().map(|(tag, _)| tag.clone());
+        let later = self.zoneinfo.iter_mut().rev().take_while(|(tag, _)| Some(tag) != start.as_ref());
+        for pageset in later.flat_map(|(_, info)| &mut info.zones).flat_map(|zone| &mut zone.pagesets) {
+            if pageset.high_max.is_none() {
+                (pageset.high_min, pageset.high_max) = (Some(high_min), Some(high_max));
+            }
+        }
+    }
+
     /// Parses the text form's snapshots: sections headed `=== tag`. The second result has the [`Facts`], if a section
     /// contains them.
     pub(crate) fn parse(text: &str) -> Result<(Snapshots, Option<Facts>), TraceError> {

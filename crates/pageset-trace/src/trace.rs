@@ -273,6 +273,15 @@ impl Trace {
         Trace { resources, ..self }
     }
 
+    /// Adds what kernels from 6.7 to 6.12 do not print: the bounds of `high`, in pages, that a program set in all pagesets while recording.
+    /// Replays under the kernel's rules use them as they use printed bounds: from the first move that shows them, else from the first
+    /// snapshot after the start.
+    #[must_use]
+    pub fn with_bounds_set(mut self, high_min: u64, high_max: u64) -> Trace {
+        self.snapshots.set_bounds(high_min, high_max);
+        self
+    }
+
     /// The memory and the threads that replays of this recording may use.
     pub fn resources(&self) -> Resources {
         self.resources

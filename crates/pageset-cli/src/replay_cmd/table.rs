@@ -63,6 +63,7 @@ fn borrowed(row: &Replayed) -> String {
         moved_allocs,
         direct_frees,
         settings,
+        setting_moments,
         snapshots,
     } = row.taken_from_kernel;
     let parts = [
@@ -74,6 +75,7 @@ fn borrowed(row: &Replayed) -> String {
         (moved_allocs, "allocations moved to their refill"),
         (direct_frees, "frees that met a busy pageset"),
         (settings, "settings that later snapshots show"),
+        (setting_moments, "moments of settings"),
         (snapshots, "later snapshots"),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0);

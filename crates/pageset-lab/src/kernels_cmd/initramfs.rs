@@ -215,12 +215,7 @@ if [ -b /dev/vdc ]; then
 fi
 if [ -b /dev/vdb ]; then out=/dev/vdb; elif [ -c /dev/ttyS1 ]; then out=/dev/ttyS1; stty -F $out raw; fi
 [ "$out" ] || {{ echo "LAB failed the guest has neither a disk nor a second serial port"; poweroff -f; }}
-exec 3>$out; fraction=/proc/sys/vm/percpu_pagelist_high_fraction
-empty_lists() {{ # as the recorder's --empty-lists
-    old=$(cat $fraction); echo 2147483647 > $fraction
-    for try in $(seq 70); do read count < /proc/sys/vm/stat_refresh; done
-    echo $old > $fraction
-}}
+exec 3>$out
 mkdir /tmp/out; cd /tmp/out
 record() {{ # NAME SECONDS OPTIONS... COMMAND...
     name=$1; seconds=$2; shift 2

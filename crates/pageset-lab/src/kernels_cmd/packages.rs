@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::definition::{Kernel, Lab, Root, matches};
-use super::tool::{at, output, run, write_whole};
+use super::tool::{at, output, remove_tree, run, write_whole};
 
 const TOOLS: [&str; 5] = ["qemu-system-x86", "busybox-static", "e2fsprogs", "xz-utils", "mmdebstrap"];
 /// The additional tools for arm64 kernels.
@@ -99,6 +99,21 @@ fn machine_sources() -> Result<String, String> {
     run("apt-get", ["indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"])
 }
 
+/// Unpacks a suite with packages below `tree`. What it mounts there is in a namespace of its own: after a kill, whoever removes the tree
+/// does not remove the machine's devices.
+fn bootstrap(suite: &str, packages: &str, tree: &Path, list: &Path) -> Result<(), String> {
+    let mut command = Command::new("unshare");
+    command.args([
+        "--mount",
+        "mmdebstrap",
+        "--mode=root",
+        "--variant=minbase",
+        &format!("--include={packages}"),
+        suite,
+    ]);
+    output(command.args([tree, list])).map(drop)
+}
+
 /// The image of the root file system, which is built if it is missing. A changed list of packages takes a removed image.
 pub(super) fn root_image(root: &Root, dir: &Path) -> Result<PathBuf, String> {
     let image = dir.join("root.ext4");
@@ -107,15 +122,11 @@ pub(super) fn root_image(root: &Root, dir: &Path) -> Result<PathBuf, String> {
     }
     let [list, tree, part] = ["root.list", "root", "root.part"].map(|name| dir.join(name));
     write_whole(&list, sources(&machine_sources()?, &root.suites)?)?;
-    let _ = fs::remove_dir_all(&tree);
-    let include = format!("--include={}", root.packages.join(","));
-    let suite = root.suites.first().map_or("", String::as_str);
-    output(
-        Command::new("mmdebstrap").args(["--mode=root", "--variant=minbase", &include, suite]).args([&tree, &list]),
-    )?;
+    remove_tree(&tree)?;
+    bootstrap(root.suites.first().map_or("", String::as_str), &root.packages.join(","), &tree, &list)?;
     let _ = fs::remove_file(&part);
     output(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).args([&tree, &part]).arg("6G"))?;
-    at(&tree, fs::remove_dir_all(&tree))?;
+    remove_tree(&tree)?;
     at(&image, fs::rename(&part, &image))?;
     Ok(image)
 }
@@ -182,7 +193,7 @@ pub(super) fn fetch(
     for (index, kernel) in missing.iter().enumerate() {
         say(format!("kernel {} ({} of {})", kernel.name, index + 1, missing.len()));
         let folder = dir.join("kernels").join(&kernel.name);
-        let _ = fs::remove_dir_all(&folder);
+        remove_tree(&folder)?;
         let release = apt.kernel(kernel, &folder);
         at(&folder, fs::create_dir_all(&folder))?;
         match release {
@@ -211,15 +222,11 @@ pub(super) fn build_root(kernel: &Kernel, dir: &Path) -> Result<(PathBuf, String
     let headers = format!("linux-headers-{release}");
     let [list, root, complete] = ["build.list", "build", "build.complete"].map(|name| folder.join(name));
     if !complete.exists() {
-        let _ = fs::remove_dir_all(&root);
+        remove_tree(&root)?;
         write_whole(&list, sources(&machine_sources()?, &kernel.headers)?)?;
         let suite =
             kernel.headers.first().ok_or_else(|| format!("kernel {} names no suites for headers", kernel.name))?;
-        let mut build = Command::new("mmdebstrap");
-        build
-            .args(["--mode=root", "--variant=minbase", &format!("--include=make,{headers}"), suite])
-            .args([&root, &list]);
-        output(&mut build)?;
+        bootstrap(suite, &format!("make,binutils,{headers}"), &root, &list)?;
         // Type information takes tools that a module does without.
         let _ = fs::remove_file(root.join("usr/src").join(&headers).join("vmlinux"));
         write_whole(&complete, "")?;

@@ -47,6 +47,15 @@ pub(super) struct DrainRequest {
     pub(super) pages: Option<u32>,
 }
 
+/// A setting between two snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SettingMoment {
+    /// The number of input events before it.
+    pub(super) place: u64,
+    /// The index of the later snapshot, which shows the setting.
+    pub(super) snapshot: usize,
+}
+
 /// Counts of the recording's events, and of the events that make a replay less reliable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Notes {

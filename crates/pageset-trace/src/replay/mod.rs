@@ -129,10 +129,14 @@ pub struct Borrowed {
     pub moved_allocs: u64,
     /// Frees that probably met a busy pageset. Reconstructed only.
     pub direct_frees: u64,
-    /// Later snapshots with other watermarks or sizes of pagesets than before: they were set between two snapshots, at a moment that
-    /// no event shows. Input only; the other level uses every snapshot.
+    /// Later snapshots with other watermarks or sizes of pagesets than before: they were set between two snapshots. No event shows the
+    /// moment; see `setting_moments`. Input only; the other level uses every snapshot.
     #[serde(default)]
     pub settings: u64,
+    /// Settings between two snapshots whose moment the kernel shows: its first drain with fewer pages than the old bounds of `high`
+    /// allow, and enough for the new ones, or its first refill of the new batch. Both levels.
+    #[serde(default)]
+    pub setting_moments: u64,
     /// Later snapshots with watermarks and free memory that the replay used. Reconstructed only.
     #[serde(rename = "later_snapshots")]
     pub snapshots: u64,

@@ -1,8 +1,7 @@
 //! The inputs of one replay: the bounds and the first counters of the pagesets under its rules.
 
 use pageset::CpuId;
-use pageset::policy::sizes::ZoneSize;
-use pageset::policy::{BatchRule, Bounds, Tuning};
+use pageset::policy::{Bounds, Tuning};
 
 use super::setting::{PagesetSnapshot, Setting, ZoneState};
 use super::start_state::{Shown, Start};
@@ -46,16 +45,8 @@ impl Plan<'_> {
         if shown && self.has_kernel_sizes() && sharers.is_none() {
             return state.bounds;
         }
-        let node = self.setting.zones[zone].node;
-        let online = || self.setting.cpus.iter().zip(&self.setting.online).filter(|(_, online)| **online);
-        let local = online().filter(|(n, _)| **n == node).count();
-        let cpus = sharers.unwrap_or(if local == 0 { online().count().max(1) } else { local } as u32);
-        let size = ZoneSize { managed: state.managed, low: state.watermarks.low, cpus };
         let fraction = self.rules.high_fraction.unwrap_or(self.setting.high_fraction);
-        // The recorded batch is exact for any size of pages. Disabled pagesets show none.
-        let is_shown = self.tuning().batch == self.setting.kernel_tuning().batch && state.bounds.high_max > 0;
-        let batch = if is_shown { BatchRule::Fixed(state.bounds.batch) } else { self.tuning().batch };
-        Tuning { batch, ..self.tuning() }.bounds(size, fraction)
+        self.setting.computed_bounds(&self.tuning(), fraction, zone, state, sharers)
     }
 
     /// The counters of a pageset at the start.

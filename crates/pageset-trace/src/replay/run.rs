@@ -16,7 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::{BlockMap, Freed};
 use super::corrections::{Corrections, FreeScanner};
-use super::findings::{DrainRequest, Taken};
+use super::findings::{DrainRequest, SettingMoment, Taken};
 use super::gfp::{highest_zone, is_for_lru, migratetype_of, urgency_of, wait_of};
 use super::high_orders::{self, HighOrders};
 use super::holds;
@@ -110,6 +110,8 @@ struct Run<'r, 'a> {
     taken: Peekable<slice::Iter<'r, Taken>>,
     /// Requested drains that have not been replayed yet.
     requests: Peekable<slice::Iter<'r, DrainRequest>>,
+    /// Moments of settings that have not been replayed yet.
+    moments: Peekable<slice::Iter<'r, SettingMoment>>,
     /// Changes of active reclaim that have not been replayed yet.
     reclaim: Peekable<slice::Iter<'r, Change>>,
     hotplug: Hotplug,
@@ -168,6 +170,7 @@ impl<'r, 'a> Run<'r, 'a> {
             blocks,
             taken: taken.iter().peekable(),
             requests: plan.survey.drain_requests.iter().peekable(),
+            moments: plan.survey.setting_moments.iter().peekable(),
             reclaim: reclaim.iter().peekable(),
             hotplug: Hotplug::new(plan.setting),
             hotplug_changed: false,
@@ -284,6 +287,9 @@ impl<'r, 'a> Run<'r, 'a> {
     fn event(&mut self, index: u64, event: &Event) {
         while let Some(change) = self.reclaim.next_if(|change| change.event <= index) {
             self.set_reclaim(change);
+        }
+        while let Some(moment) = self.moments.next_if(|moment| moment.place <= self.place) {
+            self.set(moment);
         }
         while let Some(request) = self.requests.next_if(|request| request.event <= index) {
             // A recorded hot-plug event may have drained the pageset already.
@@ -602,6 +608,33 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
+    /// Makes a setting at its moment, before the snapshot that shows it.
+    fn set(&mut self, moment: &SettingMoment) {
+        let (_, states) = &self.plan.setting.later[moment.snapshot];
+        let states: Vec<_> = states.iter().collect();
+        match self.plan.level {
+            Level::Input => self.apply_states(states),
+            Level::Reconstructed => {
+                self.states = states;
+                self.uncounted(|run| (0..run.states.len()).for_each(|zone| run.set_parameters(zone)));
+            }
+        }
+        self.fix_high();
+        self.outcome.borrowed.setting_moments += 1;
+    }
+
+    /// Sets `high` where the bounds that were set are equal and the snapshot shows `high` there. A pageset may have been unused since, so
+    /// whoever set the bounds may have set `high`; else the tick would lower it by an eighth each second.
+    fn fix_high(&self) {
+        for (zone, cpu) in self.pagesets() {
+            let state = self.pageset(zone, cpu).state();
+            let shown = self.states[zone].pagesets.get(cpu.0 as usize).map(|pageset| pageset.high);
+            if state.high_min == state.high_max && shown == Some(state.high_max.into()) {
+                self.pageset(zone, cpu).restore(&PcpState { high: state.high_max, ..state });
+            }
+        }
+    }
+
     /// Runs `work` that the recorded kernel did not do. Its locks and pages do not count.
     fn uncounted(&mut self, work: impl FnOnce(&mut Self)) {
         let (locks, pages) = (self.locks(), self.direct_pages());
@@ -617,9 +650,13 @@ impl<'r, 'a> Run<'r, 'a> {
         if !states.iter().zip(&self.states).any(|(state, before)| state.is_set_since(before, tunes)) {
             return;
         }
-        self.states = states.iter().collect();
+        self.apply_states(states.iter().collect());
+    }
+
+    fn apply_states(&mut self, states: Vec<&'r ZoneState>) {
+        self.states = states;
         (self.is_set, self.hotplug_changed) = (true, false);
-        self.uncounted(|run| (0..states.len()).for_each(|zone| run.set_parameters(zone)));
+        self.uncounted(|run| (0..run.states.len()).for_each(|zone| run.set_parameters(zone)));
         self.outcome.borrowed.settings += 1;
     }
 

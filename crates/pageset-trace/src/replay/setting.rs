@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use pageset::policy::{Bounds, Preset, Release, Tuning, Watermarks};
+use pageset::policy::sizes::ZoneSize;
+use pageset::policy::{BatchRule, Bounds, Preset, Release, Tuning, Watermarks};
 use pageset::{CpuId, NodeId, Order, Pfn, ZoneKind};
 use pageset_rules::on_machine;
 
@@ -205,6 +206,36 @@ impl Setting {
             batch_scale_max: facts.batch_scale_max,
             zones,
         })
+    }
+
+    /// Batch and the bounds of `high` that these rules compute for a zone in this state. `sharers` is the number of CPUs that share `high`,
+    /// if hot-plug changed it.
+    pub(super) fn computed_bounds(
+        &self,
+        tuning: &Tuning,
+        fraction: u32,
+        zone: usize,
+        state: &ZoneState,
+        sharers: Option<u32>,
+    ) -> Bounds {
+        let node = self.zones[zone].node;
+        let online = || self.cpus.iter().zip(&self.online).filter(|(_, online)| **online);
+        let local = online().filter(|(n, _)| **n == node).count();
+        let cpus = sharers.unwrap_or(if local == 0 { online().count().max(1) } else { local } as u32);
+        let size = ZoneSize { managed: state.managed, low: state.watermarks.low, cpus };
+        // The recorded batch is exact for any size of pages. Disabled pagesets show none.
+        let is_shown = tuning.batch == self.kernel_tuning().batch && state.bounds.high_max > 0;
+        let batch = if is_shown { BatchRule::Fixed(state.bounds.batch) } else { tuning.batch };
+        Tuning { batch, ..*tuning }.bounds(size, fraction)
+    }
+
+    /// The bounds of `high` in the recorded kernel: those that it shows, else those that it computes.
+    pub(super) fn kernel_bounds(&self, zone: usize, state: &ZoneState) -> Bounds {
+        let tuning = self.kernel_tuning();
+        if state.bounds_shown || !tuning.auto_high {
+            return state.bounds;
+        }
+        self.computed_bounds(&tuning, self.high_fraction, zone, state, None)
     }
 
     /// Replaces the page frames of the zones by dense page numbers, as the events of replays have them.

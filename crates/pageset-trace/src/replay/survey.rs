@@ -12,7 +12,7 @@ use pageset::{CpuId, Tuning};
 use rustc_hash::FxHashMap;
 
 use super::Recorded;
-use super::findings::{DrainRequest, Earlier, Notes, Taken};
+use super::findings::{DrainRequest, Earlier, Notes, SettingMoment, Taken};
 use super::free_pass::{FreeNotes, FreePass};
 use super::hotplug::Hotplug;
 use super::list_pass::ListPass;
@@ -102,6 +102,8 @@ pub(super) struct Survey {
     pub(super) moved_tasks: FxHashMap<u64, CpuId>,
     /// Sorted by event.
     pub(super) drain_requests: Vec<DrainRequest>,
+    /// Sorted by place.
+    pub(super) setting_moments: Vec<SettingMoment>,
     /// The first operations of each pageset.
     pub(super) histories: Histories,
     /// Times of active reclaim, refined by the kernel's drains.
@@ -132,6 +134,7 @@ impl Survey {
         Ok(Survey {
             notes,
             drain_requests: found.drain_requests,
+            setting_moments: found.setting_moments,
             histories: found.histories,
             reclaim: reclaim::by_drains(&first.reclaim_by_input, &found.small_drains),
             initial: initial.collect(),

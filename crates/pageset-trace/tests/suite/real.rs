@@ -249,3 +249,58 @@ fn a_page_that_moves_is_freed_later() {
         }
     });
 }
+
+/// 6.12: a module sets `high`, and the kernel prints no bounds. The first drain below the old ones shows the moment, long before the next
+/// snapshot. The pages from before stay in other lists, so that each refill makes the next free drain, until the end.
+#[test]
+fn a_drain_shows_when_high_was_set() {
+    let trace = open("tests/data/real/high_set.pstrace").with_bounds_set(252, 252);
+    replayed_trace("high_set", &trace, |replay, outcomes| {
+        assert_eq!(replay.kernel().drains.len(), 93);
+        for outcome in outcomes {
+            assert_eq!(outcome.borrowed.setting_moments, 1);
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+        }
+    });
+}
+
+/// 7.3: a module sets `high`, and its bounds. The next tick drains what is above it at once, and not an eighth of the old `high`.
+#[test]
+fn a_tick_drains_to_the_high_that_was_set() {
+    replayed("high_set_idle", |replay, outcomes| {
+        let by_tick =
+            |moves: &pageset_trace::replay::Moves| moves.drains.iter().filter(|drain| drain.pages == 1763).count();
+        assert_eq!(by_tick(replay.kernel()), 1);
+        for outcome in outcomes {
+            assert_eq!(by_tick(&outcome.moves), 1);
+        }
+    });
+}
+
+/// 6.12: a module sets the batch. The first refill of that size shows the moment.
+#[test]
+fn a_refill_shows_when_the_batch_was_set() {
+    replayed("batch_set", |replay, outcomes| {
+        for outcome in outcomes {
+            assert_eq!(outcome.borrowed.setting_moments, 1);
+            assert_eq!(outcome.moves.refills, replay.kernel().refills);
+        }
+    });
+}
+
+/// Bounds that a program set are those of the snapshots after the start, if the kernel prints none.
+#[test]
+fn bounds_that_were_set_are_of_later_snapshots() {
+    let of = |name: &str| {
+        let trace = open(name).with_bounds_set(252, 300);
+        let bounds = |at: usize| {
+            let set = trace.snapshots().zoneinfo[at].1.zones[0].pagesets[0];
+            (set.high_min, set.high_max)
+        };
+        let start = trace.snapshots().zoneinfo.iter().rposition(|(tag, _)| tag.starts_with("init")).unwrap();
+        [bounds(start), bounds(start + 1), bounds(trace.snapshots().zoneinfo.len() - 1)]
+    };
+    assert_eq!(of("tests/data/real/high_set.pstrace"), [(None, None), (Some(252), Some(300)), (Some(252), Some(300))]);
+    let [start, later, _] = of("../../traces/lab/6.18-amd64.4cpu.unix1.pstrace");
+    assert!(start.0.is_some() && later != (Some(252), Some(300)));
+}

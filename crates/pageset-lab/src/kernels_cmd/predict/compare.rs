@@ -12,6 +12,8 @@ pub(super) const SETTINGS: [&str; 7] =
 pub(super) const RECORDED: &str = "recorded";
 /// The row of the replay without a setting. In a measurement, the load again without a setting.
 pub(super) const NO_SETTING: &str = "none";
+/// Ends the setting of a row of a measurement that is the replay of that recording under that setting.
+pub(super) const REPLAYED: &str = " replayed";
 /// The quantities, in the order of [`Amounts::moved`].
 const QUANTITIES: [&str; 3] = ["refills", "drains", "pages"];
 /// Errors up to this many percent are counted: the aim of the comparison.
@@ -143,6 +145,8 @@ struct Compared {
     quantity: usize,
     predicted: u64,
     measured: u64,
+    /// Whether the prediction is a change by half the amount or more.
+    is_large: bool,
     /// Whether the sign of the change is the predicted one; `None` if nothing changes in the prediction and in the kernel.
     right: Option<bool>,
 }
@@ -159,6 +163,9 @@ pub(super) struct Comparison {
     compared: Vec<Compared>,
     /// For each load, its changes when it ran again without a setting, in percent: refills, drains, pages.
     again: Vec<(String, [f64; 3])>,
+    /// Of the amounts of recordings under a setting, how many a replay of the same recording agrees with, and how many there are: where it
+    /// agrees, a missed prediction is a load that did something else.
+    agree: (usize, usize),
     /// Predicted rows without a measurement: `LOAD SETTING`.
     missing: Vec<String>,
 }
@@ -170,6 +177,7 @@ impl Comparison {
             return Err(format!("the prediction is of {}, and the measurement of {}", predicted.boot, measured.boot));
         }
         let (mut compared, mut again, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        let mut agree = (0, 0);
         for load in predicted.loads() {
             let base = |setting| predicted.get(load, setting).ok_or_else(|| format!("{load} has no row `{setting}`"));
             let (recorded, replayed) = (base(RECORDED)?, base(NO_SETTING)?);
@@ -188,6 +196,10 @@ impl Comparison {
                     missing.push(format!("{load} {setting}"));
                     continue;
                 };
+                if let Some(replay) = measured.get(load, &format!("{setting}{REPLAYED}")) {
+                    let same = |i: &usize| change(limit(*i), found.moved[*i], replay.moved[*i]) == Change::Nothing;
+                    agree = (agree.0 + (0..QUANTITIES.len()).filter(same).count(), agree.1 + QUANTITIES.len());
+                }
                 let found = found.at(recorded.operations);
                 compared.extend((0..QUANTITIES.len()).map(|i| {
                     let promised = change(limit(i), replayed.moved[i], amounts.moved[i]);
@@ -199,12 +211,13 @@ impl Comparison {
                         quantity: i,
                         predicted: amounts.moved[i],
                         measured: found[i],
+                        is_large: amounts.moved[i].abs_diff(replayed.moved[i]) >= replayed.moved[i].div_ceil(2).max(1),
                         right: (!nothing).then_some(promised == happened),
                     }
                 }));
             }
         }
-        Ok(Comparison { compared, again, missing })
+        Ok(Comparison { compared, again, agree, missing })
     }
 
     /// The changes, those with the predicted sign, and those within [`CLOSE_PCT`].
@@ -214,18 +227,43 @@ impl Comparison {
         (changes().count(), right, changes().filter(|row| row.is_close()).count())
     }
 
+    /// The counts as cells of a table: changes with the predicted sign, changes within [`CLOSE_PCT`], large ones with the
+    /// predicted sign, and amounts unchanged as predicted.
+    #[cfg(test)]
+    pub(super) fn row(&self) -> String {
+        let (changes, right, close) = self.counts();
+        let (large, large_right) = self.large();
+        let unchanged = self.compared.len() - changes;
+        format!("| {right} of {changes} | {close} | {large_right} of {large} | {unchanged} |")
+    }
+
+    /// The amounts that replays of the recordings agree with, as the page shows them; `None` without replays.
+    #[cfg(test)]
+    pub(super) fn agreement(&self) -> Option<String> {
+        let (agreeing, of) = self.agree;
+        (of > 0).then(|| format!("{agreeing} of {of}"))
+    }
+
     /// Whether each predicted row was measured.
     pub(super) fn is_complete(&self) -> bool {
         self.missing.is_empty()
+    }
+
+    /// Of the changes that are predicted to be half the amount or more: how many there are, and how many have that sign.
+    fn large(&self) -> (usize, usize) {
+        let large = || self.compared.iter().filter(|row| row.is_large && row.right.is_some());
+        (large().count(), large().filter(|row| row.right == Some(true)).count())
     }
 
     /// The answer and a table.
     pub(super) fn text(&self) -> String {
         let (changes, right, close) = self.counts();
         let unchanged = self.compared.len() - changes;
+        let (large, large_right) = self.large();
         let mut text = format!(
             "{right} of {changes} changes have the predicted sign; {close} within {CLOSE_PCT} %. \
-             Unchanged, as predicted: {unchanged}.\n\n\
+             Unchanged, as predicted: {unchanged}.\n\
+             Of changes that are predicted to be half the amount or more, {large_right} of {large} have that sign.\n\n\
              {:<8} {:<10} {:>21} {:>21} {:>21}\n{:<19}",
             "load", "setting", QUANTITIES[0], QUANTITIES[1], QUANTITIES[2], ""
         );
@@ -245,6 +283,12 @@ impl Comparison {
             let _ = writeln!(
                 text,
                 "{load} again without a setting: refills {refills:+.1} %, drains {drains:+.1} %, pages {pages:+.1} %"
+            );
+        }
+        if let (same, of @ 1..) = self.agree {
+            let _ = writeln!(
+                text,
+                "replays of the recordings under their settings agree with the kernel in {same} of {of} amounts"
             );
         }
         for row in &self.missing {
@@ -317,6 +361,7 @@ mod tests {
                 ("a none", 1000, [110, 50, 9_000]),
                 ("a batch=31", 2000, [500, 60, 20_000]),
                 ("a high=252", 1000, [52, 91, 18_000]),
+                ("a high=252 replayed", 1000, [52, 110, 18_900]),
             ],
         );
         let comparison = Comparison::new(&predicted(), &measured).unwrap();
@@ -326,6 +371,8 @@ mod tests {
         // 200 for 250, 100 for 30, 10,100 for 10,000; 50 for 52, 100 for 91, 20,000 for 18,000.
         assert_eq!(close, [false, false, true, true, true, false]);
         assert_eq!(comparison.counts(), (5, 4, 2));
+        // Refills and drains of both; pages only under high=252.
+        assert_eq!(comparison.large(), (5, 4));
         assert_eq!(comparison.again, [("a".to_owned(), [10.0, 0.0, -10.0])]);
         let text = comparison.text();
         let first = "4 of 5 changes have the predicted sign; 2 within 10 %. Unchanged, as predicted: 1.";
@@ -338,6 +385,9 @@ mod tests {
             text.contains("\na again without a setting: refills +10.0 %, drains +0.0 %, pages -10.0 %\n"),
             "{text}"
         );
+        // 110 for 91 drains is beyond 10 %.
+        let agree = "\nreplays of the recordings under their settings agree with the kernel in 2 of 3 amounts\n";
+        assert!(text.ends_with(agree), "{text}");
         assert!(comparison.is_complete());
     }
 

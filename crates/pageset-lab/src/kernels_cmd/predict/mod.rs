@@ -13,7 +13,7 @@ use pageset_trace::Trace;
 use pageset_trace::measure::{How, Measured};
 use pageset_trace::replay;
 
-use self::compare::{Amounts, Comparison, NO_SETTING, RECORDED, Row, SETTINGS, Table};
+use self::compare::{Amounts, Comparison, NO_SETTING, RECORDED, REPLAYED, Row, SETTINGS, Table};
 use super::definition::{Boot, Lab, Workload};
 use super::progress::Progress;
 use super::tool::{at, run as command};
@@ -62,6 +62,10 @@ enum Part {
         /// Write what is measured to FILE
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
+
+        /// Boot nothing: replay the recordings of an earlier measurement, FILE, anew
+        #[arg(long, value_name = "FILE")]
+        again: Option<PathBuf>,
     },
     /// Compare a prediction with what was measured
     Compare {
@@ -89,10 +93,15 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             eprintln!("{}: keep it, then run `pageset-lab predict measure`", output.display());
             Ok(Exit::Done)
         }
-        Part::Measure { prediction, output } => {
+        Part::Measure { prediction, output, again } => {
             output::check(output)?;
             let predicted = read(prediction)?;
-            let measured = Guest::new(args).and_then(|guest| guest.measure(&predicted)).map_err(failed)?;
+            let earlier = again.as_deref().map(read).transpose()?;
+            let measured = Guest::new(args).and_then(|guest| match &earlier {
+                Some(earlier) => guest.replay_again(earlier),
+                None => guest.measure(&predicted),
+            });
+            let measured = measured.map_err(failed)?;
             write(output, &measured)?;
             show(&predicted, &measured)
         }
@@ -125,15 +134,13 @@ struct Guest<'a> {
     dir: PathBuf,
 }
 
-/// A load under a setting, as a workload of its own. Without the module there is no recording.
+/// A load under a setting, as a workload of its own. The recorder empties the lists with a sysctl after which the kernel computes the
+/// sizes anew, so the recorded command makes the setting. Without the module it fails.
 fn under(load: &Workload, setting: &str) -> Workload {
     let mut changed = load.clone();
     changed.name = format!("{}@{setting}", load.name);
-    changed.before = format!(
-        "{}\nif ! insmod /settings.ko {setting}; then echo \"LAB end {} -1 the module does not load\"; else",
-        load.before, changed.name
-    );
-    changed.after = format!("rmmod pageset_settings; fi\n{}", load.after);
+    changed.command = format!("sh -c 'insmod /settings.ko {setting} && exec {}'", load.command);
+    changed.after = format!("rmmod pageset_settings\n{}", load.after);
     changed
 }
 
@@ -185,14 +192,36 @@ impl<'a> Guest<'a> {
         self.record(boot, true)?;
         let mut rows = Vec::new();
         for name in self.workloads(boot)? {
-            let amounts = self.recording(boot, &name).and_then(|trace| replayed(&trace, None));
             let (load, setting) = name.split_once('@').unwrap_or((&name, NO_SETTING));
-            match amounts {
-                Ok((amounts, _)) => rows.push(Row { load: load.into(), setting: setting.into(), amounts }),
+            match self.rows(boot, load, setting) {
+                Ok(of_recording) => rows.extend(of_recording),
                 Err(reason) => eprintln!("gap: {name}: {reason}"),
             }
         }
         Ok(Table { boot: boot.clone(), written: now()?, rows })
+    }
+
+    /// What the kernel did in a recording of a measurement, and, under a setting, what the replay of the same recording does.
+    fn rows(&self, boot: &str, load: &str, setting: &str) -> Result<Vec<Row>, String> {
+        let row = |setting: String, amounts| Row { load: load.into(), setting, amounts };
+        if setting == NO_SETTING {
+            return Ok(vec![row(setting.into(), replayed(&self.recording(boot, load)?, None)?.0)]);
+        }
+        let (amounts, replay) = replayed(&made(self.recording(boot, &format!("{load}@{setting}"))?, setting), None)?;
+        Ok(vec![row(setting.into(), amounts), row(format!("{setting}{REPLAYED}"), replay)])
+    }
+
+    /// A measurement with its recordings replayed anew. What the kernel did stays.
+    fn replay_again(&self, measured: &Table) -> Result<Table, String> {
+        let mut rows = Vec::new();
+        for Row { load, setting, amounts } in measured.rows.iter().filter(|row| !row.setting.ends_with(REPLAYED)) {
+            let of_recording = self.rows(&measured.boot, load, setting)?;
+            if of_recording[0].amounts != *amounts {
+                return Err(format!("{load} {setting}: the recording is of another measurement"));
+            }
+            rows.extend(of_recording);
+        }
+        Ok(Table { rows, ..measured.clone() })
     }
 
     fn boot(&self, name: &str) -> Result<Boot<'_>, String> {
@@ -208,7 +237,9 @@ impl<'a> Guest<'a> {
 
     fn recording(&self, boot: &str, load: &str) -> Result<Trace, String> {
         let path = self.dir.join("recordings").join(format!("{boot}.{load}.pstrace"));
-        Trace::open(&path).map_err(|error| error.to_string())
+        let trace = Trace::open(&path).map_err(|error| error.to_string())?;
+        succeeded(trace.facts().command_status)?;
+        Ok(trace)
     }
 
     /// Boots the kernel and records all loads, with the module that makes settings if `sets`.
@@ -235,6 +266,23 @@ impl<'a> Guest<'a> {
     }
 }
 
+/// Refuses a recording whose command failed: the module did not load, or the load did not run to its end.
+fn succeeded(status: Option<i32>) -> Result<(), String> {
+    match status {
+        Some(0) => Ok(()),
+        Some(code) => Err(format!("the module did not load, or the load failed with exit code {code}")),
+        None => Err("the load did not end by itself".into()),
+    }
+}
+
+/// A recording in which the module made a setting, with the bounds of `high` that the kernel may not print.
+fn made(trace: Trace, setting: &str) -> Trace {
+    match setting.strip_prefix("high=").and_then(|pages| pages.parse().ok()) {
+        Some(high) => trace.with_bounds_set(high, high),
+        None => trace,
+    }
+}
+
 /// What the kernel did in a recording, and what it does under a setting by the replay of its rules.
 fn replayed(trace: &Trace, setting: Option<&str>) -> Result<(Amounts, Amounts), String> {
     let set: Vec<String> = setting.into_iter().map(str::to_owned).collect();
@@ -254,22 +302,31 @@ fn now() -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// A guest whose module does not load records nothing under that setting: a recording would be of the kernel's own sizes.
+    /// Without its setting a load does not run: the recording would be of the kernel's own sizes.
     #[test]
     fn a_module_that_does_not_load() {
         let lab = Lab::parse(include_str!("../../../../../lab/predict.toml")).unwrap();
         let load = under(&lab.workloads[0], "batch=31");
-        assert_eq!(load.name, "unix1@batch=31");
-        let script = |insmod: &str| {
-            let script = format!(
-                "insmod() {{ {insmod}; }}; rmmod() {{ echo rmmod $1; }}; empty_lists() {{ :; }}\n\
-                 {}\necho record\n{}\n",
-                load.before, load.after
-            );
-            command("sh", ["-c", &script]).unwrap()
+        assert_eq!((load.name.as_str(), load.after.as_str()), ("unix1@batch=31", "rmmod pageset_settings\n"));
+        let run = |insmod: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            for (name, text) in [("insmod", insmod), ("wl", "echo wl \"$@\"")] {
+                let path = folder.path().join(name);
+                fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+                command("chmod", ["+x", &path.to_string_lossy()]).unwrap();
+            }
+            command("sh", ["-c", &format!("PATH={}:$PATH; {}", folder.path().display(), load.command)])
         };
-        assert_eq!(script("echo insmod $*"), "insmod /settings.ko batch=31\nrecord\nrmmod pageset_settings\n");
-        assert_eq!(script("return 1"), "LAB end unix1@batch=31 -1 the module does not load\n");
+        assert_eq!(run("echo insmod \"$@\"").unwrap(), "insmod /settings.ko batch=31\nwl unix 3 1\n");
+        assert_eq!(run("exit 1").unwrap_err(), "`sh` failed: it wrote no error");
+    }
+
+    /// A recording whose command failed is no measurement, though it can be replayed.
+    #[test]
+    fn a_load_that_failed() {
+        assert_eq!(succeeded(Some(0)), Ok(()));
+        assert!(succeeded(Some(1)).unwrap_err().ends_with("exit code 1"));
+        assert_eq!(succeeded(None).unwrap_err(), "the load did not end by itself");
     }
 
     #[test]
@@ -286,10 +343,31 @@ mod tests {
         assert!(replayed(&trace, Some("batch=0")).unwrap_err().contains("batch"));
     }
 
+    /// The page shows the counts of every measurement that is in the repository.
+    #[test]
+    fn the_page_has_the_counts_of_the_files() {
+        let docs = initramfs::repository().join("docs");
+        let page = fs::read_to_string(docs.join("trust.md")).unwrap();
+        let mut seen = 0;
+        for entry in fs::read_dir(docs.join("predictions")).unwrap() {
+            let path = entry.unwrap().path();
+            let Some(boot) = path.to_str().unwrap().strip_suffix(".measured.csv") else { continue };
+            let table = |path: &Path| Table::parse(&fs::read_to_string(path).unwrap()).unwrap();
+            let (predicted, measured) = (table(Path::new(&format!("{boot}.predicted.csv"))), table(&path));
+            assert!(predicted.written < measured.written, "{boot}");
+            let comparison = Comparison::new(&predicted, &measured).unwrap();
+            for shown in std::iter::once(comparison.row()).chain(comparison.agreement()) {
+                assert!(page.contains(&shown), "docs/trust.md does not show `{shown}` for {boot}");
+            }
+            seen += 1;
+        }
+        assert!(seen > 0);
+    }
+
     #[test]
     fn every_kernel_of_the_definition_names_suites_for_its_headers() {
         let lab = Lab::parse(include_str!("../../../../../lab/predict.toml")).unwrap();
         assert!(lab.kernels.iter().all(|kernel| !kernel.headers.is_empty()));
-        assert!(lab.boots().iter().all(|boot| lab.workloads(*boot).len() >= 5 && boot.record().is_empty()));
+        assert!(lab.boots().iter().all(|boot| lab.workloads(*boot).len() >= 5 && boot.record() == ["--empty-lists"]));
     }
 }

@@ -14,9 +14,11 @@ pub(super) fn build(root: &Path, headers: &str) -> Result<PathBuf, String> {
     let source = repository().join("linux/module/settings.c");
     write_whole(&folder.join("pageset_settings.c"), at(&source, fs::read(&source))?)?;
     write_whole(&folder.join("Kbuild"), "obj-m := pageset_settings.o\n")?;
-    let mut make = Command::new("chroot");
-    make.arg(root).args(["make", "-s", "modules", "-C", headers, "M=/module"]).stdin(Stdio::null());
-    let made = make.output().map_err(|error| format!("cannot run `chroot`: {error}"))?;
+    // Tools of the build read /proc. The mount is in a namespace of its own, and ends with make.
+    let mut make = Command::new("unshare");
+    make.args(["--mount", "--pid", "--fork", "--mount-proc", "--root"]).arg(root);
+    make.args(["make", "-s", "modules", "-C", headers, "M=/module"]).stdin(Stdio::null());
+    let made = make.output().map_err(|error| format!("cannot run `unshare`: {error}"))?;
     if !made.status.success() {
         let said = String::from_utf8_lossy(&made.stderr);
         return Err(format!("the module does not build: {}", first_error(&said)));
@@ -28,8 +30,8 @@ pub(super) fn build(root: &Path, headers: &str) -> Result<PathBuf, String> {
 
 /// The line of make's errors that tells the cause: the last lines only name what was not made.
 fn first_error(said: &str) -> &str {
-    let is_cause = |line: &&str| !line.is_empty() && !line.contains("arning:");
-    said.lines().map(str::trim).find(is_cause).unwrap_or("it wrote no error")
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines().find(|line| line.contains("error:")).or_else(|| lines().next()).unwrap_or("it wrote no error")
 }
 
 #[cfg(test)]
@@ -38,8 +40,7 @@ mod tests {
 
     #[test]
     fn the_cause_of_a_failed_build() {
-        let said =
-            "\nwarning: the compiler differs\n/module/x.c:1:1: error: unknown type\nmake[1]: *** [x.o] Error 1\n";
+        let said = "\nwarning: the compiler differs\nIn file included from x.c:9:\n/module/x.c:1:1: error: unknown type\nmake[1]: *** [x.o] Error 1\n";
         assert_eq!(first_error(said), "/module/x.c:1:1: error: unknown type");
         assert_eq!(first_error("\n"), "it wrote no error");
     }

@@ -212,6 +212,11 @@ impl ListPass<'_> {
         // From 6.10 on, the event shows the pageblock's type, which may differ from the list's. The order is right.
         let is_exact = !self.tuning.type_at_drain;
         let first_of_order = if is_exact { list } else { list / ORDINARY.len() * ORDINARY.len() };
+        if self.cause_of(event, zone).is_some_and(|cause| cause.zone.is_some())
+            && self.settings.is_shown_by_drain(zone, block.held)
+        {
+            self.set_before(self.drains.cpus[cpu.0 as usize].cause);
+        }
         let (step, is_requested) = self.note_step(event, block);
         let is_of = |open: &OpenDrain| (open.zone, open.owner) == (zone, owner);
         let passed = if let Some(open) = self.drains.cpus[cpu.0 as usize].open.as_mut().filter(|open| is_of(open)) {

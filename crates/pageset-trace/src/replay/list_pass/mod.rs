@@ -4,11 +4,13 @@
 //! | --- | --- |
 //! | `refills` | blocks that a CPU takes from a free list one after the other, and bulk allocations |
 //! | `drains` | blocks that go from a pageset to the buddy, and their causes |
+//! | `settings` | the moments of settings, which drains show |
 //!
 //! Both go on with [`ListPass`], each with state of its own. Specification: `linux-page-allocator.md` 8.4, `trace-replay.md` 1 and 3.
 
 mod drains;
 mod refills;
+mod settings;
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,9 +22,10 @@ use rustc_hash::FxHashMap;
 
 use self::drains::Drains;
 use self::refills::{Refills, Run, Unfinished};
+use self::settings::Settings;
 use super::balance::Balance;
 use super::blocks::{BlockMap, Freed, PageMap};
-use super::findings::{DrainRequest, Earlier, Notes, Shown, Taken};
+use super::findings::{DrainRequest, Earlier, Notes, SettingMoment, Shown, Taken};
 use super::free_pass::FreeNotes;
 use super::hotplug::Hotplug;
 use super::kernel_lists::{KernelLists, Unseen};
@@ -52,6 +55,7 @@ pub(super) struct Found {
     pub(super) factors: FxHashMap<(usize, CpuId), (u64, u8)>,
     pub(super) histories: Histories,
     pub(super) drain_requests: Vec<DrainRequest>,
+    pub(super) setting_moments: Vec<SettingMoment>,
     /// The events of drains of at most three batches. Under reclaim a pageset keeps four batches and drains three.
     pub(super) small_drains: Vec<u64>,
     /// The countdowns of pagesets of other nodes at the start, as the first drain of each shows them.
@@ -74,6 +78,7 @@ pub(super) struct ListPass<'s> {
     pending: FxHashMap<Pfn, (Order, MigrateType)>,
     refills: Refills,
     drains: Drains,
+    settings: Settings,
     live: BlockMap<u32>,
     /// Pages freed since the replay began.
     freed: PageMap<bool>,
@@ -95,6 +100,7 @@ impl<'s> ListPass<'s> {
             pending: FxHashMap::default(),
             refills: Refills::new(setting.cpus.len()),
             drains: Drains::new(setting.cpus.len()),
+            settings: Settings::after(setting, None),
             live: BlockMap::new(),
             freed: PageMap::new(),
             balance: Balance::new(setting.zones.len(), setting.cpus.len()),
@@ -109,6 +115,7 @@ impl<'s> ListPass<'s> {
                 factors: FxHashMap::default(),
                 histories: Histories::new(setting.zones.len(), setting.cpus.len()),
                 drain_requests: Vec::new(),
+                setting_moments: Vec::new(),
                 small_drains: Vec::new(),
                 expiring: FxHashMap::default(),
                 moved_tasks: FxHashMap::default(),
@@ -155,6 +162,10 @@ impl<'s> ListPass<'s> {
             Kind::SnapshotEnd(ref tag) => {
                 if let Some(zones) = self.setting.snapshot(tag) {
                     self.balance.snapshot_ends(index, zones);
+                    if self.settings.is_open() {
+                        self.close_histories();
+                    }
+                    self.settings = Settings::after(self.setting, Some(tag));
                 }
             }
             Kind::ExtFrag { .. } => {}
@@ -222,9 +233,7 @@ impl<'s> ListPass<'s> {
                 if let Kind::StateChange(change) = event.kind {
                     self.hotplug.change(change, event.pid, self.setting.zone_of_change(change));
                 }
-                for zone in 0..self.setting.zones.len() {
-                    self.cpus().for_each(|cpu| self.found.histories.close(zone, cpu));
-                }
+                self.close_histories();
             }
             _ => {}
         }
@@ -321,6 +330,21 @@ impl<'s> ListPass<'s> {
         self.balance.add(zone, cpu, order.pages() as i64);
         if self.began {
             self.found.histories.step(zone, cpu, Step::Free { order, drained: 0, last: 0 });
+        }
+    }
+
+    /// Notes that something was set before this many input events.
+    fn set_before(&mut self, place: u64) {
+        if self.began {
+            self.found.setting_moments.extend(self.settings.make(place));
+            self.close_histories();
+        }
+    }
+
+    /// Ends the histories of all pagesets: the state machine does not know what follows.
+    fn close_histories(&mut self) {
+        for zone in 0..self.setting.zones.len() {
+            self.cpus().for_each(|cpu| self.found.histories.close(zone, cpu));
         }
     }
 

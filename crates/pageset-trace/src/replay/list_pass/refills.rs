@@ -123,10 +123,13 @@ impl ListPass<'_> {
         let migratetype = ordinary(run.migratetype);
         let Some(list) = self.tuning.lists.list(run.order, migratetype) else { return };
         // A refill takes more than one block, unless the zone's batch is one page, as it is with disabled pagesets.
-        let batch = self.setting.zones[run.zone].start.bounds.batch;
+        let batch = self.settings.batch(run.zone);
         if run.blocks.len() == 1 && batch > 1 && !self.hotplug.is_off(run.zone) {
             notes.found.direct_allocs += u64::from(self.began);
             return;
+        }
+        if self.settings.is_shown_by_refill(run.zone, run.order, run.blocks.len() as u64) {
+            self.set_before(run.place);
         }
         let id = self.found.lists.id(run.zone, cpu, list);
         let first = run.blocks[0];
@@ -169,7 +172,7 @@ impl ListPass<'_> {
 
     /// Keeps the factor that the first refill of single pages shows. Specification: `trace-replay.md` 3g.
     fn note_factor(&mut self, run: &Run, cpu: CpuId) {
-        let batch = u64::from(self.setting.zones[run.zone].start.bounds.batch);
+        let batch = u64::from(self.settings.batch(run.zone));
         let blocks = run.blocks.len() as u64;
         if run.order > Order::ZERO || !self.tuning.alloc_factor {
             return;
