@@ -278,7 +278,7 @@ impl<'r, 'a> Run<'r, 'a> {
             _ => false,
         });
         for (zone, cpu) in emptied {
-            self.operate(zone, cpu, |run| run.zone(zone).drain_local());
+            self.operate(zone, cpu, Order::ZERO, |run| run.zone(zone).drain_local());
         }
         self.hotplug_changed = true;
         (0..self.states.len()).for_each(|zone| self.set_parameters(zone));
@@ -294,7 +294,7 @@ impl<'r, 'a> Run<'r, 'a> {
         while let Some(request) = self.requests.next_if(|request| request.event <= index) {
             // A recorded hot-plug event may have drained the pageset already.
             self.outcome.borrowed.drain_requests += u64::from(self.count(request.zone, request.cpu) > 0);
-            self.operate(request.zone, request.cpu, |run| match request.pages {
+            self.operate(request.zone, request.cpu, Order::ZERO, |run| match request.pages {
                 Some(pages) => run.zone(request.zone).drain_pages(pages),
                 None => run.zone(request.zone).drain_local(),
             });
@@ -363,7 +363,7 @@ impl<'r, 'a> Run<'r, 'a> {
         let Some(zone) = self.plan.setting.zone_of_bulk(cpu, gfp, node) else { return };
         let request = Request { zone: Some(zone), ..Request::new(Order::ZERO, migratetype_of(gfp)) };
         for _ in 0..pages {
-            self.operate(zone, cpu, |run| match run.take_in_bulk(&request) {
+            self.operate(zone, cpu, Order::ZERO, |run| match run.take_in_bulk(&request) {
                 Ok(page) => run.bulk[zone].push_back(page),
                 Err(_) => run.outcome.failed += 1,
             });
@@ -384,7 +384,7 @@ impl<'r, 'a> Run<'r, 'a> {
             return self.alloc(taken.cpu, pfn, taken.order, taken.migratetype, shown.gfp);
         }
         let request = Request { zone: Some(taken.zone), ..Request::new(taken.order, taken.migratetype) };
-        self.operate(taken.zone, taken.cpu, |run| {
+        self.operate(taken.zone, taken.cpu, taken.order, |run| {
             let got = run.take_in_bulk(&request);
             match taken.pfn {
                 Some(pfn) => run.place(pfn, taken.order, got.ok()),
@@ -426,7 +426,7 @@ impl<'r, 'a> Run<'r, 'a> {
         if is_for_lru(gfp) {
             self.counters.change_lru(zone, cpu, order);
         }
-        self.operate(zone, cpu, |run| {
+        self.operate(zone, cpu, order, |run| {
             let got = run.world.alloc(&request).or_else(|_| {
                 run.outcome.below_min += 1;
                 run.world.alloc(&Request { watermarks: false, ..request })
@@ -469,7 +469,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Freed::Other(order, replayed) => (order, replayed),
             Freed::Unknown => return self.free_unknown(zone, cpu, order),
         };
-        self.operate(zone, cpu, |run| {
+        self.operate(zone, cpu, order, |run| {
             let page = Pfn(replayed.into());
             let freed = if direct {
                 run.world.free_with(Free::block(page, order).to(FreeTo::Buddy))
@@ -487,12 +487,14 @@ impl<'r, 'a> Run<'r, 'a> {
         if order == Order::ZERO
             && let Some(page) = self.bulk[zone].pop_front()
         {
-            self.operate(zone, cpu, |run| run.outcome.refused_frees += u64::from(run.world.free(page, order).is_err()));
+            self.operate(zone, cpu, order, |run| {
+                run.outcome.refused_frees += u64::from(run.world.free(page, order).is_err())
+            });
             return;
         }
         self.outcome.unseen_allocs += 1;
         let request = Request { zone: Some(zone), ..Request::new(order, MigrateType::Movable) };
-        self.operate(zone, cpu, |run| {
+        self.operate(zone, cpu, order, |run| {
             let got = match run.plan.setting.bulk_unseen {
                 true => run.take_in_bulk(&request).ok(),
                 false => run.scanners[zone].take(run.world, zone, order),
@@ -506,7 +508,7 @@ impl<'r, 'a> Run<'r, 'a> {
         for zone in 0..self.world.zones().len() {
             let changed = self.counters.tick(zone, cpu).filter(|_| !self.world.tuning().expire_all);
             let due = self.first_expiry(zone, cpu, changed);
-            self.operate(zone, cpu, |run| {
+            self.operate(zone, cpu, Order::ZERO, |run| {
                 let drains = |run: &Self| run.pageset(zone, cpu).stats().drains;
                 let before = drains(run);
                 match changed {
@@ -536,8 +538,8 @@ impl<'r, 'a> Run<'r, 'a> {
         due
     }
 
-    /// Runs an operation on one pageset and records its moves.
-    fn operate<R>(&mut self, zone: usize, cpu: CpuId, operation: impl FnOnce(&mut Self) -> R) {
+    /// Runs an operation on one pageset and records its moves. A refill is of blocks of this order.
+    fn operate<R>(&mut self, zone: usize, cpu: CpuId, order: Order, operation: impl FnOnce(&mut Self) -> R) {
         if cpu.0 as usize >= self.plan.setting.cpus.len() {
             self.outcome.refused_frees += 1;
             return;
@@ -551,8 +553,8 @@ impl<'r, 'a> Run<'r, 'a> {
         operation(self);
         self.note_moves(zone, cpu, before);
         if let Some(free) = free {
-            let refilled = self.pageset(zone, cpu).stats().refills > before.refills;
-            self.counters.change_free(zone, cpu, free, self.zone(zone).stats().nr_free_pages, refilled);
+            let refill = (self.pageset(zone, cpu).stats().refills > before.refills).then_some(order);
+            self.counters.change_free(zone, cpu, free, self.zone(zone).stats().nr_free_pages, refill);
         }
         self.note_held(0);
     }

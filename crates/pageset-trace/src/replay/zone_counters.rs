@@ -28,7 +28,8 @@ pub(super) struct ZoneCounters {
     thresholds: Vec<u32>,
     /// By zone, then CPU; `None` for a zone of the CPU's own node.
     changes: Vec<Option<Changes>>,
-    /// Whether a refill changes the count of free pages once for each block, as kernels from 6.10 on.
+    /// Whether a refill of single pages changes the count of free pages once for each page, as kernels from 6.10 on. Larger blocks
+    /// change it one by one in all kernels: on 6.1 with a threshold of 18, 15 blocks of order 1 are a change, and three of order 3 none.
     by_block: bool,
 }
 
@@ -65,17 +66,16 @@ impl ZoneCounters {
         }
     }
 
-    /// Notes that the zone's free pages changed, by a refill or otherwise.
-    pub(super) fn change_free(&mut self, zone: usize, cpu: CpuId, before: u64, after: u64, refilled: bool) {
+    /// Notes that the zone's free pages changed, by a refill of blocks of an order or otherwise.
+    pub(super) fn change_free(&mut self, zone: usize, cpu: CpuId, before: u64, after: u64, refill: Option<Order>) {
         let (threshold, pages) = (self.thresholds[zone], u32::try_from(before.abs_diff(after)).unwrap_or(u32::MAX));
-        // Huge pages move as they are; most others are single pages.
+        // Huge pages move as they are; most other drained blocks are single pages.
         let is_huge = pages.is_multiple_of(Order::PAGEBLOCK.pages() as u32);
-        let at_once = is_huge || refilled && !self.by_block;
+        let at_once = is_huge || refill == Some(Order::ZERO) && !self.by_block;
+        let block = if at_once { pages } else { refill.map_or(1, |order| order.pages() as u32) };
         let Some(changes) = self.of(zone, cpu) else { return };
-        match at_once {
-            true => add(&mut changes.free, pages, threshold),
-            // Each page beyond the threshold leaves 0.
-            false => changes.free = (changes.free + pages % (threshold + 1)) % (threshold + 1),
+        for _ in 0..pages / block.max(1) {
+            add(&mut changes.free, block, threshold);
         }
     }
 
@@ -108,6 +108,20 @@ mod tests {
         assert_eq!([after(&[30]), after(&[31]), after(&[30, 1]), after(&[30, 1, 1]), after(&[512])], [30, 0, 0, 1, 0]);
     }
 
+    /// Refills on 6.1 with three nodes, `stress-ng --fork` and sqlite: a tick after the first restarted the countdown.
+    #[test]
+    fn blocks_of_a_refill_change_the_count_one_by_one() {
+        let changed = |order: u8, blocks: u64, by_block: bool| {
+            let changes = vec![Some(Changes::default())];
+            let mut counters = ZoneCounters { cpus: 1, thresholds: vec![18], changes, by_block };
+            let order = Order::new(order).unwrap();
+            counters.change_free(0, CpuId(0), 1000, 1000 - (blocks << order.get()), Some(order));
+            counters.tick(0, CpuId(0)) == Some(true)
+        };
+        assert_eq!([changed(1, 15, false), changed(3, 3, false)], [true, false]);
+        assert_eq!([changed(0, 31, false), changed(0, 31, true), changed(0, 38, true)], [false, true, false]);
+    }
+
     /// CPU 0 and a zone of another node, and one of its own.
     #[test]
     fn a_drain_is_a_change_unless_it_is_of_whole_thresholds() {
@@ -122,9 +136,13 @@ mod tests {
             counters.tick(0, CpuId(0))
         };
         assert_eq!(tick(&|_| {}), Some(false));
-        assert_eq!(tick(&|all| all.change_free(0, CpuId(0), 100, 163, false)), Some(true));
-        assert_eq!(tick(&|all| all.change_free(0, CpuId(0), 100, 131, false)), Some(false), "31 pages, threshold 30");
-        assert_eq!(tick(&|all| all.change_free(0, CpuId(0), 2000, 976, true)), Some(false), "two huge pages");
+        assert_eq!(tick(&|all| all.change_free(0, CpuId(0), 100, 163, None)), Some(true));
+        assert_eq!(tick(&|all| all.change_free(0, CpuId(0), 100, 131, None)), Some(false), "31 pages, threshold 30");
+        assert_eq!(
+            tick(&|all| all.change_free(0, CpuId(0), 2000, 976, Some(Order::PAGEBLOCK))),
+            Some(false),
+            "two huge pages"
+        );
         assert_eq!(tick(&|all| all.change_lru(0, CpuId(0), Order::ZERO)), Some(true));
         assert_eq!(tick(&|_| {}), Some(false), "a tick starts anew");
         assert_eq!(counters.tick(1, CpuId(0)), None, "the CPU's own node");
