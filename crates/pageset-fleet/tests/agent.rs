@@ -1,0 +1,102 @@
+//! The lines of an agent of made-up looks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pageset_fleet::Line;
+use pageset_fleet::agent::of_view;
+use pageset_fleet::look::{Look, When};
+use pageset_fleet::view::View;
+use pageset_record::live::{Traffic, Wait, Waits, Way};
+use pageset_trace::procfs::Zoneinfo;
+use pageset_trace::verdict::machine::{Bounds, Level, judge};
+
+const YEAR_S: u64 = 365 * 86_400;
+
+/// A look `second` seconds after the start, at `unix_s` by the wall clock: each CPU with its refilled pages and the time it waited.
+fn look(second: u64, unix_s: u64, cpus: &[(u32, u64, Duration)]) -> Look {
+    let sets: String = cpus
+        .iter()
+        .map(|(cpu, ..)| {
+            format!("    cpu: {cpu}\n count: 0\n high: 1000\n batch: 63\n high_min: 500\n high_max: 4000\n")
+        })
+        .collect();
+    let zone = "Node 0, zone Normal\n  pages free 90000\n boost 0\n min 100\n low 200\n high 300\n spanned 100000\n present 100000\n \
+                managed 100000\n cma 0\n protection: (0, 0)\n  pagesets\n";
+    let traffic = |(cpu, pages, wait): &(u32, u64, Duration)| Traffic {
+        cpu: *cpu,
+        refill_pages: *pages,
+        waits: Some(Waits { refill: Wait { times: 1, ns: wait.as_nanos() as u64 }, ..Waits::default() }),
+        ..Traffic::default()
+    };
+    Look {
+        source: "live".to_owned(),
+        when: Some(When { unix_ns: Some(unix_s * 1_000_000_000), since: Duration::from_secs(second) }),
+        zoneinfo: Zoneinfo::parse(&format!("{zone}{sets}  node_unreclaimable: 0\n  start_pfn: 1\n")).unwrap(),
+        buddyinfo: None,
+        vmstat: BTreeMap::new(),
+        release: Some("6.18.0".to_owned()),
+        version: None,
+        high_fraction: Some(0),
+        counted_by: Some(Way::Bpf),
+        traffic: Some(cpus.iter().map(traffic).collect()),
+        wait_times: None,
+        processes: None,
+        sites: None,
+        cpu_nodes: Vec::new(),
+        missing: Vec::new(),
+    }
+}
+
+fn line(now: &Look, before: &Look) -> Line {
+    let view = View::new(now, Some(before));
+    of_view(&view, &judge(&view.numbers(), &Bounds::DEFAULT)[0])
+}
+
+/// Rates are by the clock that does not jump; only the time of the line is by the other one.
+#[test]
+fn a_clock_that_jumps_changes_no_rate() {
+    let cpu = |pages| [(0, pages, Duration::from_secs(pages / 1000))];
+    for unix_s in [YEAR_S + 60, YEAR_S, 0, 50 * YEAR_S] {
+        let line = line(&look(60, unix_s, &cpu(60_000)), &look(0, YEAR_S, &cpu(0)));
+        assert_eq!((line.time_ns, line.interval_ns), (Some(unix_s * 1_000_000_000), Some(60_000_000_000)));
+        assert_eq!((line.refill_pages_per_s, line.zone_lock_wait_ns_per_s), (Some(1000.0), Some(1e9)));
+        assert_eq!(line.verdict.key, "zone-lock-waits");
+    }
+}
+
+/// A CPU counts from the look after it came, from what it had then; one that went leaves the others.
+#[test]
+fn cpus_come_and_go() {
+    let (none, minute) = (Duration::ZERO, Duration::from_secs(60));
+    let both = look(60, 60, &[(0, 600, none), (1, 6_000_000, minute)]);
+    let one = look(120, 120, &[(0, 1200, none)]);
+    let gone = line(&one, &both);
+    assert_eq!((gone.cpus, gone.refill_pages_per_s, gone.zone_lock_wait_ns_per_s), (1, Some(10.0), Some(0.0)));
+    assert_eq!(gone.verdict.key, "healthy");
+    // Counters of BPF keep what they had, those of perf restart at 0.
+    for had in [6_000_000, 0] {
+        let back = look(180, 180, &[(0, 1800, none), (1, had, minute)]);
+        let came = line(&back, &one);
+        assert_eq!((came.cpus, came.refill_pages_per_s, came.zone_lock_wait_ns_per_s), (2, Some(10.0), Some(0.0)));
+        let next = look(240, 240, &[(0, 2400, none), (1, had + 60, 2 * minute)]);
+        let next = line(&next, &back);
+        assert_eq!((next.refill_pages_per_s, next.zone_lock_wait_ns_per_s), (Some(11.0), Some(1e9)));
+    }
+    // Gone and back between two looks, with counters of perf.
+    let back = line(&look(120, 120, &[(0, 1200, none), (1, 0, none)]), &both);
+    assert_eq!((back.refill_pages_per_s, back.zone_lock_wait_ns_per_s), (Some(10.0), Some(0.0)));
+}
+
+/// Counting that ends, such as by a kernel that removed it, is no traffic of 0.
+#[test]
+fn without_counts_nothing_is_known() {
+    let counted = look(60, 60, &[(0, 600, Duration::ZERO)]);
+    let lost = Look { traffic: None, counted_by: None, ..look(120, 120, &[(0, 0, Duration::ZERO)]) };
+    for (now, before) in [(&lost, &counted), (&look(180, 180, &[(0, 9, Duration::ZERO)]), &lost)] {
+        let line = line(now, before);
+        assert_eq!((line.refill_pages_per_s, line.zone_lock_wait_ns_per_s), (None, None));
+        assert_ne!(line.verdict.level, Level::Severe);
+    }
+    assert_eq!(line(&lost, &counted).verdict.key, "not-counted");
+}
