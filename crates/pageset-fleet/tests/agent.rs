@@ -1,15 +1,20 @@
-//! The lines of an agent of made-up looks.
+//! The lines of an agent of made-up looks, and its recordings by a made-up program.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use pageset_fleet::Line;
 use pageset_fleet::agent::of_view;
 use pageset_fleet::look::{Look, When};
+use pageset_fleet::recorder::Recorder;
 use pageset_fleet::view::View;
 use pageset_record::live::{Traffic, Wait, Waits, Way};
 use pageset_trace::procfs::Zoneinfo;
-use pageset_trace::verdict::machine::{Bounds, Level, judge};
+use pageset_trace::verdict::machine::{Bounds, Finding, Level, judge};
 
 const YEAR_S: u64 = 365 * 86_400;
 
@@ -99,4 +104,103 @@ fn without_counts_nothing_is_known() {
         assert_ne!(line.verdict.level, Level::Severe);
     }
     assert_eq!(line(&lost, &counted).verdict.key, "not-counted");
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A program that does `what` with the name of the recording in `$7`.
+fn program(folder: &Path, what: &str) -> PathBuf {
+    let path = folder.join("program");
+    fs::write(&path, format!("#!/bin/sh\n{what}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Waits for the end.
+fn ended(recorder: &mut Recorder) -> Result<(), String> {
+    loop {
+        recorder.end()?;
+        if recorder.file().is_some() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn one_recording_is_made_in_the_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), r#"echo "$@" >>"$7""#);
+    let mut recorder = Recorder::new(&program, folder.path(), 1 << 20, DAY).unwrap();
+    assert_eq!(recorder.file(), None);
+    assert!(recorder.begin().unwrap());
+    // One is running, and its file is not complete.
+    assert!(!recorder.begin().unwrap());
+    assert_eq!(recorder.file(), None);
+    ended(&mut recorder).unwrap();
+    let file = recorder.file().unwrap().to_owned();
+    let arguments = format!("record --duration 5s --max-size 1048576 -o {file}\n");
+    assert_eq!(fs::read_to_string(&file).unwrap(), arguments);
+    assert!(!recorder.begin().unwrap());
+    // An agent that was restarted knows the file, unless it is from the future.
+    let mut restarted = Recorder::new(&program, folder.path(), 1 << 20, DAY).unwrap();
+    assert_eq!((restarted.begin().unwrap(), restarted.file()), (false, Some(file.as_str())));
+    let set = |to| File::options().write(true).open(&file).unwrap().set_modified(to).unwrap();
+    for (time, begins) in [
+        (std::time::SystemTime::now() + DAY, true),
+        (std::time::SystemTime::now() - 2 * DAY, true),
+        (std::time::SystemTime::now() - DAY / 2, false),
+    ] {
+        set(time);
+        let mut recorder = Recorder::new(&program, folder.path(), 1 << 20, DAY).unwrap();
+        assert_eq!(recorder.begin().unwrap(), begins, "{time:?}");
+        ended(&mut recorder).unwrap();
+        // This one has just made one, whatever the file's time.
+        set(std::time::SystemTime::now() + DAY);
+        assert_eq!(recorder.begin().unwrap(), !begins);
+        ended(&mut recorder).unwrap();
+    }
+}
+
+/// Only a verdict that needs a recording begins one and has one.
+#[test]
+fn a_recording_belongs_to_an_uncertain_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), r#"echo >"$7""#);
+    let mut recorder = Recorder::new(&program, folder.path(), 1 << 20, DAY).unwrap();
+    let mut failed = |why| panic!("{why}");
+    let healthy = Finding::Healthy { moves: None, limit: 1.0, worst: None };
+    let unclear = Finding::Moves { cpu: 0, per_s: 2.0, limit: 1.0, larger: None };
+    assert_eq!((recorder.of(&healthy, &mut failed), fs::read_dir(folder.path()).unwrap().count()), (None, 1));
+    assert_eq!(recorder.of(&unclear, &mut failed), None);
+    ended(&mut recorder).unwrap();
+    assert_eq!(recorder.of(&healthy, &mut failed), None);
+    let file = folder.path().canonicalize().unwrap().join("pageset-agent.pstrace");
+    assert_eq!(recorder.of(&unclear, &mut failed).as_deref(), file.to_str());
+}
+
+#[test]
+fn a_failure_is_said_and_not_repeated_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "echo error: no root >&2\necho help: be root >&2\nexit 3");
+    let mut recorder = Recorder::new(&program, folder.path(), 1 << 20, DAY).unwrap();
+    assert!(recorder.begin().unwrap());
+    assert_eq!(ended(&mut recorder), Err("no root".to_owned()));
+    assert_eq!((recorder.begin().unwrap(), recorder.file()), (false, None));
+    fs::remove_file(&program).unwrap();
+    let mut recorder = Recorder::new(&program, folder.path(), 1 << 20, DAY).unwrap();
+    assert!(recorder.begin().is_err());
+    assert!(!recorder.begin().unwrap());
+}
+
+#[test]
+fn only_folders_with_plain_names_are_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |path: &Path| Recorder::new(path, path, 1, DAY).unwrap_err().to_string();
+    let (missing, file, odd) = (folder.path().join("missing"), folder.path().join("f"), folder.path().join("a b"));
+    fs::write(&file, "").unwrap();
+    fs::create_dir(&odd).unwrap();
+    for (path, why) in [(&missing, "No such file"), (&file, "it is no folder"), (&odd, "its name is unusual")] {
+        assert!(refused(path).contains(why), "{}", refused(path));
+    }
 }

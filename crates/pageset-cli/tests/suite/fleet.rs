@@ -93,6 +93,19 @@ fn a_full_disk_does_not_end_an_agent() {
     ends(6, &[&"agent", &"-i", &"60", &"-o", &"/no-folder/lines"]);
 }
 
+/// Recordings need a folder, and nothing records without the option.
+#[test]
+fn an_agent_records_only_to_a_folder() {
+    let (_, error) = ends(2, &[&"agent", &"-i", &"60", &"--record", &"/no-folder"]);
+    assert!(error.contains("error: cannot record to /no-folder: No such file"), "{error}");
+    let (_, error) = ends(2, &[&"agent", &"-i", &"60", &"--record", &"/dev/null"]);
+    assert!(error.contains("it is no folder\nhelp: name a folder"), "{error}");
+    ends(2, &[&"agent", &"--record-every", &"1h"]);
+    ends(2, &[&"agent", &"--once", &"--record", &"/tmp"]);
+    let (text, _) = ends(0, &[&"agent", &"--once", &"-i", &"0.1"]);
+    assert_eq!(line(&text).recording, None);
+}
+
 /// The lines go to the end of a file that another program may move away, and scrapes are answered meanwhile.
 #[test]
 fn lines_survive_rotation_and_scrapes_are_answered() {
