@@ -31,7 +31,7 @@ pub struct Line {
     pub auto_tuning: String,
     /// `vm.percpu_pagelist_high_fraction`, 0 for none; null if unknown.
     pub high_fraction: Option<u32>,
-    /// The rules that the kernel's version has: a preset's name.
+    /// The rules that the kernel's version has, or its lists where the two disagree: a preset's name.
     pub rules: String,
     /// Whether the version is known. If not, the rules are guessed from the form of zoneinfo.
     pub known: bool,

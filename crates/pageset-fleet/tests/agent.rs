@@ -93,6 +93,29 @@ fn cpus_come_and_go() {
     assert_eq!((back.refill_pages_per_s, back.zone_lock_wait_ns_per_s), (Some(10.0), Some(0.0)));
 }
 
+/// Where lists tune themselves although the kernel's version does not, the rules are those of the lists.
+#[test]
+fn lists_decide_the_rules_against_the_version() {
+    let rules = |release: &str, bounds: bool, differ: bool| {
+        let none = Duration::ZERO;
+        let mut look = Look { release: Some(release.to_owned()), ..look(60, 60, &[(0, 1, none), (1, 1, none)]) };
+        for set in look.zoneinfo.zones.iter_mut().flat_map(|zone| &mut zone.pagesets) {
+            set.high += if differ { u64::from(set.cpu) } else { 0 };
+            (set.high_min, set.high_max) = (set.high_min.filter(|_| bounds), set.high_max.filter(|_| bounds));
+        }
+        let line = line(&look, &look);
+        (line.rules, line.is_another, line.auto_tuning)
+    };
+    for (release, bounds, differ, name, is_another, tuning) in [
+        ("6.6.87", false, false, "linux-6.6.37", false, "not-in-kernel"),
+        ("6.6.87", false, true, "linux-6.9.8", true, "on"),
+        ("5.14.0-1.el9", true, false, "linux-6.18", true, "on"),
+        ("6.18.0", true, true, "linux-6.18", false, "on"),
+    ] {
+        assert_eq!(rules(release, bounds, differ), (name.to_owned(), is_another, tuning.to_owned()), "{release}");
+    }
+}
+
 /// Counting that ends, such as by a kernel that removed it, is no traffic of 0.
 #[test]
 fn without_counts_nothing_is_known() {
