@@ -5,7 +5,7 @@
 #                       `pageset top --listen`
 #   the dashboard       Prometheus answers each of its queries, and each metric that it names exists. Grafana is in no
 #                       distribution's packages, so the form of the file is checked only as far as its queries go
-#   the systemd unit    systemd-analyze verifies and rates it, and `top` counts with the unit's user and capabilities
+#   the systemd units   systemd-analyze verifies and rates them, and `top` and `agent` count with the unit's user and capabilities
 #
 # PAGESET_BUILT is a folder with a built `pageset`; without it, the script builds one. Prints `SKIPPED` with a reason for what
 # cannot run here.
@@ -17,7 +17,6 @@ fail() { echo "error: $1" >&2 && exit 1; }
 pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pageset
 rules=packaging/monitoring/pageset.rules.yml
 dashboard=packaging/monitoring/pageset.dashboard.json
-unit=packaging/systemd/pageset-top.service
 
 dir=$(mktemp -d)
 chmod 755 "$dir"
@@ -32,33 +31,46 @@ finish() {
 }
 trap finish EXIT
 
-# The unit.
+# The units. `verified NAME`: systemd accepts and rates the unit of `pageset NAME`.
+verified() {
+    local unit=$dir/unit/pageset-$1.service
+    sed "s|/usr/bin/pageset|$pageset|; /^Documentation=/d" "packaging/systemd/pageset-$1.service" >"$unit"
+    systemd-analyze verify "$unit" >"$dir/said" 2>&1 || { cat "$dir/said" >&2 && fail "systemd refuses the unit of $1"; }
+    [ ! -s "$dir/said" ] || { cat "$dir/said" >&2 && fail "systemd warns about the unit of $1"; }
+    # 10 is no protection; a service below 3 has little to lose. Unit of --threshold: tenths.
+    systemd-analyze security --offline=true --threshold=30 "$unit" >"$dir/said" ||
+        { tail -n 3 "$dir/said" >&2 && fail "systemd rates the unit of $1 as exposed"; }
+    echo "unit of $1: $(tail -n 1 "$dir/said" | grep -o 'Overall.*[0-9]')"
+}
+# `counts NAME SIGN ARGUMENTS...`: what `pageset NAME ARGUMENTS` writes has SIGN, also with the unit's capabilities.
+counts() {
+    local name=$1 sign=$2 capabilities sets
+    shift 2
+    capabilities=$(sed -n 's/^CapabilityBoundingSet=//p' "packaging/systemd/pageset-$name.service" | tr ' ' '\n' |
+        sed 's/^CAP_/+/' | tr 'A-Z\n' 'a-z,')
+    sets="-all,${capabilities%,}"
+    setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs --bounding-set="$sets" --inh-caps="$sets" \
+        --ambient-caps="$sets" "$dir/pageset" "$name" "$@" >"$dir/written" 2>"$dir/said" ||
+        { cat "$dir/said" >&2 && fail "$name fails with the capabilities $sets"; }
+    if "$pageset" "$name" "$@" 2>/dev/null | grep -q "$sign"; then
+        grep -q "$sign" "$dir/written" || fail "$name does not count refills with the capabilities $sets"
+        echo "unit of $name: counts refills as an ordinary user with $sets"
+    else
+        echo "SKIPPED unit of $name: this kernel does not count refills, even for root"
+    fi
+}
 if command -v systemd-analyze >/dev/null; then
     mkdir "$dir/unit"
-    sed "s|/usr/bin/pageset|$pageset|; /^Documentation=/d" "$unit" >"$dir/unit/pageset-top.service"
-    systemd-analyze verify "$dir/unit/pageset-top.service" >"$dir/said" 2>&1 || { cat "$dir/said" >&2 && fail "systemd refuses the unit"; }
-    [ ! -s "$dir/said" ] || { cat "$dir/said" >&2 && fail "systemd warns about the unit"; }
-    # 10 is no protection; a service below 3 has little to lose. Unit of --threshold: tenths.
-    systemd-analyze security --offline=true --threshold=30 "$dir/unit/pageset-top.service" >"$dir/said" ||
-        { tail -n 3 "$dir/said" >&2 && fail "systemd rates the unit as exposed"; }
-    echo "unit: $(tail -n 1 "$dir/said" | grep -o 'Overall.*[0-9]')"
+    verified top
+    verified agent
 else
     echo "SKIPPED unit: no systemd-analyze"
 fi
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
-    capabilities=$(sed -n 's/^CapabilityBoundingSet=//p' "$unit" | tr ' ' '\n' | sed 's/^CAP_/+/' | tr 'A-Z\n' 'a-z,')
-    sets="-all,${capabilities%,}"
     # The program may lie in a folder that the user of the service may not enter.
     install -m 755 "$pageset" "$dir/pageset"
-    setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs --bounding-set="$sets" --inh-caps="$sets" \
-        --ambient-caps="$sets" "$dir/pageset" top --once --interval 0.2 --openmetrics - >"$dir/metrics" 2>"$dir/said" ||
-        { cat "$dir/said" >&2 && fail "top fails with the capabilities $sets"; }
-    if "$pageset" top --once --interval 0.2 --openmetrics - | grep -q '^pageset_refill_pages_total'; then
-        grep -q '^pageset_refill_pages_total' "$dir/metrics" || fail "top does not count refills with the capabilities $sets"
-        echo "unit: top counts refills as an ordinary user with $sets"
-    else
-        echo "SKIPPED unit: this kernel does not count refills, even for root"
-    fi
+    counts top '^pageset_refill_pages_total' --once --interval 0.2 --openmetrics -
+    counts agent '"counted_by":"bpf"' --once --interval 0.2
 else
     echo "SKIPPED unit: its capabilities can be given by root only, with setpriv"
 fi

@@ -2,7 +2,7 @@
 # The packages of distributions: `ci/packages.sh FOLDER` writes them there and prints their names, each as .deb and .rpm.
 #
 #   pageset         the command, its man pages and completions, all made from the one definition of the command line; the
-#                   systemd unit, which an administrator enables; the documentation with its pictures and rule files; shipped
+#                   systemd units, which an administrator enables; the documentation with its pictures and rule files; shipped
 #                   recordings
 #   libpageset0     the shared library of the pool, by its SONAME
 #   libpageset-dev  pageset.h, the static library, and what the linker, pkg-config and CMake look for; as .rpm
@@ -162,7 +162,9 @@ for format in deb rpm; do
     # The README's first command works on the packed recording, and the guide's pictures and rule files are there.
     (cd "$usr/share/doc/pageset" && "$usr/bin/pageset" replay traces/sock-q1.events.zst --rules linux-6.18 2>/dev/null |
         grep -q '^ linux-6.18 ') || fail "the packed recording does not replay"
-    [[ -s $usr/lib/systemd/system/pageset-top.service ]] || fail "no systemd unit"
+    for name in top agent; do
+        [[ -s $usr/lib/systemd/system/pageset-$name.service ]] || fail "no systemd unit of $name"
+    done
     for file in docs/pictures/top-80x24.svg docs/guide/rules/no-auto-tuning.toml packaging/Containerfile \
         packaging/monitoring/{pageset.rules.yml,pageset.dashboard.json}; do
         [[ -s $usr/share/doc/pageset/$file ]] || fail "the documentation has no $file"

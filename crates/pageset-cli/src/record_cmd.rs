@@ -70,7 +70,7 @@ pub(crate) struct Args {
 }
 
 /// Parses `500ms`, `10s`, `2m` or `1h`; a number alone is seconds.
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let seconds = time::seconds(text).ok_or("allowed: a number with the unit ms, s, m or h, such as 10s")?;
     match (1e-3..=MAX_SECONDS).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
@@ -82,7 +82,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 const MAX_SECONDS: f64 = 8760.0 * 3600.0;
 
 /// Parses `4096`, `64K`, `64M` or `2G` into bytes; `B` or `iB` may follow.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {

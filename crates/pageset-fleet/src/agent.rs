@@ -116,6 +116,7 @@ pub fn of_view(view: &View, finding: &Finding) -> Line {
         zone_lock_wait_ns_per_s: wait_pct.map(|pct| pct * 1e7),
         zones: view.zones.iter().map(zone).collect(),
         verdict: Verdict::from(finding),
+        recording: None,
         missing: view.missing.clone(),
     }
 }

@@ -11,6 +11,7 @@
 //! | [`look`] | one reading of the machine, or of a saved file |
 //! | [`view`] | the values of a look and their changes |
 //! | [`metrics`] | a view as OpenMetrics |
+//! | [`recorder`] | a recording of a machine whose verdict needs one |
 //! | `line` | what an agent says of its machine |
 //! | [`agent`] | the line of a view, and the file of the lines |
 //! | `prometheus` | the same of a Prometheus server's metrics |
@@ -34,7 +35,8 @@ pub mod look;
 mod merge;
 pub mod metrics;
 mod prometheus;
+pub mod recorder;
 pub mod view;
 
 pub use line::{Line, Verdict, Zone};
-pub use merge::{Fleet, Group, Merge, Wrong};
+pub use merge::{Fleet, Group, Merge, Recorded, Wrong};

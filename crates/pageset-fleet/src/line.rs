@@ -5,6 +5,8 @@ use pageset_trace::verdict::machine::{Finding, KEYS, Larger, Level};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::recorder::is_plain;
+
 /// A machine over one interval, in JSON of the schema `pageset.agent/1`: ns, pages, counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
@@ -29,7 +31,7 @@ pub struct Line {
     pub auto_tuning: String,
     /// `vm.percpu_pagelist_high_fraction`, 0 for none; null if unknown.
     pub high_fraction: Option<u32>,
-    /// The rules that the kernel's version has: a preset's name.
+    /// The rules that the kernel's version has, or its lists where the two disagree: a preset's name.
     pub rules: String,
     /// Whether the version is known. If not, the rules are guessed from the form of zoneinfo.
     pub known: bool,
@@ -45,6 +47,8 @@ pub struct Line {
     pub zones: Vec<Zone>,
     /// The verdict: that of `pageset top` over the same interval.
     pub verdict: Verdict,
+    /// The file of the recording that the agent has made for this verdict, on this machine; null if there is none.
+    pub recording: Option<String>,
     /// What the agent cannot tell, each with the reason.
     pub missing: Vec<String>,
 }
@@ -123,6 +127,9 @@ impl Line {
             line if !line.verdict.set.as_deref().is_none_or(|set| settings.contains(&set)) => {
                 Err(format!("an unknown setting; allowed: {}", settings.join(", ")))
             }
+            line if !line.recording.as_deref().is_none_or(is_plain) => {
+                Err("the file of the recording has an unusual name; allowed: / and letters, digits, . _ -".to_owned())
+            }
             _ => Ok(line),
         }
     }
@@ -148,6 +155,7 @@ impl Line {
             zone_lock_wait_ns_per_s: None,
             zones: Vec::new(),
             verdict,
+            recording: None,
             missing: Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pageset_record::live::{Counters, Processes, Sites, Traffic, WaitTimes, Way, cpu_nodes};
+use pageset_record::live::{Counters, Detail, Processes, Sites, Traffic, WaitTimes, Way, cpu_nodes};
 use pageset_trace::procfs::{BuddyInfo, ZoneSection, Zoneinfo};
 
 use pageset_report::error::{Exit, Failure};
@@ -77,6 +77,8 @@ pub enum Counting {
     Off,
     /// In this way, or in the cheapest way that the kernel allows.
     By(Option<Way>),
+    /// In the cheapest way that the kernel allows, without processes and call sites.
+    OnlyCpus,
 }
 
 /// Looks at this machine repeatedly.
@@ -94,10 +96,12 @@ impl Machine {
     pub fn new(counting: Counting) -> Result<Self, Failure> {
         let machine =
             |counters, not_counted| Machine { counters, not_counted, begin: Instant::now(), cpu_nodes: cpu_nodes() };
-        let Counting::By(way) = counting else {
-            return Ok(machine(None, None));
+        let (way, detail) = match counting {
+            Counting::Off => return Ok(machine(None, None)),
+            Counting::By(way) => (way, Detail::Movers),
+            Counting::OnlyCpus => (None, Detail::Cpus),
         };
-        match (Counters::start(way), way) {
+        match (Counters::start(way, detail), way) {
             (Ok(counters), _) => Ok(machine(Some(counters), None)),
             (Err(error), Some(way)) => {
                 let message = format!("cannot count refills and drains by {}: {error}", way.name());

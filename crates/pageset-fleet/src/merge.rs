@@ -52,6 +52,17 @@ pub struct Group {
     /// The machines with the longest waits: at most ten.
     #[schemars(extend("tables" = "fleet"))]
     pub hosts: Vec<String>,
+    /// The recordings that agents of these machines have made: at most ten.
+    pub recordings: Vec<Recorded>,
+}
+
+/// A recording on a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Recorded {
+    /// The machine.
+    pub host: String,
+    /// The file there.
+    pub file: String,
 }
 
 /// A line that no agent has written.
@@ -212,8 +223,13 @@ fn group(mut lines: Vec<&Line>) -> Group {
         set: verdict.set.clone(),
         needs_recording: lines.iter().any(|line| line.verdict.needs_recording),
         kernels: kernels.into_iter().map(|(kernel, _)| kernel.to_owned()).collect(),
+        recordings: lines.iter().filter_map(|line| recorded(line)).take(HOSTS_KEPT).collect(),
         hosts: lines.iter().take(HOSTS_KEPT).map(|line| line.host.clone()).collect(),
     }
+}
+
+fn recorded(line: &Line) -> Option<Recorded> {
+    Some(Recorded { host: line.host.clone(), file: line.recording.clone()? })
 }
 
 /// How many machines wait, and what to set or to do; then what else is wrong.
@@ -237,7 +253,10 @@ fn sentence<'l>(machines: u64, lines: impl Iterator<Item = &'l Line>, groups: &[
     let settable = groups.iter().find(|group| group.set.is_some() && !group.needs_recording);
     parts.extend(settable.and_then(|group| Some(format!("set {} on {}", group.set.as_ref()?, hosts(group)))));
     let open = groups.iter().find(|group| group.needs_recording);
-    parts.extend(open.map(|group| format!("run `pageset advise --live 5` on {}", group.hosts[0])));
+    parts.extend(open.map(|group| match group.recordings.first() {
+        Some(Recorded { host, file }) => format!("run `pageset advise {file}` on {host}"),
+        None => format!("run `pageset advise --live 5` on {}", group.hosts[0]),
+    }));
     parts.extend(more(severe, "short of memory"));
     parts.extend(more(unknown, "cannot tell: the agent there lacks privileges"));
     parts.join("; ")

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pageset_fleet::{Fleet, Line, Merge};
+use pageset_fleet::{Fleet, Line, Merge, Recorded};
 
 const AGENTS: &str = include_str!("inputs/agents.ndjson");
 
@@ -50,6 +50,23 @@ fn machines_are_ranked_by_the_time_to_be_won() {
          `pageset advise --live 5` on build-1; 1 short of memory; 1 cannot tell: the agent there lacks \
          privileges"
     );
+}
+
+/// A recording that an agent has made is judged instead of another one.
+#[test]
+fn recordings_are_shown() {
+    let mut all = lines();
+    let file = "/var/lib/pageset/pageset-agent.pstrace";
+    all.iter_mut().filter(|line| line.host == "build-2").for_each(|line| line.recording = Some(file.to_owned()));
+    let fleet = of([all.iter().map(json).collect()]);
+    assert!(fleet.sentence.contains(&format!("; run `pageset advise {file}` on build-2;")), "{}", fleet.sentence);
+    let recordings: Vec<_> = fleet.groups.iter().flat_map(|group| &group.recordings).collect();
+    assert_eq!(recordings, [&Recorded { host: "build-2".to_owned(), file: file.to_owned() }]);
+    // A person follows the sentence.
+    let wrong = Line { recording: Some("/tmp/a;reboot".to_owned()), ..all.swap_remove(0) };
+    let fleet = of([json(&wrong)]);
+    assert_eq!((fleet.lines, fleet.wrong_lines), (0, 1));
+    assert!(fleet.first_wrong_lines[0].reason.contains("allowed: / and letters"), "{fleet:?}");
 }
 
 /// Of several files the latest line of a machine counts, in whatever order they are read. Of one file the last line counts: a clock that

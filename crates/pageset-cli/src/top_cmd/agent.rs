@@ -2,10 +2,12 @@
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use pageset_fleet::Line;
 use pageset_fleet::agent::{Lines, of_view};
+use pageset_fleet::recorder::Recorder;
 
 use super::listen::{Scrapes, loopback};
 use super::look::{Counting, Machine};
@@ -15,6 +17,7 @@ use super::{Reader, STOPS, interval, metrics, wait};
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::is_standard;
+use crate::record_cmd::{parse_size, parse_time};
 
 /// Say once a minute whether this machine waits for zone locks, and what to set, without a recording
 ///
@@ -40,6 +43,21 @@ pub(crate) struct Args {
     /// Print one result and exit, after one interval
     #[arg(long)]
     once: bool,
+
+    /// Record 5 s where only a recording can decide, to pageset-agent.pstrace in FOLDER, which a later recording replaces
+    ///
+    /// Off without this option. The following lines name the file, and `pageset fleet` shows it. A recording needs root, slows the
+    /// machine's page traffic while it lasts, and shows the names of processes: only its owner may read it. If unsure, omit it.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "once")]
+    record: Option<PathBuf>,
+
+    /// Limit the events of a recording to SIZE before compression, as --max-size of `record` does
+    #[arg(long, value_name = "SIZE", requires = "record", default_value = "256M", value_parser = parse_size)]
+    record_size: u64,
+
+    /// Make at most one recording in TIME
+    #[arg(long, value_name = "TIME", requires = "record", default_value = "24h", value_parser = parse_time)]
+    record_every: Duration,
 }
 
 /// The time between lines if nothing else is given.
@@ -54,10 +72,13 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let mut lines = Lines::new(&args.output);
     // A file that cannot be written at all is an error at once.
     lines.write(b"")?;
+    let (this, size, pause) = (Path::new("/proc/self/exe"), args.record_size, args.record_every);
+    let recorder = |folder: &PathBuf| Recorder::new(this, folder, size, pause);
+    let mut recorder = args.record.as_ref().map(recorder).transpose()?;
     let scrapes = args.listen.map(Scrapes::open).transpose()?;
     let out = is_standard(&args.output).then(Reader::new);
     let every = args.interval.unwrap_or(INTERVAL);
-    let mut machine = Machine::new(Counting::By(None))?;
+    let mut machine = Machine::new(Counting::OnlyCpus)?;
     let mut before = machine.look()?;
     say(&before.missing);
     let (mut found, mut until) = (None, Instant::now() + every);
@@ -88,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         uncounted = if look.traffic.is_none() { uncounted + 1 } else { 0 };
         if before.traffic.is_some() && uncounted > 0 || uncounted >= TRY_AGAIN {
             // Counting has ended, such as by an offline CPU that the kernel removed, or could not begin: it begins anew.
-            if let Ok(mut anew) = Machine::new(Counting::By(None))
+            if let Ok(mut anew) = Machine::new(Counting::OnlyCpus)
                 && let Ok(first) = anew.look()
             {
                 if first.missing != said {
@@ -102,7 +123,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         let view = View::new(&look, Some(&before));
         let mut all = findings(&view, &Limits::DEFAULT);
         let finding = all.swap_remove(0);
-        let mut text = serde_json::to_vec(&of_view(&view, &finding)).map_err(io::Error::from)?;
+        let mut failed = |why| say(&[format!("no recording was made: {why}")]);
+        let recording = recorder.as_mut().and_then(|recorder| recorder.of(&finding, &mut failed));
+        let line = Line { recording, ..of_view(&view, &finding) };
+        let mut text = serde_json::to_vec(&line).map_err(io::Error::from)?;
         text.push(b'\n');
         match (lines.write(&text), &out) {
             (Err(_), Some(out)) if out.is_gone() => return Ok(out.end),

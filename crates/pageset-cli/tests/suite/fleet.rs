@@ -93,6 +93,19 @@ fn a_full_disk_does_not_end_an_agent() {
     ends(6, &[&"agent", &"-i", &"60", &"-o", &"/no-folder/lines"]);
 }
 
+/// Recordings need a folder, and nothing records without the option.
+#[test]
+fn an_agent_records_only_to_a_folder() {
+    let (_, error) = ends(2, &[&"agent", &"-i", &"60", &"--record", &"/no-folder"]);
+    assert!(error.contains("error: cannot record to /no-folder: No such file"), "{error}");
+    let (_, error) = ends(2, &[&"agent", &"-i", &"60", &"--record", &"/dev/null"]);
+    assert!(error.contains("it is no folder\nhelp: name a folder"), "{error}");
+    ends(2, &[&"agent", &"--record-every", &"1h"]);
+    ends(2, &[&"agent", &"--once", &"--record", &"/tmp"]);
+    let (text, _) = ends(0, &[&"agent", &"--once", &"-i", &"0.1"]);
+    assert_eq!(line(&text).recording, None);
+}
+
 /// The lines go to the end of a file that another program may move away, and scrapes are answered meanwhile.
 #[test]
 fn lines_survive_rotation_and_scrapes_are_answered() {
@@ -128,6 +141,23 @@ fn lines_survive_rotation_and_scrapes_are_answered() {
     let (old, new) = (fs::read_to_string(&old).unwrap(), fs::read_to_string(&file).unwrap());
     assert!(old.starts_with("an earlier line\n{"), "{old}");
     assert!(old.lines().skip(1).chain(new.lines()).all(|text| Line::parse(text.as_bytes()).is_ok()));
+}
+
+/// An agent keeps no table of kernel functions, processes or call sites: with them it had 14 MB. As root;
+/// without BPF programs it has none of them anyway.
+#[test]
+fn an_agent_is_small() {
+    /// Memory that no file backs. Measured: 1,296 with two CPUs. Unit: KiB.
+    const MOST_KIB: u64 = 6 << 10;
+    let mut agent = command(&[&"agent", &"-i", &"0.1"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut out = BufReader::new(agent.stdout.take().unwrap());
+    (0..5).for_each(|_| assert_ne!(out.read_line(&mut String::new()).unwrap(), 0));
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    let of = |line: &str| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
+    let kib = status.lines().find_map(of).unwrap();
+    assert!(kib <= MOST_KIB, "{status}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub struct Kernel {
     /// The running kernel, as in `uname -r`; null if unknown.
     #[schemars(extend("as" = "kernel_release"))]
     pub release: Option<String>,
-    /// The preset's name.
+    /// The preset's name: that of the release, or of the traffic where the two disagree, which `is_another` says.
     pub rules: String,
     /// Whether the release is known. If not, the rules are guessed from the form of zoneinfo.
     #[schemars(extend("bad" = "false: the rules are a guess.", "todo" = "As the warning kernel-unknown."))]
@@ -28,6 +28,10 @@ pub struct Kernel {
     /// `vm.percpu_pagelist_high_fraction`, 0 for none; null if unknown.
     pub high_fraction: Option<u32>,
 }
+
+/// The rules of a kernel that tunes although its release does not, and prints no bounds: 6.6 with the series of 6.7, as two
+/// distributions have it, and with the lists of 6.6.37. These are the rules of this release.
+const TUNED_6_6: &str = "6.9.8";
 
 /// Whether pagesets size themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -89,6 +93,11 @@ impl Kernel {
         };
         let (release, high_fraction) = (look.release.clone(), look.high_fraction);
         let is_another = known && tunes && !preset.tuning.auto_high;
+        let preset = match is_another {
+            // With bounds, the form of zoneinfo decides.
+            true => kernel_of(Some(TUNED_6_6).filter(|_| !shows_bounds), None, &look.zoneinfo).0,
+            false => preset,
+        };
         Kernel { release, rules: preset.name.to_owned(), known, is_another, auto_tuning, high_fraction }
     }
 

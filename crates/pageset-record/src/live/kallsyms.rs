@@ -1,6 +1,7 @@
 //! Addresses of kernel functions, from `/proc/kallsyms`.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
 
 use crate::error::RecordError;
@@ -12,18 +13,32 @@ const LONGEST: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
 /// A function, or a part of one.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy)]
 struct Symbol {
     begin: u64,
+    name: Word,
+    /// In brackets; empty for the kernel itself.
+    module: Word,
     /// Of several names of an address, a weak one is the last.
     weak: bool,
-    name: String,
-    /// In brackets; empty for the kernel itself.
-    module: String,
+}
+
+/// A word of [`Symbols::words`].
+#[derive(Clone, Copy, Default)]
+struct Word {
+    at: u32,
+    length: u16,
 }
 
 /// Functions, sorted by address. The parts of one function may be apart.
-pub(super) struct Symbols(Vec<Symbol>);
+///
+/// A kernel has a hundred thousand. Each takes 24 bytes and its name.
+#[derive(Default)]
+pub(super) struct Symbols {
+    all: Vec<Symbol>,
+    /// The names of functions and modules, one after the other.
+    words: String,
+}
 
 impl Symbols {
     /// Reads the functions of the running kernel.
@@ -35,39 +50,68 @@ impl Symbols {
             what: format!("the addresses of the kernel's functions cannot be read: {what}"),
             help: "run as root, with kernel.kptr_restrict below 2".to_owned(),
         };
-        let text =
-            fs::read_to_string("/proc/kallsyms").map_err(|error| missing(&format!("/proc/kallsyms: {error}")))?;
-        let symbols = Symbols::parse(&text);
-        if symbols.0.is_empty() { Err(missing("/proc/kallsyms shows none")) } else { Ok(symbols) }
+        let symbols = File::open("/proc/kallsyms")
+            .and_then(|file| Symbols::of_lines(BufReader::new(file)))
+            .map_err(|error| missing(&format!("/proc/kallsyms: {error}")))?;
+        if symbols.all.is_empty() { Err(missing("/proc/kallsyms shows none")) } else { Ok(symbols) }
     }
 
-    /// Parses lines of `ADDRESS KIND NAME [MODULE]`. Lines without an address, and symbols other than code, are skipped.
+    /// Parses a text of such lines.
+    #[cfg(test)]
     pub(super) fn parse(text: &str) -> Symbols {
-        let line = |line: &str| {
-            let mut words = line.split_ascii_whitespace();
-            let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
-            let begin = u64::from_str_radix(address, 16).ok().filter(|begin| *begin > 0)?;
-            let weak = match kind {
-                "t" | "T" => false,
-                "w" | "W" => true,
-                _ => return None,
-            };
-            let module = words.next().unwrap_or_default();
-            Some(Symbol { begin, weak, name: name.to_owned(), module: module.to_owned() })
+        Symbols::of_lines(text.as_bytes()).unwrap()
+    }
+
+    /// Reads lines of `ADDRESS KIND NAME [MODULE]`. Lines without an address, and symbols other than code, are skipped.
+    fn of_lines(mut lines: impl BufRead) -> io::Result<Symbols> {
+        let mut symbols = Symbols::default();
+        let mut line = String::new();
+        while lines.read_line(&mut line)? > 0 {
+            symbols.push(&line);
+            line.clear();
+        }
+        let Symbols { mut all, words } = symbols;
+        all.sort_unstable_by(|a, b| {
+            let [a, b] = [a, b].map(|of| (of.begin, of.weak, of.name.of(&words), of.module.of(&words)));
+            a.cmp(&b)
+        });
+        Ok(Symbols { all, words })
+    }
+
+    /// Adds the function of a line, if it has one.
+    fn push(&mut self, line: &str) -> Option<()> {
+        let mut words = line.split_ascii_whitespace();
+        let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
+        let begin = u64::from_str_radix(address, 16).ok().filter(|begin| *begin > 0)?;
+        let weak = match kind {
+            "t" | "T" => false,
+            "w" | "W" => true,
+            _ => return None,
         };
-        let mut all: Vec<Symbol> = text.lines().filter_map(line).collect();
-        all.sort();
-        Symbols(all)
+        let module = words.next().unwrap_or_default();
+        // The functions of a module follow each other.
+        let before = self.all.last().map(|symbol| symbol.module).unwrap_or_default();
+        let module = if before.of(&self.words) == module { before } else { self.word(module)? };
+        let name = self.word(name)?;
+        self.all.push(Symbol { begin, name, module, weak });
+        Some(())
+    }
+
+    /// Keeps a word; `None` if it is too long for any kernel.
+    fn word(&mut self, text: &str) -> Option<Word> {
+        let word = Word { at: u32::try_from(self.words.len()).ok()?, length: u16::try_from(text.len()).ok()? };
+        self.words.push_str(text);
+        Some(word)
     }
 
     /// The address ranges of a function's code, including the parts and copies that the compiler made, such as
     /// `NAME.constprop.0` and `NAME.cold`.
     pub(super) fn function(&self, name: &str) -> Vec<Range<u64>> {
         let is = |symbol: &str| symbol.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        let places = self.0.iter().enumerate().filter(|(_, symbol)| is(&symbol.name));
+        let places = self.all.iter().enumerate().filter(|(_, symbol)| is(symbol.name.of(&self.words)));
         places
             .filter_map(|(place, Symbol { begin, .. })| {
-                let end = self.0[place..].iter().map(|symbol| symbol.begin).find(|end| end > begin)?;
+                let end = self.all[place..].iter().map(|symbol| symbol.begin).find(|end| end > begin)?;
                 Some(*begin..end)
             })
             .collect()
@@ -77,20 +121,28 @@ impl Symbols {
     /// a module that was loaded later.
     pub(super) fn at(&self, address: u64) -> Option<&str> {
         // A return address is after the call: after a final call, it is the next function's first one.
-        let (before, after) = self.0.split_at(self.0.partition_point(|symbol| symbol.begin < address));
-        let Symbol { begin, module, .. } = before.last()?;
+        let (before, after) = self.all.split_at(self.all.partition_point(|symbol| symbol.begin < address));
+        let Symbol { begin, module, .. } = *before.last()?;
         let end = match after.first() {
-            Some(next) if next.module == *module => begin.saturating_add(LONGEST),
+            Some(next) if next.module.of(&self.words) == module.of(&self.words) => begin.saturating_add(LONGEST),
             _ => (begin / PAGE + 1).saturating_mul(PAGE),
         };
-        let first = before.partition_point(|other| other.begin < *begin);
-        (address <= end).then(|| self.0[first].name.as_str())
+        let first = before.partition_point(|other| other.begin < begin);
+        (address <= end).then(|| self.all[first].name.of(&self.words))
     }
 
     /// The address range of the kernel's lock functions, which are contiguous.
     pub(super) fn locks(&self) -> Option<Range<u64>> {
-        let at = |name: &str| self.0.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.begin);
+        let at =
+            |name: &str| self.all.iter().find(|symbol| symbol.name.of(&self.words) == name).map(|symbol| symbol.begin);
         Some(at("__lock_text_start")?..at("__lock_text_end")?)
+    }
+}
+
+impl Word {
+    fn of(self, words: &str) -> &str {
+        let at = self.at as usize;
+        &words[at..at + usize::from(self.length)]
     }
 }
 

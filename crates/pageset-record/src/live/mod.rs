@@ -114,6 +114,15 @@ impl Way {
     }
 }
 
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// The traffic and the waits of each CPU. It takes less memory and time.
+    Cpus,
+    /// Also who causes them, where BPF programs count: processes and call sites.
+    Movers,
+}
+
 enum Kind {
     Bpf(Box<bpf::Counters>),
     Perf(perf::Counters),
@@ -135,7 +144,7 @@ impl std::fmt::Debug for Counters {
 impl Counters {
     /// Begins to count on all CPUs in the given way. Without a way, it tries BPF programs first and then
     /// `perf_event_open`; [`Self::missing`] then has the reason.
-    pub fn start(way: Option<Way>) -> Result<Counters, RecordError> {
+    pub fn start(way: Option<Way>, detail: Detail) -> Result<Counters, RecordError> {
         let by_perf = |refused: Option<RecordError>| {
             let counters = perf::Counters::start()?;
             let why = refused.map_or_else(|| "counting is by perf".to_owned(), |error| error.to_string());
@@ -146,7 +155,7 @@ impl Counters {
         if way == Some(Way::Perf) {
             return by_perf(None);
         }
-        match bpf::Counters::start() {
+        match bpf::Counters::start(detail) {
             Ok((counters, missing)) => Ok(Counters { kind: Kind::Bpf(Box::new(counters)), missing }),
             Err(error) if way == Some(Way::Bpf) => Err(error),
             Err(error) => by_perf(Some(error)),

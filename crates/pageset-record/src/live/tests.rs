@@ -31,7 +31,7 @@ fn waits_have_the_names_of_their_paths() {
 #[test]
 fn pages_that_come_and_go_are_counted() {
     for way in [Way::Bpf, Way::Perf] {
-        let mut counters = match Counters::start(Some(way)) {
+        let mut counters = match Counters::start(Some(way), Detail::Movers) {
             Ok(counters) => counters,
             Err(error) => {
                 println!("SKIPPED pages_that_come_and_go_are_counted by {}: {error}", way.name());
@@ -56,10 +56,11 @@ fn pages_that_come_and_go_are_counted() {
 /// program on the same CPU: of 455,174 drained pages, 63 were missing on a busy machine.
 #[test]
 fn both_ways_agree() {
-    let (mut perf, mut bpf) = match (Counters::start(Some(Way::Perf)), Counters::start(Some(Way::Bpf))) {
-        (Ok(perf), Ok(bpf)) => (perf, bpf),
-        (Err(error), _) | (_, Err(error)) => return println!("SKIPPED both_ways_agree: {error}"),
-    };
+    let (mut perf, mut bpf) =
+        match (Counters::start(Some(Way::Perf), Detail::Movers), Counters::start(Some(Way::Bpf), Detail::Movers)) {
+            (Ok(perf), Ok(bpf)) => (perf, bpf),
+            (Err(error), _) | (_, Err(error)) => return println!("SKIPPED both_ways_agree: {error}"),
+        };
     type Of = (&'static str, fn(&Traffic) -> u64);
     const OF: [Of; 3] = [
         ("refill pages", |t| t.refill_pages),
@@ -111,7 +112,7 @@ fn bypass_pagesets(end: std::time::Instant) {
 #[test]
 fn waits_for_zone_locks_are_measured() {
     let skipped = |why: &str| println!("SKIPPED waits_for_zone_locks_are_measured: {why}");
-    let mut counters = match Counters::start(Some(Way::Bpf)) {
+    let mut counters = match Counters::start(Some(Way::Bpf), Detail::Movers) {
         Ok(counters) => counters,
         Err(error) => return skipped(&error.to_string()),
     };

@@ -30,7 +30,7 @@ use self::table::Of;
 use super::kallsyms::Symbols;
 use super::processes::{PROCESSES_MAX, Process, Processes};
 use super::sites::{SITES_MAX, Sites, sites};
-use super::{ORDERS, Traffic, WaitTimes, Waits};
+use super::{Detail, ORDERS, Traffic, WaitTimes, Waits};
 use crate::error::RecordError;
 use crate::machine::{cpu_list, online_cpus};
 
@@ -48,6 +48,7 @@ pub(super) struct Counters {
     processes: Option<Processes>,
     /// The words from [`LOST`] on of all CPUs, at the last read.
     lost: [u64; OF_PROCESS],
+    /// `None` if call sites are not counted.
     symbols: Option<Symbols>,
     sites: Option<SitesTable>,
     _programs: Vec<Attached>,
@@ -87,19 +88,21 @@ impl Counters {
     ///
     /// # Errors
     /// If the kernel refuses the programs or has no page events.
-    pub(super) fn start() -> Result<(Counters, Vec<String>), RecordError> {
+    pub(super) fn start(detail: Detail) -> Result<(Counters, Vec<String>), RecordError> {
         let map = Map::new(possible_cpus()).map_err(refused("counters"))?;
         let mut missing = Vec::new();
-        let table = match new_table(PROCESSES_MAX) {
-            Ok(table) => Some(table),
+        let of_movers = detail == Detail::Movers;
+        let table = match of_movers.then(|| new_table(PROCESSES_MAX)).transpose() {
+            Ok(table) => table,
             Err(error) => {
                 missing.push(format!("processes are not counted: {}", refused("a table of processes")(error)));
                 None
             }
         };
         let symbols = Symbols::read();
-        let sites = match (&symbols, new_table(SITES_MAX)) {
-            (Ok(_), Ok(table)) => Some(SitesTable { table, sites: Sites::default(), lost: [0; 3] }),
+        let sites = match (&symbols, of_movers.then(|| new_table(SITES_MAX)).transpose()) {
+            (_, Ok(None)) => None,
+            (Ok(_), Ok(Some(table))) => Some(SitesTable { table, sites: Sites::default(), lost: [0; 3] }),
             (Err(error), _) => {
                 missing.push(format!("call sites are not counted: {error}"));
                 None
@@ -144,7 +147,7 @@ impl Counters {
         };
         let processes = table.as_ref().map(|_| Processes::default());
         let (times, lost) = (Box::default(), [0; OF_PROCESS]);
-        let symbols = symbols.ok();
+        let symbols = symbols.ok().filter(|_| sites.is_some());
         Ok((Counters { map, waits, times, table, processes, lost, symbols, sites, _programs: programs }, missing))
     }
 

@@ -1,0 +1,107 @@
+//! One recording of a machine whose verdict only a recording can decide, if the operator allows it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pageset_report::error::{Exit, Failure};
+use pageset_trace::verdict::machine::Finding;
+
+/// The name of the recording in the operator's folder. A later recording replaces it, so that the folder does not grow.
+const FILE: &str = "pageset-agent.pstrace";
+
+/// The length of a recording, as `pageset record` takes it.
+const LENGTH: &str = "5s";
+
+/// Whether a path can be a part of a command that a person follows, without quotes.
+pub(crate) fn is_plain(path: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    path.starts_with('/') && path.chars().all(is_allowed)
+}
+
+/// Makes recordings in a process of their own.
+#[derive(Debug)]
+pub struct Recorder {
+    program: PathBuf,
+    file: String,
+    max_bytes: u64,
+    every: Duration,
+    begun: Option<Instant>,
+    running: Option<Child>,
+}
+
+impl Recorder {
+    /// Recordings in `folder` by `program`, which is `pageset`: of at most `max_bytes` before compression, and one in `every`.
+    ///
+    /// # Errors
+    /// `folder` is no folder, or its name has characters that a command would need quotes for.
+    pub fn new(program: &Path, folder: &Path, max_bytes: u64, every: Duration) -> Result<Recorder, Failure> {
+        let name = folder.display();
+        let failed = |why: &str| Failure::new(Exit::Usage, format!("cannot record to {name}: {why}"));
+        let whole = fs::canonicalize(folder).map_err(|error| failed(&error.to_string()))?;
+        if !whole.is_dir() {
+            return Err(failed("it is no folder").help("name a folder"));
+        }
+        let file = whole.join(FILE);
+        let Some(file) = file.to_str().filter(|file| is_plain(file)) else {
+            return Err(failed("its name is unusual").help("allowed: letters, digits, and / . _ -"));
+        };
+        let (program, file) = (program.to_owned(), file.to_owned());
+        Ok(Recorder { program, file, max_bytes, every, begun: None, running: None })
+    }
+
+    /// The recording for a verdict that needs one. Begins one if there is none. `failed` hears why one could not be made.
+    pub fn of(&mut self, finding: &Finding, failed: &mut dyn FnMut(String)) -> Option<String> {
+        self.end().unwrap_or_else(&mut *failed);
+        if !finding.needs_recording() {
+            return None;
+        }
+        if let Err(error) = self.begin() {
+            failed(error.to_string());
+        }
+        self.file().map(str::to_owned)
+    }
+
+    /// Begins a recording, unless one is running or not old enough. Returns whether it did.
+    ///
+    /// # Errors
+    /// The program cannot be run. It counts as a recording.
+    pub fn begin(&mut self) -> io::Result<bool> {
+        // The file's time is by a clock that may jump: a file of the future says nothing. It holds over a restart of the agent.
+        let age = fs::metadata(&self.file).and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
+        let is_recent = |age: Option<Duration>| age.is_some_and(|age| age < self.every);
+        if self.running.is_some() || is_recent(age) || is_recent(self.begun.map(|at| at.elapsed())) {
+            return Ok(false);
+        }
+        self.begun = Some(Instant::now());
+        let mut command = Command::new(&self.program);
+        command.args(["record", "--duration", LENGTH, "--max-size", &self.max_bytes.to_string(), "-o", &self.file]);
+        self.running = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?);
+        Ok(true)
+    }
+
+    /// Takes the end of a recording that has ended since the last call.
+    ///
+    /// # Errors
+    /// Why there is no recording.
+    pub fn end(&mut self) -> Result<(), String> {
+        let has_ended = self.running.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+        let Some(child) = self.running.take_if(|_| has_ended) else { return Ok(()) };
+        let output = child.wait_with_output().map_err(|error| error.to_string())?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(said
+                .lines()
+                .find(|line| line.starts_with("error: "))
+                .map_or_else(|| output.status.to_string(), |line| line.trim_start_matches("error: ").to_owned())),
+        }
+    }
+
+    /// The recording; `None` if there is none, or another one is being made.
+    pub fn file(&self) -> Option<&str> {
+        (self.running.is_none() && Path::new(&self.file).exists()).then_some(&self.file)
+    }
+}
