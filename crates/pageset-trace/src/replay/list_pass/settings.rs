@@ -30,7 +30,9 @@ impl Settings {
         let before = last.and_then(states).unwrap_or_else(start);
         let after = states(next).unwrap_or_else(|| before.clone());
         let tuning = setting.kernel_tuning();
-        let is_set = before.iter().zip(&after).any(|(before, after)| after.is_set_since(before, tuning.auto_high));
+        // With the watermarks the kernel sets one zone after the other, and a drain of one zone does not show the others' moment.
+        let is_set = before.iter().zip(&after).any(|(before, after)| after.is_set_since(before, tuning.auto_high))
+            && before.iter().zip(&after).all(|(before, after)| after.marks == before.marks);
         let bounds = |(zone, (before, after)): (usize, (&&ZoneState, &&ZoneState))| {
             [*before, *after].map(|state| Bounds { batch: state.bounds.batch, ..setting.kernel_bounds(zone, state) })
         };
