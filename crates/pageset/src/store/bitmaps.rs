@@ -148,7 +148,8 @@ fn free_to_bitmaps<M: Machine>(
             }
             env.touch(bitmap_line(zone, page));
             // A block that completes its pageblock needs no bits.
-            let completes = buddy.bitmaps.is_rest(page, order) && zone.lock(env, LockPath::Drain, page).free_with_rest(page, order);
+            let completes = buddy.bitmaps.is_rest(page, order)
+                && zone.lock_region(env, LockPath::Drain, buddy.region_of(page)).free_with_rest(page, order);
             if !completes {
                 runs |= 1 << at;
                 whole |= u64::from(buddy.bitmaps.free_run(run)) << at;
