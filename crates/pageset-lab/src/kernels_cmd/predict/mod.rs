@@ -65,7 +65,7 @@ enum Part {
 
         /// Boot nothing: replay the recordings of an earlier measurement, FILE, anew
         #[arg(long, value_name = "FILE")]
-        again: Option<PathBuf>,
+        earlier: Option<PathBuf>,
     },
     /// Compare a prediction with what was measured
     Compare {
@@ -93,10 +93,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             eprintln!("{}: keep it, then run `pageset-lab predict measure`", output.display());
             Ok(Exit::Done)
         }
-        Part::Measure { prediction, output, again } => {
+        Part::Measure { prediction, output, earlier } => {
             output::check(output)?;
             let predicted = read(prediction)?;
-            let earlier = again.as_deref().map(read).transpose()?;
+            let earlier = earlier.as_deref().map(read).transpose()?;
             let measured = Guest::new(args).and_then(|guest| match &earlier {
                 Some(earlier) => guest.replay_again(earlier),
                 None => guest.measure(&predicted),
