@@ -17,7 +17,7 @@ LAYOUTS = {
     "bitmaps": (["buddy/bitmaps", "buddy/parts"], r"\w*bitmap\w*|free_whole|found_in|is_part|await_moves|part_pages|has_parts|moves_parts|Parts|Moves"),
     "regions": (
         ["buddy/region"],
-        r"regions|region_of|region_order|region_starts|region_end|regions_from|prefer_region|"
+        r"regions|region_of|region_order|region_starts|region_end|regions_from|"
         r"take_from_regions?|lock_region|try_lock_region|free_some_to_regions|free_to_regions|free_own",
     ),
     "research": (

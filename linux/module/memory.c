@@ -3,6 +3,7 @@
  * Memory: blocks of the largest order, from each node. Under memory pressure a shrinker gives free ones back to the kernel; memory_resize
  * takes the same ones again.
  */
+#include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/nodemask.h>
@@ -26,8 +27,8 @@ static unsigned long per_node;
 static unsigned long given, retaken, drains;
 struct core_span spans[MAX_SPANS];
 unsigned int span_count;
-/* The idle pages of a node when a drain of all CPUs made no block free, or fewer since then. The next one waits for more. */
-static unsigned long in_vain[MAX_SPANS];
+/* The idle pages of a node when a drain of all CPUs made no block free. The next one waits for more, or for a second. */
+static unsigned long in_vain[MAX_SPANS], in_vain_until[MAX_SPANS];
 
 /* Takes blocks of one node until it has `count` of them, or the node has no more. */
 static int take_blocks(int node, unsigned long count)
@@ -115,6 +116,8 @@ static unsigned long give_blocks(unsigned int span, unsigned long count)
 	unsigned long gave = 0;
 	bool drained = false, went;
 
+	if (!count)
+		return 0;
 	for (;;) {
 		for (block = first; block < first + per_node && gave < count; block++) {
 			if (!block->taken)
@@ -136,8 +139,8 @@ static unsigned long give_blocks(unsigned int span, unsigned long count)
 		drained = true;
 		drains++;
 	}
-	if (!gave)
-		WRITE_ONCE(in_vain[span], core_idle(span));
+	WRITE_ONCE(in_vain[span], gave ? 0 : core_idle(span));
+	WRITE_ONCE(in_vain_until[span], jiffies + HZ);
 	given += gave;
 	return gave;
 }
@@ -224,7 +227,7 @@ int memory_resize(unsigned int mib)
 	return result;
 }
 
-/* The unit of the shrinker is a page. Returns the pages of a node that whole blocks may be made of. */
+/* The unit of the shrinker is a page. Returns the pages of a node that whole blocks may be made of, as far as is known. */
 static unsigned long count_idle(struct shrinker *shrinker, struct shrink_control *control)
 {
 	unsigned int span;
@@ -235,9 +238,9 @@ static unsigned long count_idle(struct shrinker *shrinker, struct shrink_control
 		if (spans[span].node != control->nid)
 			continue;
 		idle = core_idle(span);
-		if (idle < READ_ONCE(in_vain[span]))
-			WRITE_ONCE(in_vain[span], idle);
-		return idle < READ_ONCE(in_vain[span]) + BLOCK_PAGES ? 0 : round_down(idle, BLOCK_PAGES);
+		if (idle < READ_ONCE(in_vain[span]) + BLOCK_PAGES && time_before(jiffies, READ_ONCE(in_vain_until[span])))
+			return 0;
+		return round_down(idle, BLOCK_PAGES);
 	}
 	return 0;
 }

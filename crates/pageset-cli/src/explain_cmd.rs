@@ -24,7 +24,7 @@ use crate::top_cmd;
 /// `page allocation failure`, Mem-Info or a soft lockup; zoneinfo, buddyinfo, pagetypeinfo, vmstat, extfrag_index; the
 /// text of perf report, perf script, perf top, perf lock; stacks of bpftrace. Parts, prefixes of logs, quotation and
 /// other lines between are accepted. A NAME with a slash, or that ends in .txt or .log, is a file unless it is a name of
-/// an output, such as the heading of a column. The first sentence says which zone is short against which mark, whether the memory
+/// an output, such as auto_high. The first sentence says which zone is short against which mark, whether the memory
 /// or the order is missing, what waits in per-CPU lists, and which lock CPUs wait for.
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -47,7 +47,7 @@ pub struct Line {
     pub zones: Vec<Zone>,
     /// The verdict: that of `pageset top` over the same interval.
     pub verdict: Verdict,
-    /// The file of the recording that the agent has made for this verdict, on this machine; null if there is none.
+    /// The file of the agent's latest recording on this machine, if the verdict needs one; null if there is none, or it is too old.
     pub recording: Option<String>,
     /// What the agent cannot tell, each with the reason.
     pub missing: Vec<String>,

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,13 +31,16 @@ pub struct Recorder {
     every: Duration,
     begun: Option<Instant>,
     running: Option<Child>,
+    /// Whether the last one failed: an older file is not of this verdict.
+    has_failed: bool,
 }
 
 impl Recorder {
     /// Recordings in `folder` by `program`, which is `pageset`: of at most `max_bytes` before compression, and one in `every`.
     ///
     /// # Errors
-    /// `folder` is no folder, or its name has characters that a command would need quotes for.
+    /// `folder` is no folder, others than this process's user may write to it, or its name has characters that a command would need
+    /// quotes for: who can write there could lead the recording to another file.
     pub fn new(program: &Path, folder: &Path, max_bytes: u64, every: Duration) -> Result<Recorder, Failure> {
         let name = folder.display();
         let failed = |why: &str| Failure::new(Exit::Usage, format!("cannot record to {name}: {why}"));
@@ -44,12 +48,21 @@ impl Recorder {
         if !whole.is_dir() {
             return Err(failed("it is no folder").help("name a folder"));
         }
+        let (found, this) = (whole.metadata(), fs::metadata("/proc/self"));
+        let is_ours = |found: fs::Metadata, this: fs::Metadata| found.uid() == this.uid() && found.mode() & 0o022 == 0;
+        if !found.and_then(|found| Ok(is_ours(found, this?))).map_err(|error| failed(&error.to_string()))? {
+            let help = "name a folder that belongs to the agent's user, and to which nobody else may write";
+            return Err(failed("others may write to it").help(help));
+        }
         let file = whole.join(FILE);
+        if fs::symlink_metadata(&file).is_ok_and(|found| !found.is_file()) {
+            return Err(failed(&format!("{FILE} in it is no plain file")).help("remove it"));
+        }
         let Some(file) = file.to_str().filter(|file| is_plain(file)) else {
             return Err(failed("its name is unusual").help("allowed: letters, digits, and / . _ -"));
         };
         let (program, file) = (program.to_owned(), file.to_owned());
-        Ok(Recorder { program, file, max_bytes, every, begun: None, running: None })
+        Ok(Recorder { program, file, max_bytes, every, begun: None, running: None, has_failed: false })
     }
 
     /// The recording for a verdict that needs one. Begins one if there is none. `failed` hears why one could not be made.
@@ -69,13 +82,12 @@ impl Recorder {
     /// # Errors
     /// The program cannot be run. It counts as a recording.
     pub fn begin(&mut self) -> io::Result<bool> {
-        // The file's time is by a clock that may jump: a file of the future says nothing. It holds over a restart of the agent.
-        let age = fs::metadata(&self.file).and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
-        let is_recent = |age: Option<Duration>| age.is_some_and(|age| age < self.every);
-        if self.running.is_some() || is_recent(age) || is_recent(self.begun.map(|at| at.elapsed())) {
+        let has_begun = self.begun.is_some_and(|at| at.elapsed() < self.every);
+        if self.running.is_some() || has_begun || self.is_recent() {
             return Ok(false);
         }
         self.begun = Some(Instant::now());
+        self.has_failed = true;
         let mut command = Command::new(&self.program);
         command.args(["record", "--duration", LENGTH, "--max-size", &self.max_bytes.to_string(), "-o", &self.file]);
         self.running = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?);
@@ -91,17 +103,25 @@ impl Recorder {
         let Some(child) = self.running.take_if(|_| has_ended) else { return Ok(()) };
         let output = child.wait_with_output().map_err(|error| error.to_string())?;
         let said = String::from_utf8_lossy(&output.stderr);
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(said
+        self.has_failed = !output.status.success();
+        match self.has_failed {
+            false => Ok(()),
+            true => Err(said
                 .lines()
                 .find(|line| line.starts_with("error: "))
                 .map_or_else(|| output.status.to_string(), |line| line.trim_start_matches("error: ").to_owned())),
         }
     }
 
-    /// The recording; `None` if there is none, or another one is being made.
+    /// The latest recording; `None` if there is none of the time in which one is made, the last one failed, or another one is being made.
     pub fn file(&self) -> Option<&str> {
-        (self.running.is_none() && Path::new(&self.file).exists()).then_some(&self.file)
+        (self.running.is_none() && !self.has_failed && self.is_recent()).then_some(&self.file)
+    }
+
+    /// Whether the file is of the time in which one is made. Its time is by a clock that may jump: a file of the future says nothing. It
+    /// holds over a restart of the agent.
+    fn is_recent(&self) -> bool {
+        let age = fs::metadata(&self.file).and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
+        age.is_some_and(|age| age < self.every)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -129,9 +130,14 @@ fn without_counts_nothing_is_known() {
     assert_eq!(line(&lost, &counted).verdict.key, "not-counted");
 }
 
+/// One test at a time: see [`program`].
+static TURN: Mutex<()> = Mutex::new(());
+
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// A program that does `what` with the name of the recording in `$7`.
+///
+/// A program cannot be run while another thread, between its fork and its exec, has the file open: such tests take turns.
 fn program(folder: &Path, what: &str) -> PathBuf {
     let path = folder.join("program");
     fs::write(&path, format!("#!/bin/sh\n{what}\n")).unwrap();
@@ -152,6 +158,7 @@ fn ended(recorder: &mut Recorder) -> Result<(), String> {
 
 #[test]
 fn one_recording_is_made_in_the_time() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let program = program(folder.path(), r#"echo "$@" >>"$7""#);
     let mut recorder = Recorder::new(&program, folder.path(), 1 << 20, DAY).unwrap();
@@ -188,6 +195,7 @@ fn one_recording_is_made_in_the_time() {
 /// Only a verdict that needs a recording begins one and has one.
 #[test]
 fn a_recording_belongs_to_an_uncertain_verdict() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let program = program(folder.path(), r#"echo >"$7""#);
     let mut recorder = Recorder::new(&program, folder.path(), 1 << 20, DAY).unwrap();
@@ -204,6 +212,7 @@ fn a_recording_belongs_to_an_uncertain_verdict() {
 
 #[test]
 fn a_failure_is_said_and_not_repeated_at_once() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let program = program(folder.path(), "echo error: no root >&2\necho help: be root >&2\nexit 3");
     let mut recorder = Recorder::new(&program, folder.path(), 1 << 20, DAY).unwrap();
@@ -226,4 +235,42 @@ fn only_folders_with_plain_names_are_allowed() {
     for (path, why) in [(&missing, "No such file"), (&file, "it is no folder"), (&odd, "its name is unusual")] {
         assert!(refused(path).contains(why), "{}", refused(path));
     }
+}
+
+/// An older file is not of a verdict whose recording failed, and one that is too old is of none.
+#[test]
+fn an_old_recording_is_of_no_later_verdict() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().canonicalize().unwrap().join("pageset-agent.pstrace");
+    fs::write(&file, "").unwrap();
+    File::options().write(true).open(&file).unwrap().set_modified(std::time::SystemTime::now() - 2 * DAY).unwrap();
+    let program = program(folder.path(), "echo error: no space >&2; exit 1");
+    let mut recorder = Recorder::new(&program, folder.path(), 1 << 20, DAY).unwrap();
+    assert_eq!(recorder.file(), None);
+    assert!(recorder.begin().unwrap());
+    // The file of a time at which it could be a recent one.
+    File::options().write(true).open(&file).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+    let why = loop {
+        match recorder.end() {
+            Ok(()) => thread::sleep(Duration::from_millis(5)),
+            Err(why) => break why,
+        }
+    };
+    assert_eq!((why.as_str(), recorder.file()), ("no space", None));
+}
+
+/// Whoever else may write to the folder could lead the recording of a privileged agent to any file.
+#[test]
+fn a_folder_of_others_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let new = || Recorder::new(Path::new("/bin/true"), folder.path(), 1 << 20, DAY).map(drop);
+    for mode in [0o777, 0o1777, 0o720] {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+        assert!(new().unwrap_err().to_string().contains("others may write to it"), "{mode:o}");
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    new().unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", folder.path().join("pageset-agent.pstrace")).unwrap();
+    assert!(new().unwrap_err().to_string().contains("is no plain file"));
 }

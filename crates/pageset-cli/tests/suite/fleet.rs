@@ -151,7 +151,11 @@ fn an_agent_is_small() {
     const MOST_KIB: u64 = 6 << 10;
     let mut agent = command(&[&"agent", &"-i", &"0.1"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut out = BufReader::new(agent.stdout.take().unwrap());
-    (0..5).for_each(|_| assert_ne!(out.read_line(&mut String::new()).unwrap(), 0));
+    let mut line = String::new();
+    (0..5).for_each(|_| assert_ne!(out.read_line(&mut line).unwrap(), 0));
+    if !line.contains("\"counted_by\":\"bpf\"") {
+        println!("SKIPPED an_agent_is_small: no BPF programs count here");
+    }
     let status = fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
     agent.kill().unwrap();
     agent.wait().unwrap();

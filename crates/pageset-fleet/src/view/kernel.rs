@@ -14,7 +14,7 @@ pub struct Kernel {
     /// The running kernel, as in `uname -r`; null if unknown.
     #[schemars(extend("as" = "kernel_release"))]
     pub release: Option<String>,
-    /// The preset's name: that of the release, or of the traffic where the two disagree, which `is_another` says.
+    /// The preset's name: that of the release, or that of its lists where the two disagree, which `is_another` says.
     pub rules: String,
     /// Whether the release is known. If not, the rules are guessed from the form of zoneinfo.
     #[schemars(extend("bad" = "false: the rules are a guess.", "todo" = "As the warning kernel-unknown."))]

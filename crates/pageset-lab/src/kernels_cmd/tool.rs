@@ -60,7 +60,7 @@ fn mounted_below(path: &Path, mountinfo: &[u8]) -> Option<PathBuf> {
 
 /// A path of mountinfo, in which three octal digits after a backslash are a byte.
 fn unescaped(text: &[u8]) -> OsString {
-    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u32::from(byte - b'0'));
+    let digit = |byte: &u8| matches!(byte, b'0'..=b'7').then(|| u32::from(byte - b'0'));
     let mut bytes = Vec::new();
     let mut rest = text;
     while let [first, after @ ..] = rest {

@@ -32,7 +32,7 @@ struct Word {
 
 /// Functions, sorted by address. The parts of one function may be apart.
 ///
-/// A kernel has a hundred thousand. Each takes 24 bytes and its name.
+/// A kernel has a hundred thousand. Each takes 32 bytes and its name.
 #[derive(Default)]
 pub(super) struct Symbols {
     all: Vec<Symbol>,

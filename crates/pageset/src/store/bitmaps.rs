@@ -122,7 +122,7 @@ impl Store for Parts {
 
 /// Marks at most 64 blocks of a pageset, smaller than pageblocks, as free in the bitmaps of their pageblocks. Pageblocks that are
 /// free as a whole go to the lists, and so do blocks of pageblocks whose type no request asks for. Returns the number of blocks
-/// whose bits it set.
+/// that did not go to the lists by themselves.
 ///
 /// `region` is the one that the pageset prefers.
 fn free_to_bitmaps<M: Machine>(

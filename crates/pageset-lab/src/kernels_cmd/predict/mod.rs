@@ -97,6 +97,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             output::check(output)?;
             let predicted = read(prediction)?;
             let earlier = earlier.as_deref().map(read).transpose()?;
+            // Before anything is written.
+            if let Some(earlier) = &earlier {
+                Comparison::new(&predicted, earlier).map_err(|error| Failure::new(Exit::Damaged, error))?;
+            }
             let measured = Guest::new(args).and_then(|guest| match &earlier {
                 Some(earlier) => guest.replay_again(earlier),
                 None => guest.measure(&predicted),
