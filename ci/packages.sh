@@ -162,8 +162,8 @@ for format in deb rpm; do
     # The README's first command works on the packed recording, and the guide's pictures and rule files are there.
     (cd "$usr/share/doc/pageset" && "$usr/bin/pageset" replay traces/sock-q1.events.zst --rules linux-6.18 2>/dev/null |
         grep -q '^ linux-6.18 ') || fail "the packed recording does not replay"
-    for name in top agent; do
-        [[ -s $usr/lib/systemd/system/pageset-$name.service ]] || fail "no systemd unit of $name"
+    for unit in top agent; do
+        [[ -s $usr/lib/systemd/system/pageset-$unit.service ]] || fail "no systemd unit of $unit"
     done
     for file in docs/pictures/top-80x24.svg docs/guide/rules/no-auto-tuning.toml packaging/Containerfile \
         packaging/monitoring/{pageset.rules.yml,pageset.dashboard.json}; do

@@ -82,8 +82,7 @@ impl Recorder {
     /// # Errors
     /// The program cannot be run. It counts as a recording.
     pub fn begin(&mut self) -> io::Result<bool> {
-        let has_begun = self.begun.is_some_and(|at| at.elapsed() < self.every);
-        if self.running.is_some() || has_begun || self.is_recent() {
+        if self.running.is_some() || self.is_recent() {
             return Ok(false);
         }
         self.begun = Some(Instant::now());
@@ -118,10 +117,10 @@ impl Recorder {
         (self.running.is_none() && !self.has_failed && self.is_recent()).then_some(&self.file)
     }
 
-    /// Whether the file is of the time in which one is made. Its time is by a clock that may jump: a file of the future says nothing. It
-    /// holds over a restart of the agent.
+    /// Whether one was begun in the time in which one is made. The file's time holds over a restart of the agent; it is by a clock that
+    /// may jump, and a file of the future says nothing.
     fn is_recent(&self) -> bool {
         let age = fs::metadata(&self.file).and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
-        age.is_some_and(|age| age < self.every)
+        [age, self.begun.map(|at| at.elapsed())].into_iter().flatten().any(|age| age < self.every)
     }
 }
