@@ -1,7 +1,7 @@
 //! What a zone asks of the bitmaps of its pageblocks: free parts that are on no list, and their way to the lists.
 
 use super::{Buddy, Locked};
-use crate::frame::{MigrateType, Order, PAGEBLOCK, largest_blocks, pageblocks};
+use crate::frame::{MigrateType, Order, PAGEBLOCK, largest_blocks, pageblocks, start_of};
 use crate::machine::Machine;
 use crate::sync::LockedWord;
 
@@ -99,25 +99,16 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.region.bitmaps.pages.sub(pages.into());
     }
 
-    /// Frees the pageblock around a block that the caller owns, if its bitmap has all other pages. The block is counted as one in a
-    /// bitmap. Returns whether it did; if not, the caller still owns the block.
-    pub(crate) fn free_with_rest(&self, page: u32, order: Order) -> bool {
-        // With the lock held, as below.
-        let is_taken = self.buddy.bitmaps.take_around(page, order);
-        self.free_taken(page / PAGEBLOCK, is_taken)
-    }
-
-    /// Frees a pageblock if its bitmap has all pages. Returns whether it did.
-    pub(crate) fn free_whole(&self, pageblock: u32) -> bool {
+    /// Frees the pageblock around a page if its bitmap has all pages, but for those of a block of the order `own` that begins there and
+    /// that the caller owns. Such a block is counted as one in a bitmap. Returns whether it did; if not, the caller still owns its block.
+    pub(crate) fn free_whole(&self, page: u32, own: Option<Order>) -> bool {
         // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
-        let is_taken = self.buddy.bitmaps.take_whole(pageblock);
-        self.free_taken(pageblock, is_taken)
-    }
-
-    fn free_taken(&self, pageblock: u32, is_taken: bool) -> bool {
+        let is_taken = match own {
+            Some(order) => self.buddy.bitmaps.take_around(page, order),
+            None => self.buddy.bitmaps.take_whole(page / PAGEBLOCK),
+        };
         if is_taken {
-            let page = pageblock * PAGEBLOCK;
-            self.free_block(page, Order::PAGEBLOCK);
+            self.free_block(start_of(page, Order::PAGEBLOCK), Order::PAGEBLOCK);
             self.region.bitmaps.pages.sub(PAGEBLOCK.into());
         }
         is_taken

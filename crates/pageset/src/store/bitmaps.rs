@@ -148,8 +148,7 @@ fn free_to_bitmaps<M: Machine>(
             }
             env.touch(bitmap_line(zone, page));
             // A block that completes its pageblock needs no bits.
-            let completes = buddy.bitmaps.is_rest(page, order)
-                && zone.lock_region(env, LockPath::Drain, buddy.region_of(page)).free_with_rest(page, order);
+            let completes = buddy.bitmaps.is_rest(page, order) && free_locked(zone, env, page, Some(order), true);
             if !completes {
                 runs |= 1 << at;
                 whole |= u64::from(buddy.bitmaps.free_run(run)) << at;
@@ -180,16 +179,20 @@ fn free_whole<M: Machine>(
     held: Option<&ZoneGuard<'_, '_, M>>,
     waits: bool,
 ) {
-    let pageblock = page / PAGEBLOCK;
-    if !zone.buddy.bitmaps.is_whole(pageblock) {
+    if !zone.buddy.bitmaps.is_whole(page / PAGEBLOCK) {
         return;
     }
-    let region = zone.buddy.region_of(page);
-    if let Some(guard) = held {
-        guard.free_whole(pageblock);
-    } else if let Some(guard) = zone.lock_or_try(env, LockPath::Drain, region, waits) {
-        guard.free_whole(pageblock);
-    }
+    match held {
+        Some(guard) => guard.free_whole(page, None),
+        None => free_locked(zone, env, page, None, waits),
+    };
+}
+
+/// As [`Locked::free_whole`](crate::buddy::Locked::free_whole), with the lock of the page's region, unless it is held and the caller does not wait.
+#[inline(never)]
+fn free_locked<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, page: u32, own: Option<Order>, waits: bool) -> bool {
+    let guard = zone.lock_or_try(env, LockPath::Drain, zone.buddy.region_of(page), waits);
+    guard.is_some_and(|guard| guard.free_whole(page, own))
 }
 
 /// Fills a list with up to `most` blocks of the bitmaps of a region. Returns their number.
@@ -306,7 +309,7 @@ fn take_from_bitmaps<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, wanted: Wa
             let mut found = None;
             let taken = buddy.bitmaps.take(pageblock, wanted.order, 1, |page| found = Some(page));
             if taken.whole {
-                guard.free_whole(pageblock);
+                guard.free_whole(pageblock * PAGEBLOCK, None);
             }
             if let Some(page) = found {
                 buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));

@@ -65,7 +65,7 @@ impl SplitBlock {
             }
             guard.region.bitmaps.pages.add(order.pages());
             if guard.buddy.bitmaps.put_back(page, order) {
-                guard.free_whole(page / PAGEBLOCK);
+                guard.free_whole(page, None);
             }
             if wanted > Order::ZERO
                 && let Some(from) = guard.region.bitmaps.from.get(wanted.index())

@@ -136,6 +136,7 @@ fn whole_pageblocks_are_taken_at_once() {
 
 /// A block is freed with the rest of its pageblock, if that is free; small blocks are not tried.
 #[test]
+#[cfg(feature = "rules")]
 fn the_rest_of_a_pageblock_is_taken_at_once() {
     explore(|bits| {
         for of in [5, 6] {
