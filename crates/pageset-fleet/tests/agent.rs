@@ -260,7 +260,7 @@ fn an_old_recording_is_of_no_later_verdict() {
     assert_eq!((why.as_str(), recorder.file()), ("no space", None));
 }
 
-/// Whoever else may write to the folder could lead the recording of a privileged agent to any file.
+/// Another user who may write to the folder could put a link there, and the agent would write to any file.
 #[test]
 fn a_folder_of_others_is_refused() {
     let folder = tempfile::tempdir().unwrap();

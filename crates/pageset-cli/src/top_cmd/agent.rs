@@ -46,8 +46,9 @@ pub(crate) struct Args {
 
     /// Record 5 s where only a recording can decide, to pageset-agent.pstrace in FOLDER, which a later recording replaces
     ///
-    /// Off without this option. The following lines name the file, and `pageset fleet` shows it. FOLDER belongs to the agent's user, and nobody else may write to it. A recording needs root, slows the
-    /// machine's page traffic while it lasts, and shows the names of processes: only its owner may read it. If unsure, omit it.
+    /// Off without this option. The next lines of the agent name the file, and `pageset fleet` shows it. The agent's user must own FOLDER,
+    /// and nobody else may write to it. A recording needs root, slows the machine's page traffic while it lasts, and shows the
+    /// names of processes: only its owner may read it. If unsure, omit it.
     #[arg(long, value_name = "FOLDER", conflicts_with = "once")]
     record: Option<PathBuf>,
 

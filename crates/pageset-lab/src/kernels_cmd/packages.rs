@@ -99,8 +99,8 @@ fn machine_sources() -> Result<String, String> {
     run("apt-get", ["indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"])
 }
 
-/// Unpacks a suite with packages below `tree`. What it mounts there is in a namespace of its own: after a kill, whoever removes the tree
-/// does not remove the machine's devices.
+/// Unpacks a suite with packages below `tree`. It mounts the machine's devices there, in a namespace of its own: so they are gone after
+/// a kill, and nobody removes them with the tree.
 fn bootstrap(suite: &str, packages: &str, tree: &Path, list: &Path) -> Result<(), String> {
     let mut command = Command::new("unshare");
     command.args([

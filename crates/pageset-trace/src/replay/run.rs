@@ -625,8 +625,8 @@ impl<'r, 'a> Run<'r, 'a> {
         self.outcome.borrowed.setting_moments += 1;
     }
 
-    /// Sets `high` where the bounds that were set are equal and the snapshot shows `high` there. A pageset may have been unused since, so
-    /// whoever set the bounds may have set `high`; else the tick would lower it by an eighth each second.
+    /// Sets `high` where the bounds that were set are equal and the snapshot shows `high` there. The program that set the
+    /// bounds may have set `high`, too. Otherwise a tick would lower it by an eighth each second where the pageset was unused since.
     fn fix_high(&self) {
         for (zone, cpu) in self.pagesets() {
             let state = self.pageset(zone, cpu).state();

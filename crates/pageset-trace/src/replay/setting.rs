@@ -229,7 +229,7 @@ impl Setting {
         Tuning { batch, ..*tuning }.bounds(size, fraction)
     }
 
-    /// The bounds of `high` in the recorded kernel: those that it shows, else those that it computes.
+    /// The bounds of `high` in the recorded kernel: as it shows them, or as its rules compute them if it does not.
     pub(super) fn kernel_bounds(&self, zone: usize, state: &ZoneState) -> Bounds {
         let tuning = self.kernel_tuning();
         if state.bounds_shown || !tuning.auto_high {

@@ -32,8 +32,7 @@ const LINE: usize = 16;
 pub(crate) trait Word: fmt::Debug {
     fn read(&self) -> u32;
     fn set_bits(&self, bits: u32) -> u32;
-    /// Sets the bits of a word all of whose pages the caller owns. Nobody else changes such a word: none of its bits is set, and
-    /// only owners of pages set bits.
+    /// Sets the bits of a word. The caller owns all its pages, so none of its bits is set, and nobody else changes the word.
     fn fill(&self, bits: u32);
     fn clear_bits(&self, bits: u32) -> u32;
     /// Takes all bits.
@@ -389,6 +388,7 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
 
     /// Takes the pages of some words of a pageblock, of which `page` is one, if all are free. If not, puts back what it took. Then a CPU
     /// that freed the others meanwhile found the pageblock incomplete; the error is whether that may be.
+    // Not inlined: the three callers are rare, and the small build has room for one.
     #[inline(never)]
     fn take_words(&self, words: [&[W]; 2], page: u32) -> Result<(), bool> {
         let words = || words.into_iter().flatten();

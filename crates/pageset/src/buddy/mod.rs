@@ -185,8 +185,8 @@ pub(crate) struct Locked<'g, 'a, M: Machine> {
     pub(crate) region: &'g Region<M::Lock>,
     pub(crate) env: Env<'g, M>,
     /// What this hold has taken from pageblocks of other types.
-    pub(crate) breaks: Cell<Breaks>,
-    pub(crate) _guard: Guard<'g, M::Lock>,
+    breaks: Cell<Breaks>,
+    _guard: Guard<'g, M::Lock>,
 }
 
 /// How often one hold of the lock took part of another type's pageblock. The zone raises its marks for each.
@@ -197,7 +197,22 @@ pub(crate) struct Breaks {
     pub(crate) wakes: bool,
 }
 
-impl<M: Machine> Locked<'_, '_, M> {
+impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
+    /// The region whose lock `guard` holds.
+    pub(crate) fn new(
+        buddy: &'g Buddy<'a, M::Lock>,
+        number: usize,
+        env: Env<'g, M>,
+        guard: Guard<'g, M::Lock>,
+    ) -> Self {
+        let region = &buddy.regions[number];
+        Locked { buddy, number, region, env, breaks: Cell::default(), _guard: guard }
+    }
+
+    pub(crate) fn breaks(&self) -> Breaks {
+        self.breaks.get()
+    }
+
     /// The block at the head of one of the region's lists.
     pub(crate) fn first(&self, order: Order, list: MigrateType) -> Option<u32> {
         Some(self.buddy.frames.page_of_slot(self.region.list(order, list).first()?, order))

@@ -93,23 +93,27 @@ fn a_note_that_is_cleared_without_a_second_look_is_found() {
     });
 }
 
+/// Takes a page, if there is one, and frees it again.
+fn borrow_page(bitmap: &OneBitmap) {
+    let mut page = None;
+    bitmap.bits().take(0, Order::ZERO, 1, |taken| page = Some(taken));
+    if let Some(page) = page {
+        bitmap.free(page, |bits| bits.fence());
+    }
+}
+
+fn somebody_has_the_block(bitmap: &OneBitmap) {
+    assert!(bitmap.wholes.get() == 1 && !bitmap.bits().has(40), "a whole pageblock was left");
+}
+
 /// A CPU takes a block of two words while another one takes a page and frees it again. In the end somebody has the block: no whole
 /// pageblock is left behind. `take` is what the first CPU does.
 fn explore_put_backs(take: fn(&OneBitmap)) {
     explore(
         || OneBitmap { words: Box::new([u32::MAX, u32::MAX, 1].map(AtomicU32::new)), wholes: Word::default() },
         take,
-        |bitmap| {
-            let mut page = None;
-            bitmap.bits().take(0, Order::ZERO, 1, |taken| page = Some(taken));
-            if let Some(page) = page {
-                bitmap.free(page, |bits| bits.fence());
-            }
-        },
-        |bitmap| {
-            let bits = bitmap.bits();
-            assert!(bitmap.wholes.get() == 1 && !bits.has(40), "a whole pageblock was left");
-        },
+        borrow_page,
+        somebody_has_the_block,
     );
 }
 
@@ -143,14 +147,8 @@ fn explore_rests(free: fn(&OneBitmap)) {
     explore(
         || OneBitmap { words: Box::new([0, u32::MAX, 1].map(AtomicU32::new)), wholes: Word::default() },
         free,
-        |bitmap| {
-            let mut page = None;
-            bitmap.bits().take(0, Order::ZERO, 1, |taken| page = Some(taken));
-            if let Some(page) = page {
-                bitmap.free(page, |bits| bits.fence());
-            }
-        },
-        |bitmap| assert!(bitmap.wholes.get() == 1 && !bitmap.bits().has(40), "a whole pageblock was left"),
+        borrow_page,
+        somebody_has_the_block,
     );
 }
 

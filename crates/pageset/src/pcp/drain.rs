@@ -49,8 +49,8 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     /// One hold's part of a drain of `pages` pages, to the first store that takes any: depots, then bitmaps, if the pageset may leave
-    /// pages there, then the free lists. Returns how many of the `pages` the caller need not drain any more: those that moved; or all, if
-    /// depots took some and less than a batch is left.
+    /// pages there, then the free lists. Returns how many of the `pages` are done: those that moved, or all if depots took some
+    /// and less than a batch is left.
     pub(super) fn leave<G>(
         &self,
         env: Env<'_, M>,

@@ -189,6 +189,7 @@ fn free_whole<M: Machine>(
 }
 
 /// As [`Locked::free_whole`](crate::buddy::Locked::free_whole), with the lock of the page's region, unless it is held and the caller does not wait.
+// Not inlined: once for each pageblock that is free as a whole, and the small build has room for one.
 #[inline(never)]
 fn free_locked<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, page: u32, own: Option<Order>, waits: bool) -> bool {
     let guard = zone.lock_or_try(env, LockPath::Drain, zone.buddy.region_of(page), waits);

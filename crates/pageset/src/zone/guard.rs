@@ -1,6 +1,5 @@
 //! Holds of the locks of a zone's regions.
 
-use core::cell::Cell;
 use core::ops::Deref;
 
 use super::watermark::Mark;
@@ -126,9 +125,8 @@ impl<'a, M: Machine> Zone<'a, M> {
         guard: Guard<'z, M::Lock>,
     ) -> ZoneGuard<'z, 'a, M> {
         env.touch(Line::Zone { zone: self.index, region: number });
-        let region = &self.buddy.regions[number];
-        sync::add(&region.holds[path as usize], 1);
-        let locked = Locked { buddy: &self.buddy, number, region, env, breaks: Cell::default(), _guard: guard };
+        let locked = Locked::new(&self.buddy, number, env, guard);
+        sync::add(&locked.region.holds[path as usize], 1);
         ZoneGuard { zone: self, locked }
     }
 }
@@ -153,7 +151,7 @@ impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
     #[inline]
     fn drop(&mut self) {
         // The lock itself is released after this, with the field.
-        if self.locked.breaks.get().count > 0 {
+        if self.locked.breaks().count > 0 {
             self.raise_boosts();
         }
         self.locked.buddy.add_up(self.locked.region);
@@ -213,7 +211,7 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
 
     #[cold]
     fn raise_boosts(&self) {
-        let breaks = self.locked.breaks.get();
+        let breaks = self.locked.breaks();
         (0..breaks.count).for_each(|_| self.raise_boost(breaks.wakes));
     }
 
