@@ -114,7 +114,8 @@ impl Recorder {
 
     /// The latest recording; `None` if there is none of the time in which one is made, the last one failed, or another one is being made.
     pub fn file(&self) -> Option<&str> {
-        (self.running.is_none() && !self.has_failed && self.is_recent()).then_some(&self.file)
+        let is_whole = self.running.is_none() && !self.has_failed && self.is_recent();
+        (is_whole && Path::new(&self.file).is_file()).then_some(&self.file)
     }
 
     /// Whether one was begun in the time in which one is made. The file's time holds over a restart of the agent; it is by a clock that

@@ -208,6 +208,9 @@ fn a_recording_belongs_to_an_uncertain_verdict() {
     assert_eq!(recorder.of(&healthy, &mut failed), None);
     let file = folder.path().canonicalize().unwrap().join("pageset-agent.pstrace");
     assert_eq!(recorder.of(&unclear, &mut failed).as_deref(), file.to_str());
+    // Somebody took it away.
+    fs::remove_file(file).unwrap();
+    assert_eq!(recorder.of(&unclear, &mut failed), None);
 }
 
 #[test]
