@@ -149,13 +149,20 @@ fn the_rest_of_a_pageblock_is_taken_at_once() {
                 free(bits, page, 0);
             });
             assert!(bits.is_rest(block, order(of)) && !bits.is_rest(block, order(4)), "order {of}");
-            // One page is taken after that look.
-            assert_eq!(taken(bits, 1, 0, 1), [128]);
+            // One page is taken after that look, of the second word: the first is taken, and put back.
+            assert_eq!(taken(bits, 1, 0, 33).last(), Some(&160));
+            free(bits, 128, 5);
             assert!(!bits.is_rest(block, order(of)) && !bits.take_around(block, order(of)), "order {of}");
             assert_eq!((bits.pages_of(1), bits.is_noted(1)), (127 - (1 << of), true));
-            free(bits, 128, 0);
+            free(bits, 160, 0);
             assert!(bits.take_around(block, order(of)), "order {of}");
             assert_eq!((bits.pages_of(0), bits.pages_of(1), bits.next(0, 2)), (0, 0, None));
         }
     });
+    // 256 pages, of which all but a block are free: an eighth of the pageblock is not tried, a quarter is.
+    for (of, words) in [(5, 1), (6, 2)] {
+        let pages: Vec<_> = (0..8).map(|word| AtomicU32::new(if word < words { 0 } else { u32::MAX })).collect();
+        let note = [AtomicU32::new(1)];
+        assert_eq!(Bitmaps::<_, 8>::of_words(&pages, &note).is_rest(0, order(of)), of == 6);
+    }
 }
