@@ -8,6 +8,7 @@ use pageset_fleet::{Fleet, Line};
 use pageset_report::{diff, explain};
 use schemars::{Schema, schema_for};
 
+use crate::columns::grouped;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{self, JsonOption, is_standard};
@@ -73,6 +74,13 @@ fn is_path(name: &str) -> bool {
     has_end || has_folder
 }
 
+/// Whether a line is of a kernel's log, as dmesg or journalctl print it: it has the seconds since boot, `[   12.345678]`.
+fn is_logged(line: &str) -> bool {
+    let stamp = line.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(stamp, _)| stamp.trim());
+    let parts = stamp.and_then(|stamp| stamp.split_once('.'));
+    parts.is_some_and(|(s, us)| [s, us].iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit())))
+}
+
 /// More than any log or profile that a person reads. Unit: bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
@@ -101,6 +109,13 @@ fn files(names: &[String], json: &JsonOption) -> Result<Exit, Failure> {
     }
     let inputs: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
     let Some(found) = pageset_explain::explain(&inputs) else {
+        let lines = || inputs.iter().flat_map(|(_, text)| text.lines()).filter(|line| !line.trim().is_empty());
+        let (logged, all) = (lines().filter(|line| is_logged(line)).count(), lines().count());
+        if path.is_none() && 2 * logged > all {
+            let nothing = "no allocation failed, nothing stalled, and no process was killed for memory";
+            output::print(&format!("{nothing} in these {} lines of a kernel's log\n", grouped(all as u64)))?;
+            return Ok(Exit::Done);
+        }
         let names: Vec<&str> = names.iter().map(|name| if name == "-" { "standard input" } else { name }).collect();
         let message = format!("cannot explain {}: no line is of a kind that this command knows", names.join(" "));
         let help = "use a kernel's log with Mem-Info, zoneinfo, buddyinfo, pagetypeinfo, vmstat, extfrag_index, perf or bpftrace text";

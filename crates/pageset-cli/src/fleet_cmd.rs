@@ -77,7 +77,8 @@ fn text(fleet: &Fleet, fit: Fit) -> String {
         0 => String::new(),
         wrong => format!("; {} are of no agent", grouped(wrong)),
     };
-    let read = format!("{} lines of {} machines{wrong}", grouped(fleet.lines), grouped(fleet.machines));
+    let many = |count: u64, one: &str| format!("{} {one}{}", grouped(count), if count == 1 { "" } else { "s" });
+    let read = format!("{} of {}{wrong}", many(fleet.lines, "line"), many(fleet.machines, "machine"));
     let head = fit.prose(&format!("{}\n{read}\n", fleet.sentence));
     let shown = Shown::of::<Group>("fleet");
     let mut table = numbers(shown.headings(), 0..1);

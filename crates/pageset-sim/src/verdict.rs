@@ -197,6 +197,8 @@ pub enum Weakness {
     FewSeeds(usize),
     /// So little time was measured. Unit: nanoseconds.
     Short(u64),
+    /// So many rows have not settled.
+    Unsettled(usize),
     /// Most published effects are missed.
     MostMissed,
     /// A simulation is no measurement of a machine.
@@ -218,7 +220,10 @@ impl Weakness {
         let seeds = rows.map(|row| row.samples.len()).filter(|seeds| *seeds > 0).min().unwrap_or(0);
         let measured_ns = results.iter().map(|result| result.measured_ns).min().unwrap_or(0);
         let short = (measured_ns < MEASURED_NS_MIN).then_some(Weakness::Short(measured_ns));
-        Weakness::of_seeds(seeds).into_iter().chain(short).chain([Weakness::Simulated]).collect()
+        let rows = results.iter().flat_map(|result| &result.rows);
+        let unsettled = rows.filter(|row| row.settled == Some(false)).count();
+        let unsettled = (unsettled > 0).then_some(Weakness::Unsettled(unsettled));
+        unsettled.into_iter().chain(Weakness::of_seeds(seeds)).chain(short).chain([Weakness::Simulated]).collect()
     }
 
     /// What weakens a comparison.
@@ -233,7 +238,7 @@ impl Weakness {
     /// The trust that it leaves.
     pub const fn trust(self) -> Trust {
         match self {
-            Weakness::Failed | Weakness::OneSeed | Weakness::MostMissed => Trust::Low,
+            Weakness::Failed | Weakness::OneSeed | Weakness::Unsettled(_) | Weakness::MostMissed => Trust::Low,
             Weakness::FewSeeds(_) | Weakness::Short(_) | Weakness::Simulated => Trust::Fair,
         }
     }
@@ -246,6 +251,8 @@ impl fmt::Display for Weakness {
             Weakness::Failed => f.write_str("a simulation failed"),
             Weakness::OneSeed => f.write_str("one seed for a row: its spread is unknown"),
             Weakness::FewSeeds(seeds) => write!(f, "only {seeds} seeds for a row"),
+            Weakness::Unsettled(1) => f.write_str("1 row has not settled"),
+            Weakness::Unsettled(rows) => write!(f, "{rows} rows have not settled"),
             Weakness::Short(ns) => write!(f, "only {} s were measured: a longer run may differ", *ns as f64 / 1e9),
             Weakness::MostMissed => f.write_str("most published effects are missed"),
             Weakness::Simulated => f.write_str("simulated, not measured on a machine"),

@@ -20,6 +20,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{self, JsonOption, WideOption, is_standard, write_json};
 use crate::recordings;
 use crate::replay_cmd::progress::{Progress, style};
+use crate::time;
 
 /// Say whether another setting of the recorded kernel serves a load better, with its gain and its cost
 ///
@@ -34,14 +35,19 @@ pub(crate) struct Args {
     trace: Vec<PathBuf>,
 
     /// Record this machine for SECONDS instead of reading a recording; requires root
-    #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = clap::value_parser!(u64).range(1..=600))]
-    live: Option<u64>,
+    #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = live)]
+    live: Option<Duration>,
 
     #[command(flatten)]
     json: JsonOption,
 
     #[command(flatten)]
     wide: WideOption,
+}
+
+fn live(text: &str) -> Result<Duration, String> {
+    let seconds = time::seconds(text).filter(|seconds| (1.0..=600.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "allowed: 1 to 600 seconds".to_owned())
 }
 
 /// The names of patterns.
@@ -62,7 +68,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         ([], Some(seconds)) => {
             folder = tempfile::tempdir()?;
             let path = folder.path().join("live.pstrace");
-            record_for(Duration::from_secs(seconds), &path)?;
+            record_for(seconds, &path)?;
             vec![path]
         }
         ([], None) => {

@@ -207,16 +207,27 @@ fn looks_are_drawn_over_time() {
         let waits = serde_json::json!({
             "refill": path(i as f64), "drain": path(0.5), "direct_alloc": path(0.0), "direct_free": path(0.25)
         });
+        let set = |cpu: u64, count, high| serde_json::json!({ "cpu": cpu, "count": count, "high": high, "batch": 63 });
+        let traffic = |cpu: u64, refills: u64, drains: u64| {
+            serde_json::json!({
+                "cpu": cpu, "refill_pages": 0, "drain_pages": 0, "high_order_drains": 0, "fallbacks": 0,
+                "refill_pages_per_s": refills, "drain_pages_per_s": drains
+            })
+        };
+        let mut waiting = traffic(3, 100 + i, 200 + i);
+        waiting["zone_lock_waits"] = waits;
         let look = serde_json::json!({
-            "schema": "pageset.top/1",
+            "schema": "pageset.top/1", "source": "live", "elapsed_ns": 1_000_000_000,
             "time_ns": 1_000_000_000 * (7 + i),
-            "kernel": { "release": "r", "rules": "linux-6.18", "auto_tuning": "on" },
-            "zones": [{ "node": 0, "zone": "Normal", "held": 40 + i, "held_change": 1, "pagesets": [
-                { "cpu": 3, "count": 40 + i, "high": 500 + i }, { "cpu": 4, "count": 0, "high": 300 }
-            ] }],
-            "traffic": [{ "cpu": 1, "refill_pages_per_s": 50 * i, "drain_pages_per_s": 0.0 }, {
-                "cpu": 3, "refill_pages_per_s": 100 + i, "drain_pages_per_s": 200 + i, "zone_lock_waits": waits
+            "kernel": {
+                "release": "r", "rules": "linux-6.18", "auto_tuning": "on", "known": true, "is_another": false
+            },
+            "zones": [{
+                "node": 0, "zone": "Normal", "managed": 1000, "free": 900, "min": 1, "low": 2, "high": 3, "batch": 63,
+                "held": 40 + i, "held_change": 1, "held_pct": 4.0, "pagesets": [set(3, 40 + i, 500 + i), set(4, 0, 300)]
             }],
+            "traffic": [traffic(1, 50 * i, 0), waiting],
+            "cpu_nodes": [], "vmstat": [], "news": [], "missing": []
         });
         look.to_string() + "\n"
     });
@@ -239,6 +250,7 @@ fn looks_are_drawn_over_time() {
     assert_eq!(legends[0], (vec!["CPU 1".to_owned(), "CPU 3".to_owned()], 2));
     assert_eq!(legends[1], (vec!["CPU 3".to_owned()], 1));
     let (text, _) = ends(0, &[&"report", &"--markdown", &small.at("looks.json"), &"-o", &"-"]);
+    assert!(text.contains("Healthy: 5 moves a second of 1,000, waits 2.8 % of the time"), "{text}");
     assert!(text.contains("\n| 0 Normal | 2.000 | 42 |\n"), "{text}");
     assert!(text.contains("\n| CPU 3, 0 Normal | 2.000 | 42 | 502 |\n"), "{text}");
     assert!(text.contains("\n| CPU 4, 0 Normal | 2.000 | 0 | 300 |\n"), "{text}");
@@ -252,7 +264,6 @@ fn looks_are_drawn_over_time() {
     }
 }
 
-/// A day of looks, ten seconds apart: the drawing stays small, and no peak is lost.
 /// Markdown does not get the name of a page, and the folder of charts need not exist.
 #[test]
 fn outputs_have_their_own_names() {
@@ -284,7 +295,10 @@ fn charts_share_the_axis_of_time() {
     for second in 0..5_u64 {
         let mut look = json(&text);
         look["time_ns"] = (1_000_000_000_000 + second * 1_000_000_000).into();
-        let traffic = serde_json::json!([{ "cpu": 0, "refill_pages_per_s": 5.0 * second as f64 }]);
+        let traffic = serde_json::json!([{
+            "cpu": 0, "refill_pages": 0, "drain_pages": 0, "high_order_drains": 0, "fallbacks": 0,
+            "refill_pages_per_s": 5.0 * second as f64
+        }]);
         // The first look has no rates, and counting ends before the last look.
         look["traffic"] = if (1..4).contains(&second) { traffic } else { serde_json::Value::Null };
         looks += &format!("{look}\n");
@@ -306,6 +320,7 @@ fn charts_share_the_axis_of_time() {
     assert_eq!(held, labels("chart-3.svg"));
 }
 
+/// A day of looks, ten seconds apart: the drawing stays small, and no peak is lost.
 #[test]
 fn ten_thousand_looks_are_drawn_with_few_points() {
     let small = Small::new();

@@ -191,11 +191,17 @@ fn meminfo(tables: &Tables) -> Option<String> {
         // Up to 3.13.
         None => total(tables.one("MemFree"), Some(all), "free")?,
     };
-    let huge = tables.one("HugePages_Total").unwrap_or(0.0) * tables.one("Hugepagesize").unwrap_or(0.0);
-    for (held, by) in
-        [(huge, "reserved huge pages"), (tables.one("SUnreclaim").unwrap_or(0.0), "slab caches (SUnreclaim)")]
-    {
-        // A machine without a leak has a tenth at most. A guess.
+    let kib = |name| tables.one(name).unwrap_or(0.0);
+    let mut holders = [
+        (kib("AnonPages"), "processes (AnonPages)"),
+        (kib("Shmem"), "shared memory and tmpfs (Shmem)"),
+        (kib("HugePages_Total") * kib("Hugepagesize"), "reserved huge pages"),
+        (kib("SUnreclaim"), "slab caches (SUnreclaim)"),
+        (kib("PageTables"), "page tables (PageTables)"),
+    ];
+    holders.sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (held, by) in holders {
+        // A machine without a leak has a tenth in the kernel at most. A guess.
         if held >= all / 5.0 {
             text += &format!(", and {by} hold {} kB ({:.0} %)", whole(held), 100.0 * held / all);
         }

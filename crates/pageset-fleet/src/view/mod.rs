@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use pageset_record::live::Way;
 use pageset_trace::procfs::{PagesetSection, ZoneSection, buddyinfo};
+use pageset_trace::replay::RuleSet;
 use pageset_trace::verdict::machine::{Numbers, PURPOSES, Short, Wait};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -304,7 +305,13 @@ impl View {
         let traffic = || self.traffic.iter().flatten();
         let waits: Vec<Wait> = traffic().filter_map(wait).collect();
         let batch = self.zones.iter().map(|zone| zone.batch).max().unwrap_or(0).max(1);
-        let moves = |traffic: &CpuTraffic| Some((traffic.cpu, traffic.moved()? / batch as f64));
+        // From 5.18 to 6.15 a free of orders 1 to 3 after a few others drains, and moves far less than a batch.
+        let drains_apart = RuleSet::parse(&self.kernel.rules)
+            .is_ok_and(|rules| rules.tuning.drain_high_order && !rules.tuning.high_threshold_616);
+        let moves = |traffic: &CpuTraffic| {
+            let apart = traffic.high_order_drains_per_s.filter(|_| drains_apart).unwrap_or(0.0);
+            Some((traffic.cpu, apart.max(traffic.moved()? / batch as f64)))
+        };
         Numbers {
             lists: self.kernel.lists(),
             short: short.collect(),
@@ -313,6 +320,7 @@ impl View {
             moves: traffic().filter_map(moves).max_by(|a, b| a.1.total_cmp(&b.1)),
             counted: self.traffic.is_some(),
             two_looks: self.elapsed_ns.is_some(),
+            saved: self.source != "live",
         }
     }
 

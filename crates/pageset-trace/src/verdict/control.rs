@@ -178,7 +178,7 @@ impl Control {
         if basis == Basis::NotFelt {
             // The kernel's own events say it, whatever the replay does.
             self.short(&mut sure);
-            sure.add(Cause::Counted, "the kernel's own refills and drains are so rare");
+            sure.add(Cause::Counted, "the kernel's own refills and drains, which were counted, are that rare");
             match (self.failure(), agrees(&self.kernel, &self.replay)) {
                 (Some(failed), _) => sure.add(Cause::ControlFails, format!("but compare no rows: {failed}")),
                 (None, true) => sure.add(Cause::ControlFollows, FOLLOWS),

@@ -91,6 +91,8 @@ pub struct Numbers {
     pub counted: bool,
     /// Whether there were two looks.
     pub two_looks: bool,
+    /// Whether the looks are from a file: nothing more can be counted.
+    pub saved: bool,
 }
 
 /// A zone below a watermark. Unit: pages.
@@ -172,6 +174,8 @@ pub enum Finding {
     },
     /// Nothing is counted.
     Uncounted,
+    /// Saved looks without counts, as copies of `/proc/zoneinfo` are.
+    Saved,
     /// Nothing changed yet.
     FirstLook,
     /// Nothing is to do.
@@ -219,7 +223,7 @@ pub fn judge(numbers: &Numbers, bounds: &Bounds) -> Vec<Finding> {
             found.push(Finding::Moves { cpu, per_s, limit, larger });
         }
         _ if !found.is_empty() => {}
-        (_, None) if !numbers.counted => found.push(Finding::Uncounted),
+        (_, None) if !numbers.counted => found.push(if numbers.saved { Finding::Saved } else { Finding::Uncounted }),
         _ if !numbers.two_looks => found.push(Finding::FirstLook),
         (_, moves) => found.push(Finding::Healthy { moves, limit, worst }),
     }
@@ -240,7 +244,7 @@ impl Finding {
                 "tuning-off"
             }
             Finding::Waits { .. } | Finding::Moves { .. } => "lists-too-small",
-            Finding::Uncounted => "not-counted",
+            Finding::Uncounted | Finding::Saved => "not-counted",
             Finding::FirstLook => "one-look",
             Finding::Healthy { .. } => "healthy",
         }
@@ -269,7 +273,7 @@ impl Finding {
             Finding::Short(Short { is_min: true, .. }) | Finding::Stalls(_) => Level::Severe,
             Finding::Short(_) | Finding::Moves { .. } => Level::Unusual,
             Finding::Waits { level, .. } => *level,
-            Finding::Uncounted | Finding::FirstLook => Level::Unknown,
+            Finding::Uncounted | Finding::Saved | Finding::FirstLook => Level::Unknown,
             Finding::Healthy { .. } => Level::Healthy,
         }
     }
@@ -302,6 +306,10 @@ impl Finding {
                 let parts = ["memory is not short", "; moves and waits are not counted: run as root"];
                 parts.map(str::to_owned).into()
             }
+            Finding::Saved => {
+                let parts = ["memory is not short", "; the file has no moves and no waits: save `pageset top --json`"];
+                parts.map(str::to_owned).into()
+            }
             Finding::FirstLook => {
                 let parts = ["memory is not short", "; moves and waits need a second look"];
                 parts.map(str::to_owned).into()
@@ -312,12 +320,13 @@ impl Finding {
                     format!("{} moves a second{of}", whole(per_s))
                 });
                 let waits = worst.as_ref().map(|wait| format!("waits {:.1} % of the time", wait.percent));
+                let unmeasured = if waits.is_none() { "; waits are not measured" } else { "" };
                 let healthy = match (moves, &waits) {
                     (Some(moves), None) => moves,
                     (Some(moves), Some(waits)) => format!("{moves}, {waits}"),
                     (None, _) => waits.unwrap_or_else(|| "memory is not short".to_owned()),
                 };
-                vec![format!("healthy: {healthy}"), ", nothing to tune".to_owned()]
+                vec![format!("healthy: {healthy}"), ", nothing to tune".to_owned(), unmeasured.to_owned()]
             }
         }
     }
@@ -367,7 +376,11 @@ mod tests {
         let calm = Numbers { moves: Some((1, 9.2)), counted: true, two_looks: true, ..Numbers::default() };
         let with = |waits: &[Wait]| Numbers { waits: Some(waits.to_vec()), ..calm.clone() };
         for (numbers, level, sentence) in [
-            (calm.clone(), Level::Healthy, "healthy: 9 moves a second of 1,000, nothing to tune"),
+            (
+                calm.clone(),
+                Level::Healthy,
+                "healthy: 9 moves a second of 1,000, nothing to tune; waits are not measured",
+            ),
             (
                 with(&[wait(0, 0.4)]),
                 Level::Healthy,

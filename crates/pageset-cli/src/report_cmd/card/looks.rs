@@ -1,7 +1,7 @@
 //! The card of the output of `pageset top`.
 
 use pageset_trace::verdict::Trust;
-use pageset_trace::verdict::machine::{Bounds, Finding, Level, Numbers, Wait, judge};
+use pageset_trace::verdict::machine::{Finding, Level};
 
 use super::{Card, Figure, Kind, Verdict, capital, number, sure};
 
@@ -16,25 +16,43 @@ pub(in super::super) struct Looks {
     pub(in super::super) held_max: f64,
     /// The most pages that all CPUs together refilled and drained a second; `None` if they were not counted.
     pub(in super::super) pages_per_s_max: Option<f64>,
-    /// The CPU that moved most batches in a second, and how many.
-    pub(in super::super) moves_max: Option<(u32, f64)>,
-    /// The largest share of its time that a CPU waited for zone locks.
-    pub(in super::super) wait_max: Option<Wait>,
+    /// The largest share of its time that a CPU waited for zone locks. Unit: percent.
+    pub(in super::super) wait_max: Option<f64>,
+    /// What `top` finds in the worst look.
+    pub(in super::super) worst: Option<Finding>,
     /// What the looks could not see.
     pub(in super::super) missing: Vec<String>,
 }
 
+impl Looks {
+    /// Keeps what `top` finds in a look, if it is worse than that of the looks before.
+    pub(in super::super) fn judged(&mut self, found: Finding) {
+        // A look that judges replaces one that cannot, and a busier one a calmer one.
+        let rank = |finding: &Finding| {
+            let busy = match finding {
+                Finding::Waits { worst, .. } => worst.percent,
+                Finding::Moves { per_s, .. } => *per_s,
+                Finding::Healthy { worst: Some(wait), .. } => wait.percent,
+                Finding::Healthy { moves: Some((_, per_s)), .. } => *per_s,
+                _ => 0.0,
+            };
+            let level = match finding.level() {
+                Level::Severe => 3,
+                Level::Unusual => 2,
+                Level::Healthy => 1,
+                Level::Unknown => 0,
+            };
+            (level, busy)
+        };
+        if self.worst.as_ref().is_none_or(|worst| rank(&found) > rank(worst)) {
+            self.worst = Some(found);
+        }
+    }
+}
+
 /// The card of looks: the verdict that `top` has on the worst of them.
 pub(in super::super) fn looks(looks: &Looks) -> Card {
-    let numbers = Numbers {
-        waits: looks.wait_max.clone().map(|wait| vec![wait]),
-        moves: looks.moves_max,
-        counted: looks.pages_per_s_max.is_some(),
-        two_looks: looks.looks > 1,
-        ..Numbers::default()
-    };
-    let found = judge(&numbers, &Bounds::DEFAULT);
-    let first = &found[0];
+    let first = looks.worst.as_ref().unwrap_or(&Finding::FirstLook);
     let kind = match first.level() {
         Level::Unknown => Kind::None,
         Level::Healthy => Kind::Same,
@@ -45,11 +63,7 @@ pub(in super::super) fn looks(looks: &Looks) -> Card {
     let verdict = Verdict::new(kind, capital(&parts[0]), capital(why.trim_start_matches([';', ',', ' '])));
     let share = 100.0 * looks.held_max / looks.managed.max(1.0);
     let figures = [
-        Figure::new(
-            "longest wait for zone locks",
-            looks.wait_max.as_ref().map(|wait| wait.percent),
-            "% of a CPU's time",
-        ),
+        Figure::new("longest wait for zone locks", looks.wait_max, "% of a CPU's time"),
         Figure::new("refilled and drained, at most", looks.pages_per_s_max, "pages/s").with_note("all CPUs together"),
         Figure::new("held, at most", looks.held_max, "pages").with_note(format!("{} % of the memory", number(share))),
     ];

@@ -7,7 +7,7 @@ use pageset_trace::advise::{Advice, AdviceSet};
 use pageset_trace::measure::{How, Measured, ReplayResult};
 use pageset_trace::replay::Level;
 use pageset_trace::verdict::Trust;
-use pageset_trace::verdict::machine::Wait;
+use pageset_trace::verdict::machine::{Bounds, Numbers, Wait, judge};
 use serde_json::json;
 
 use super::*;
@@ -174,15 +174,21 @@ fn a_joint_verdict_has_its_price() {
 /// The limits are those of `top`.
 #[test]
 fn looks_are_judged_as_top_does() {
-    let looks = |looks, moved: Option<f64>, wait: Option<f64>| looks::Looks {
-        looks,
-        seconds: 10.0,
-        managed: 1000.0,
-        held_max: 50.0,
-        pages_per_s_max: moved,
-        moves_max: moved.map(|pages| (3, pages / 63.0)),
-        wait_max: wait.map(|percent| Wait { cpu: 3, percent, mostly: "to refill" }),
-        missing: vec!["m".to_owned()],
+    let found = |moved: Option<f64>, wait: Option<f64>| {
+        let waits = |percent| vec![Wait { cpu: 3, percent, mostly: "to refill" }];
+        let moves = moved.map(|pages| (3, pages / 63.0));
+        let numbers = Numbers { moves, counted: moves.is_some(), two_looks: true, ..Numbers::default() };
+        judge(&Numbers { waits: wait.map(waits), ..numbers }, &Bounds::DEFAULT).remove(0)
+    };
+    let looks = |looks, moved: Option<f64>, wait: Option<f64>| {
+        let calm = looks::Looks { looks, seconds: 10.0, managed: 1000.0, held_max: 50.0, ..looks::Looks::default() };
+        let missing = vec!["m".to_owned()];
+        let mut seen = looks::Looks { pages_per_s_max: moved, wait_max: wait, missing, ..calm };
+        // The worst look decides, wherever it comes.
+        [found(moved.map(|_| 1.0), wait.map(|_| 0.1)), found(moved, wait), found(None, None)]
+            .into_iter()
+            .for_each(|finding| seen.judged(finding));
+        seen
     };
     let advise = Some("sudo pageset advise --live 5");
     for (seen, kind, trust, text, next) in [
