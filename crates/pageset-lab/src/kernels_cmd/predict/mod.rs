@@ -143,7 +143,8 @@ struct Guest<'a> {
 fn under(load: &Workload, setting: &str) -> Workload {
     let mut changed = load.clone();
     changed.name = format!("{}@{setting}", load.name);
-    changed.command = format!("sh -c 'insmod /settings.ko {setting} && exec {}'", load.command);
+    let command = load.command.replace('\'', r"'\''");
+    changed.command = format!("sh -c 'insmod /settings.ko {setting} && exec {command}'");
     changed.after = format!("rmmod pageset_settings\n{}", load.after);
     changed
 }
@@ -323,6 +324,19 @@ mod tests {
         };
         assert_eq!(run("echo insmod \"$@\"").unwrap(), "insmod /settings.ko batch=31\nwl unix 3 1\n");
         assert_eq!(run("exit 1").unwrap_err(), "`sh` failed: it wrote no error");
+    }
+
+    /// The words of a load are the same with a setting as without one, quotes included.
+    #[test]
+    fn a_load_with_quotes() {
+        let lab = Lab::parse(include_str!("../../../../../lab/predict.toml")).unwrap();
+        let mut load = lab.workloads[0].clone();
+        load.command = r#"printf '<%s>' 'a  b' "c'd" "'e f'""#.to_owned();
+        let printed = |load: &Workload| command("sh", ["-c", &load.command]).unwrap();
+        let mut changed = under(&load, "batch=31");
+        changed.command = changed.command.replace("insmod /settings.ko batch=31", "true");
+        assert_eq!(printed(&changed), "<a  b><c'd><'e f'>");
+        assert_eq!(printed(&load), printed(&changed));
     }
 
     /// A recording whose command failed is no measurement, though it can be replayed.
