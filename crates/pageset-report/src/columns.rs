@@ -128,6 +128,9 @@ pub struct Fit {
 }
 
 impl Fit {
+    /// No limit.
+    pub const UNLIMITED: Fit = Fit { width: None, line: None };
+
     /// The width of the terminal on standard output. No limit in a pipe, nor with `--wide` for tables of numbers.
     pub fn new(wide: &WideOption) -> Fit {
         let terminal = rustix::termios::tcgetwinsize(io::stdout()).ok();

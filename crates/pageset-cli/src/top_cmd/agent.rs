@@ -53,11 +53,11 @@ pub(crate) struct Args {
     record: Option<PathBuf>,
 
     /// Limit the events of a recording to SIZE before compression, as --max-size of `record` does
-    #[arg(long, value_name = "SIZE", requires = "record", default_value = "256M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", requires = "record", conflicts_with = "once", default_value = "256M", value_parser = parse_size)]
     record_size: u64,
 
     /// Make at most one recording in TIME
-    #[arg(long, value_name = "TIME", requires = "record", default_value = "24h", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", requires = "record", conflicts_with = "once", default_value = "24h", value_parser = parse_time)]
     record_every: Duration,
 }
 

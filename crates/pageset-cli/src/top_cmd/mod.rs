@@ -61,9 +61,10 @@ use self::playback::Apart;
 use self::source::{Live, Saved, Source};
 use self::state::State;
 use self::terminal::Begin;
+use crate::columns::Fit;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{self, Output, is_standard};
+use crate::output::{self, Output, WideOption, is_standard};
 use crate::time;
 use pageset_fleet::look::{Counting, Look, Machine};
 
@@ -93,6 +94,9 @@ pub(crate) struct Args {
     /// Print text, even on a terminal
     #[arg(long, conflicts_with_all = ["json", "openmetrics", "listen"])]
     plain: bool,
+
+    #[command(flatten)]
+    wide: WideOption,
 
     /// Print a line of JSON per look, of the schema pageset.top/1, in base units: ns, pages
     #[arg(long, conflicts_with_all = ["openmetrics", "listen"])]
@@ -342,7 +346,7 @@ fn print(view: &View, args: &Args) -> Result<(), Failure> {
         return Ok(out.commit()?);
     }
     if !args.json {
-        return Ok(output::print(&format!("{}\n", plain::text(view)))?);
+        return Ok(output::print(&format!("{}\n", plain::text(view, Fit::new(&args.wide))))?);
     }
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, view).map_err(io::Error::from)?;

@@ -1,4 +1,4 @@
-//! Text for pipes and logs: one block per look.
+//! Text for pipes, logs and `--plain`: one block per look, which fits the terminal if there is one.
 
 use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use super::figures::{NONE, index, percent, rate};
 use super::unusual::{Limits, findings};
 use super::view::{CpuTraffic, CpuWaits, HUGE, Mover, Pageset, PathWait, ProcessTraffic, SiteTraffic, View, Zone};
-use crate::columns::{Shown, grouped, numbers, trimmed};
+use crate::columns::{Fit, Shown, grouped, numbers};
 
 /// The column headings of processes.
 pub(super) static PROCESSES: LazyLock<Vec<String>> = LazyLock::new(headings::<ProcessTraffic>);
@@ -28,6 +28,21 @@ fn headings<T: JsonSchema>() -> Vec<String> {
 
 /// The name of a function that a call chain does not show.
 pub(super) const UNKNOWN: &str = "unknown";
+
+/// A table of processes or of call sites.
+struct MoversShown {
+    heads: &'static LazyLock<Vec<String>>,
+    /// What a row is, one and several.
+    kind: [&'static str; 2],
+    /// The importance of the columns.
+    ranks: &'static [usize],
+}
+
+/// A wait decides, so its column leaves last.
+const PROCESSES_SHOWN: MoversShown =
+    MoversShown { heads: &PROCESSES, kind: ["process", "processes"], ranks: &[0, 4, 2, 3, 1] };
+const SITES_SHOWN: MoversShown =
+    MoversShown { heads: &SITES, kind: ["call site", "call sites"], ranks: &[0, 5, 4, 2, 3, 1] };
 
 /// The processes and call sites that the text shows. A guess; `--json` has all.
 const TOP: usize = 5;
@@ -54,9 +69,9 @@ pub(super) fn kernel_parts(view: &View) -> Vec<String> {
 }
 
 /// The whole view.
-pub(super) fn text(view: &View) -> String {
+pub(super) fn text(view: &View, fit: Fit) -> String {
     let verdict = findings(view, &Limits::DEFAULT).first().map(Finding::sentence).unwrap_or_default();
-    let mut text = format!("{verdict}\n{}: {}\n", view.source, kernel_parts(view).concat());
+    let mut text = fit.prose(&format!("{verdict}\n{}: {}\n", view.source, kernel_parts(view).concat()));
     let at = view.time_ns.map(|ns| httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_nanos(ns)));
     let changes = view.elapsed_ns.map(|elapsed| format!("changes of {:.3} s", elapsed as f64 / 1e9));
     let line: Vec<String> = at.into_iter().chain(changes).collect();
@@ -69,17 +84,17 @@ pub(super) fn text(view: &View) -> String {
     for zone in &view.zones {
         table.add_row([zone.name(), zone.mark().to_owned()].into_iter().chain(shown.cells(zone)));
     }
-    text += &trimmed(&table);
-    text += &blocks(view);
+    text += &fit.table(table, &in_order(2, shown.headings().count()));
+    text += &blocks(view, fit);
     text += "\n";
-    text += &cpus(view);
-    text += &waits(view);
+    text += &cpus(view, fit);
+    text += &waits(view, fit);
     let process = |process: &ProcessTraffic| vec![process.name.clone(), process.pid.to_string()];
-    text += &movers(view, view.processes.as_ref(), &PROCESSES, process, ["process", "processes"], "");
+    text += &movers(view, view.processes.as_ref(), &PROCESSES_SHOWN, process, fit, "");
     let sites = view.call_sites.iter().flatten();
     let samples = sampled(sites.fold(0, |sum: u64, site| sum.saturating_add(site.page_samples)));
     let site = |site: &SiteTraffic| vec![function(&site.function), function(&site.caller), grouped(site.page_samples)];
-    text += &movers(view, view.call_sites.as_ref(), &SITES, site, ["call site", "call sites"], &samples);
+    text += &movers(view, view.call_sites.as_ref(), &SITES_SHOWN, site, fit, &samples);
     let rates: Vec<String> = view
         .vmstat
         .iter()
@@ -89,30 +104,35 @@ pub(super) fn text(view: &View) -> String {
         })
         .collect();
     if !rates.is_empty() {
-        text += &format!("\n{}\n", rates.join(", "));
+        text += &fit.prose(&format!("\n{}\n", rates.join(", ")));
     }
     for news in &view.news {
-        text += &format!("note: {news}\n");
+        text += &fit.prose(&format!("note: {news}\n"));
     }
     for missing in &view.missing {
-        text += &format!("missing: {missing}\n");
+        text += &fit.prose(&format!("missing: {missing}\n"));
     }
     text
 }
 
+/// The importance of columns: the first `names` stay, and the last of the other ones leaves first.
+fn in_order(names: usize, others: usize) -> Vec<usize> {
+    std::iter::repeat_n(0, names).chain(1..=others).collect()
+}
+
 /// A row for each zone whose free blocks are known.
-fn blocks(view: &View) -> String {
+fn blocks(view: &View, fit: Fit) -> String {
     let mut table = numbers(["zone", "free blocks", "fragmentation index"].into_iter(), 0..2);
     for zone in &view.zones {
         let Some(blocks) = &zone.free_blocks else { continue };
         let by_order: Vec<String> = blocks.iter().map(u64::to_string).collect();
         table.add_row([zone.name(), by_order.join(" "), index(zone.fragmentation_index(HUGE))]);
     }
-    if table.row_count() == 0 { String::new() } else { format!("\n{}", trimmed(&table)) }
+    if table.row_count() == 0 { String::new() } else { format!("\n{}", fit.words(table)) }
 }
 
 /// A row for each pageset that holds or has moved pages. A CPU's traffic is shown in the CPU's last row.
-fn cpus(view: &View) -> String {
+fn cpus(view: &View, fit: Fit) -> String {
     let (of_set, of_cpu) = (Shown::of::<Pageset>("pagesets"), Shown::of::<CpuTraffic>("traffic"));
     let heads: Vec<&str> = of_cpu.headings().collect();
     let mut table = numbers(["CPU", "zone"].into_iter().chain(of_set.headings()).chain(heads.iter().copied()), 1..2);
@@ -126,13 +146,14 @@ fn cpus(view: &View) -> String {
             table.add_row([set.cpu.to_string(), zone.name()].into_iter().chain(of_set.cells(set)).chain(moved));
         }
     }
-    trimmed(&table)
+    fit.table(table, &in_order(2, of_set.headings().count() + heads.len()))
 }
 
 /// A row for each CPU that waited for a zone lock since the previous look. Empty if waits are not measured.
-fn waits(view: &View) -> String {
+fn waits(view: &View, fit: Fit) -> String {
     let (of_paths, of_path) = (Shown::of::<CpuWaits>("waits"), Shown::of::<PathWait>("paths"));
     let mut table = numbers(["CPU"].into_iter().chain(of_paths.headings()).chain(of_path.headings()), 0..0);
+    let heads = of_paths.headings().count() + of_path.headings().count();
     let (mut measured, mut waited) = (false, false);
     for traffic in view.traffic.iter().flatten() {
         let Some(waits) = &traffic.zone_lock_waits else { continue };
@@ -149,7 +170,7 @@ fn waits(view: &View) -> String {
     match (measured, waited) {
         (false, _) => String::new(),
         (true, false) => "\nno CPU waited for a zone lock\n".to_owned(),
-        (true, true) => format!("\n{}", trimmed(&table)),
+        (true, true) => format!("\n{}", fit.table(table, &in_order(1, heads))),
     }
 }
 
@@ -164,16 +185,17 @@ pub(super) fn wait_ms(mover: &impl Mover, seconds: Option<f64>) -> Option<f64> {
 }
 
 /// A row for each of the processes or call sites that moved most pages, with a note below. Empty if they are not counted,
-/// and without a previous look. `of` makes the first cells; `kind` is their name, one and several.
+/// and without a previous look. `of` makes the first cells.
 fn movers<T: Mover>(
     view: &View,
     all: Option<&Vec<T>>,
-    heads: &[String],
+    of_kind: &MoversShown,
     of: fn(&T) -> Vec<String>,
-    kind: [&str; 2],
+    fit: Fit,
     note: &str,
 ) -> String {
     let (Some(all), Some(seconds)) = (all, view.seconds()) else { return String::new() };
+    let MoversShown { heads, kind, ranks } = of_kind;
     if all.is_empty() {
         return format!("\nno {} moved pages\n", kind[0]);
     }
@@ -192,7 +214,7 @@ fn movers<T: Mover>(
     };
     let notes: Vec<&str> = [more.as_str(), note].into_iter().filter(|note| !note.is_empty()).collect();
     let end = if notes.is_empty() { "" } else { "\n" };
-    format!("\n{}{}{end}", trimmed(&table), notes.join("; "))
+    format!("\n{}{}", fit.table(table, &ranks[..shown]), fit.prose(&format!("{}{end}", notes.join("; "))))
 }
 
 /// What the call sites' pages are estimated from.

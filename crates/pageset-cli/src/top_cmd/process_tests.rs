@@ -9,6 +9,7 @@ use super::state::State;
 use super::tests::{Shown, drawn, look, press, view};
 use super::view::View;
 use super::{metrics, plain};
+use crate::columns::Fit;
 
 /// Two processes more than the text shows.
 pub(super) fn processes(scale: u64) -> Processes {
@@ -108,7 +109,7 @@ fn processes_that_are_not_counted_have_a_reason() {
     assert!(none.contains("no processes: nothing is counted; run as root"), "{none}");
     let saved = with(&|shown| shown.position = Some(Position { place: 0, looks: 1 }));
     assert!(saved.contains("no processes: these looks were saved without"), "{saved}");
-    assert!(!plain::text(&view).contains("page_fault1"));
+    assert!(!plain::text(&view, Fit::UNLIMITED).contains("page_fault1"));
 }
 
 /// What belongs to no process is shown, and metrics have no process.
@@ -119,7 +120,7 @@ fn lost_pages_are_shown() {
     (processes.lost_pages, processes.lost_wait_ns) = (12_345, 1_500_000);
     let view = View::new(&looks[0], Some(&looks[1]));
     let lost = "12,345 pages and 1.500 ms of waits since the previous look belong to no shown process";
-    assert!(plain::text(&view).contains(lost) && drawn(200, 60, &view, &State::new()).contains(lost));
+    assert!(plain::text(&view, Fit::UNLIMITED).contains(lost) && drawn(200, 60, &view, &State::new()).contains(lost));
     assert!(!metrics::text(&view, None).contains("page_fault1"));
     let json = |view: &View| serde_json::to_value(view).unwrap()["processes_lost"].clone();
     assert_eq!(json(&view), serde_json::json!({ "pages": 12_345, "zone_lock_wait_ns": 1_500_000 }));
@@ -182,7 +183,7 @@ fn call_sites_that_are_not_counted_have_a_reason() {
     ] {
         assert!(screen.contains(reason), "{screen}");
     }
-    assert!(!plain::text(&view).contains("call site"));
+    assert!(!plain::text(&view, Fit::UNLIMITED).contains("call site"));
 }
 
 /// What belongs to no call site is shown.
@@ -193,7 +194,7 @@ fn lost_pages_of_call_sites_are_shown() {
     (sites.lost_pages, sites.lost_wait_ns) = (12_345, 1_500_000);
     let view = View::new(&looks[0], Some(&looks[1]));
     let lost = "12,345 pages and 1.500 ms of waits since the previous look belong to no shown call site";
-    assert!(plain::text(&view).contains(lost));
+    assert!(plain::text(&view, Fit::UNLIMITED).contains(lost));
     let json = |view: &View| serde_json::to_value(view).unwrap()["call_sites_lost"].clone();
     assert_eq!(json(&view), serde_json::json!({ "pages": 12_345, "zone_lock_wait_ns": 1_500_000 }));
     looks[0].wait_times = None;

@@ -18,6 +18,7 @@ use super::state::{Scene, State};
 use super::unusual::{Limits, Unusual};
 use super::view::{AutoTuning, View};
 use super::{metrics, plain, screen};
+use crate::columns::Fit;
 
 /// A zoneinfo of a small and a large zone; `scale` changes the counts. Without `bounds` it is that of a kernel before
 /// 6.13.
@@ -288,7 +289,7 @@ fn watermarks_are_those_that_the_kernel_prints() {
 
 #[test]
 fn text_for_pipes() {
-    insta::assert_snapshot!(plain::text(&view(2)));
+    insta::assert_snapshot!(plain::text(&view(2), Fit::UNLIMITED));
 }
 
 #[test]
@@ -329,7 +330,7 @@ fn no_waits_differ_from_unmeasured_waits() {
             look.wait_times = waits.map(|_| WaitTimes::default());
         }
         let view = View::new(&looks[0], Some(&looks[1]));
-        (plain::text(&view), drawn(120, 24, &view, &State::new()), metrics::text(&view, None))
+        (plain::text(&view, Fit::UNLIMITED), drawn(120, 24, &view, &State::new()), metrics::text(&view, None))
     };
     let (text, screen, metrics) = shown(&|traffic| traffic.waits = Some(Waits::default()));
     assert!(text.contains("\nno CPU waited for a zone lock\n"), "{text}");

@@ -65,6 +65,41 @@ fn outputs_are_as_shown() {
     assert_eq!(seen, 7, "the number of shown outputs has changed, or the test misses some");
 }
 
+/// A page is read in one sitting. Words are those of `wc -w`.
+#[test]
+fn pages_are_short() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let count = |path: &Path| fs::read_to_string(path).unwrap().split_whitespace().count();
+    let mut pages = vec![(root.join("docs/trust.md"), 1200)];
+    let guide = fs::read_dir(root.join("docs/guide")).unwrap().map(|entry| entry.unwrap().path());
+    pages.extend(guide.filter(|path| path.extension().is_some_and(|kind| kind == "md")).map(|path| (path, 900)));
+    assert!(pages.len() > 10);
+    let long: Vec<String> = pages
+        .iter()
+        .filter(|(path, most)| count(path) > *most)
+        .map(|(path, most)| format!("{} has {} words; at most {most} are allowed", path.display(), count(path)))
+        .collect();
+    assert!(long.is_empty(), "{}", long.join("\n"));
+    let lines = fs::read_to_string(root.join("README.md")).unwrap().lines().count();
+    assert!(lines <= 120, "README.md has {lines} lines; at most 120 are allowed");
+}
+
+/// The checks of `docs/trust.md` that need no build print what the page says: "`COMMAND` prints `TEXT`".
+#[test]
+fn the_checks_of_the_page_on_trust_print_what_it_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/trust.md")).unwrap();
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let parts: Vec<&str> = page.split('`').collect();
+    let mut seen = 0;
+    for check in parts.windows(3).filter(|check| check[1] == " prints ") {
+        let printed = Command::new("sh").args(["-c", check[0]]).current_dir(&root).output().unwrap();
+        assert_eq!(String::from_utf8(printed.stdout).unwrap().trim(), check[2], "`{}`", check[0]);
+        seen += 1;
+    }
+    assert_eq!(seen, 3);
+}
+
 #[test]
 fn the_rule_file_is_as_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -101,7 +101,11 @@ fn an_agent_records_only_to_a_folder() {
     let (_, error) = ends(2, &[&"agent", &"-i", &"60", &"--record", &"/dev/null"]);
     assert!(error.contains("it is no folder\nhelp: name a folder"), "{error}");
     ends(2, &[&"agent", &"--record-every", &"1h"]);
-    ends(2, &[&"agent", &"--once", &"--record", &"/tmp"]);
+    for option in [["--record", "/tmp"], ["--record-size", "1M"], ["--record-every", "1h"]] {
+        let (_, error) = ends(2, &[&"agent", &"--once", &option[0], &option[1]]);
+        let refused = ["'--once' cannot be used with '".to_owned() + option[0], "pageset agent".to_owned()];
+        assert!(refused.iter().all(|part| error.contains(part)), "{error}");
+    }
     let (text, _) = ends(0, &[&"agent", &"--once", &"-i", &"0.1"]);
     assert_eq!(line(&text).recording, None);
 }

@@ -419,17 +419,28 @@ fn a_full_disk_keeps_what_was_written() {
     if !may_trace(test) {
         return;
     }
-    let dd = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do dd if=/dev/zero of=/dev/null bs=64M count=1; done";
+    // The load ends when the buffers hold enough. Next to other programs that is early: a buffer that is half full is emptied to the
+    // disk, and then the first row would be as the second.
+    let load = |enough: usize| {
+        format!(
+            "for i in $(seq 16); do
+                awk '/^bytes/ {{ sum += $2 }} END {{ exit sum < {enough} }}' {}/pageset-$PPID-*/per_cpu/*/stats && break
+                dd if=/dev/zero of=/dev/null bs=64M count=1
+            done",
+            instances()
+        )
+    };
     // What is kept ends where the first CPU's events no longer fit. In the second row that was 3 to 15 MB, the least next to other tests.
-    let rows = [("1m", "128M", "keeps the first", 1 << 20), ("16m", "4M", "cannot keep events in", 1 << 20)];
-    for (size, buffer, says, least_bytes) in rows {
+    let rows = [("1m", "128M", 16 << 20, "keeps the first"), ("16m", "4M", usize::MAX, "cannot keep events in")];
+    let least_bytes = 1 << 20;
+    for (size, buffer, enough, says) in rows {
         let folder = Folder::new("small-disk");
         let Some(disk) = SmallDisk::new(&folder, size) else {
             let _ = writeln!(std::io::stdout(), "SKIPPED {test}: no file system can be mounted here");
             return;
         };
         let file = disk.0.join("a.pstrace");
-        let output = run(&["--buffer", buffer], &file, &["sh", "-c", dd]);
+        let output = run(&["--buffer", buffer], &file, &["sh", "-c", &load(enough)]);
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert!(said.contains(says) && said.contains("give a place with more room with -o"), "{said}");
@@ -614,8 +625,12 @@ fn rotated_files_are_complete_recordings() {
     }
     let folder = Folder::new("turn");
     let limits = ["--buffer", "2M", "--duration", "50ms", "--rotate", "2"];
-    // Long enough for three files on a busy machine.
-    let output = run(&limits, &folder.file(), &["sleep", "4"]);
+    // Until the third file has replaced the first, however busy the machine is.
+    let replaced = format!(
+        "until set -- {folder}/a.*.pstrace && [ -e \"$1\" ] && [ \"$1\" != {folder}/a.1.pstrace ]; do sleep 0.1; done",
+        folder = folder.0.display()
+    );
+    let output = run(&limits, &folder.file(), &["timeout", "300", "sh", "-c", &replaced]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let mut names = folder.names();
     names.sort();

@@ -42,12 +42,16 @@ fn no_color_disables_all_colours() {
 #[test]
 fn lines_fit_the_terminal() {
     let file = trace("sock-q1.events.zst").display().to_string();
+    let looks = trace("lab/6.18-amd64.1g.purge.pstrace").display().to_string();
     for (words, wide) in [
         (&["advise", &file][..], false),
         (&["replay", &file, "--identify"], false),
         (&["replay", &file], false),
         (&["replay", &file, "--wide"], true),
         (&["trace", "info", &file], false),
+        (&["top", "--once", "--plain", "--from", &looks], false),
+        // It has processes, call sites and waits.
+        (&["top", "--once", "--plain", "--made-up", "4x2"], false),
     ] {
         let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
         let screen = terminal::shown(command(&words));

@@ -46,6 +46,13 @@ mod tests {
     /// 256 MiB at a time.
     const BYTES: usize = 1 << 28;
 
+    /// Pages that the machine has allocated since it started.
+    fn allocated() -> u64 {
+        let vmstat = std::fs::read_to_string("/proc/vmstat").unwrap();
+        let of = |line: &str| line.strip_prefix("pgalloc_")?.split(' ').nth(1)?.parse::<u64>().ok();
+        vmstat.lines().filter_map(of).sum()
+    }
+
     /// As root: the pages that a thread touches appear under its process and name, and all processes together moved what
     /// the CPUs moved.
     #[test]
@@ -54,7 +61,7 @@ mod tests {
             Ok(counters) => counters,
             Err(error) => return println!("SKIPPED touched_pages_belong_to_the_process: {error}"),
         };
-        let before = counters.read().unwrap();
+        let (before, allocated_before) = (counters.read().unwrap(), allocated());
         let Some(first) = counters.processes().cloned() else {
             return println!("SKIPPED touched_pages_belong_to_the_process: {:?}", counters.missing());
         };
@@ -80,9 +87,12 @@ mod tests {
             sums.insert("refills by CPU", grown(|t| t.refill_pages));
             sums.insert("drains by CPU", grown(|t| t.drain_pages));
         }
-        println!("{first:?}\n{sums:?}: {mine} of {touched}");
+        // A neighbour may take pages for which the thread refilled its CPU's pageset.
+        let of_others = (allocated() - allocated_before).saturating_sub(touched);
+        println!("{first:?}\n{sums:?}: {mine} of {touched}, and {of_others} of others");
         // Page tables, what the thread itself needs, and interrupts.
-        assert!((50_000..=touched + touched / 20).contains(&mine), "{mine} of {touched} pages");
+        let most = touched + touched / 20 + of_others;
+        assert!((50_000..=most).contains(&mine), "{mine} of {touched} pages, and {of_others} of others");
         // The CPUs are read before the processes.
         for (by_process, by_cpu) in [("refills", "refills by CPU"), ("drains", "drains by CPU")] {
             let (by_process, by_cpu) = (sums[by_process], sums[by_cpu]);

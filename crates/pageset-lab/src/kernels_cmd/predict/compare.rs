@@ -228,20 +228,17 @@ impl Comparison {
     }
 
     /// The counts as cells of a table: changes with the predicted sign, changes within [`CLOSE_PCT`], large ones with the
-    /// predicted sign, and amounts unchanged as predicted.
+    /// predicted sign, amounts unchanged as predicted, and those that replays of the new recordings agree with.
     #[cfg(test)]
     pub(super) fn row(&self) -> String {
         let (changes, right, close) = self.counts();
         let (large, large_right) = self.large();
         let unchanged = self.compared.len() - changes;
-        format!("| {right} of {changes} | {close} | {large_right} of {large} | {unchanged} |")
-    }
-
-    /// The amounts that replays of the recordings agree with, as the page shows them; `None` without replays.
-    #[cfg(test)]
-    pub(super) fn agreement(&self) -> Option<String> {
-        let (agreeing, of) = self.agree;
-        (of > 0).then(|| format!("{agreeing} of {of}"))
+        let agreement = match self.agree {
+            (_, 0) => "-".to_owned(),
+            (agreeing, of) => format!("{agreeing} of {of}"),
+        };
+        format!("{right} of {changes} | {close} | {large_right} of {large} | {unchanged} | {agreement}")
     }
 
     /// Whether each predicted row was measured.
