@@ -7,7 +7,6 @@ use std::error::Error;
 
 use pageset::Pfn;
 use pageset::policy::Preset;
-use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::machine;
 use pageset_sim::os::History;
@@ -27,7 +26,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             tuning: Preset::find(rules).ok_or("unknown rules")?.tuning,
             era: Era::of_rules(rules),
             high_fraction: 0,
-            zone_lock: LockKind::Queue,
             tasks: machine.topology().cpus(),
             warm_up: Time::from_seconds(seconds),
             time: Time::from_seconds(seconds),

@@ -88,7 +88,6 @@ fn run_all(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::LockKind;
     use crate::era::Era;
     use crate::machine;
     use crate::os::History;
@@ -102,7 +101,6 @@ mod tests {
             tuning: pageset::policy::presets::LINUX_4_17,
             era: Era::Linux4_16,
             high_fraction: 0,
-            zone_lock: LockKind::Queue,
             tasks: 4,
             warm_up: Time::from_seconds(0.001),
             time: Time::from_seconds(0.001),

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use pageset::Tuning;
 use pageset_rules::KERNEL;
-use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::run::{Run, RunError, RunResult, RunRow};
 use pageset_sim::workload::{WORKLOADS, Workload};
@@ -69,13 +68,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     size: Option<u32>,
 
-    /// The kind of the zone locks
-    ///
-    /// `queue`, as in the kernel: the lock passes from CPU to CPU. `combining`: the holder executes the critical
-    /// sections of up to 64 waiting CPUs. No kernel has this; it is for comparisons. If unsure, omit this option.
-    #[arg(long, value_name = "KIND", value_enum, default_value_t)]
-    zone_lock: ZoneLock,
-
     /// Also write the first seed's waits for locks and holds of locks as a trace for ui.perfetto.dev; `-` is standard
     /// output
     ///
@@ -85,31 +77,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     effort: Effort,
-}
-
-/// The kinds of zone locks.
-#[derive(Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-enum ZoneLock {
-    #[default]
-    Queue,
-    Combining,
-}
-
-impl ZoneLock {
-    fn kind(self) -> LockKind {
-        match self {
-            ZoneLock::Queue => LockKind::Queue,
-            ZoneLock::Combining => LockKind::COMBINING,
-        }
-    }
-
-    /// The name of a row: the rules, with a lock that is not the kernel's.
-    fn row(self, rules: &str) -> String {
-        match self {
-            ZoneLock::Queue => rules.to_owned(),
-            ZoneLock::Combining => format!("{rules} zone-lock=combining"),
-        }
-    }
 }
 
 impl Args {
@@ -176,7 +143,6 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let held = if timeline.is_some() { timeline::MOST / rows.len().max(1) } else { 0 };
     let run_of = |&(set, tasks): &(&RuleSet, u32)| Run {
         high_fraction: set.high_fraction.unwrap_or(0),
-        zone_lock: args.zone_lock.kind(),
         tasks,
         held,
         ..effort.run(workload, &machine, set.tuning, Era::of_rules(&set.name))
@@ -188,7 +154,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         RunResult::new(&effort.run(workload, &machine, Tuning::default(), Era::default()), effort.of_each().seeds);
     let (mut tracks, mut failures) = (Vec::new(), Vec::new());
     for ((&(set, tasks), run), outcomes) in rows.iter().zip(&runs).zip(batch.run(&runs)) {
-        let rules = args.zone_lock.row(&set.name);
+        let rules = &set.name;
         let name = format!("{rules}, {tasks} tasks");
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
@@ -197,7 +163,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
                 continue;
             }
         };
-        result.rows.push(RunRow::new(&rules, run, &outcomes));
+        result.rows.push(RunRow::new(rules, run, &outcomes));
         tracks.extend(outcomes.into_iter().next().map(|first| (name, first)));
     }
     // An hour of simulations is not lost because one of them failed.

@@ -15,7 +15,7 @@ use pageset::{AllocError, Config, MapError, NodeId, Tuning};
 pub(crate) use result::interval;
 pub use result::{AllocTimes, LockWaits, PathSum, Paths, RunResult, RunRow, SCHEMA, Sample, SteadinessOf};
 
-use crate::engine::{self, Engine, LockId, LockKind, LockStats};
+use crate::engine::{self, Engine, LockId, LockStats};
 use crate::era::{CacheSlice, Era};
 use crate::huge_pages;
 use crate::machine::Machine;
@@ -39,8 +39,6 @@ pub struct Run<'m> {
     pub era: Era,
     /// The administrator's fraction of a zone that all pagesets may hold, 0 for none.
     pub high_fraction: u32,
-    /// The kind of the zone locks. No kernel has combining locks.
-    pub zone_lock: LockKind,
     /// Number of tasks, each on its own CPU: 1 to the machine's CPUs. First threads of cores fill first.
     pub tasks: u32,
     /// Virtual time before the measurement begins.
@@ -208,7 +206,7 @@ impl Run<'_> {
         };
         // All zones are alike.
         let regions = config.zone_metadata_size(0)?.regions;
-        let locks = os::locks(self.machine, self.era, needs, regions, self.zone_lock);
+        let locks = os::locks(self.machine, self.era, needs, regions);
         let engine = Rc::new(Engine::new(self.machine.engine_config(self.seed), &locks));
         built_on(&engine, || {
             let sim = SimMachine::new(engine.clone(), self.machine, regions)?;

@@ -15,7 +15,6 @@ fn run(tuning: Tuning, workload: &str) -> Outcome {
         tuning,
         era: Era::Linux6_10,
         high_fraction: 0,
-        zone_lock: LockKind::Queue,
         tasks: 8,
         warm_up: Time::from_seconds(0.02),
         time: Time::from_seconds(0.05),
