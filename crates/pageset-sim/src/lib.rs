@@ -30,7 +30,6 @@
 //!     precision_pct: None,
 //!     history: History::NONE,
 //!     whole: true,
-//!     held: 0,
 //!     seed: 1,
 //! };
 //! let outcome = run.run(|| true)?;

@@ -31,9 +31,7 @@ pub fn run_seeds(
 ) -> Vec<Result<BySeed, RunError>> {
     let mut seeded = Vec::new();
     for run in runs {
-        // Recordings show the holds of one seed only.
-        let held = |seed| if seed == 1 { run.held } else { 0 };
-        seeded.extend((1..=u64::from(effort.seeds)).map(|seed| Run { seed, held: held(seed), ..run.clone() }));
+        seeded.extend((1..=u64::from(effort.seeds)).map(|seed| Run { seed, ..run.clone() }));
     }
     let all = seeded.len();
     done(0, all);
@@ -108,7 +106,6 @@ mod tests {
             precision_pct: None,
             history: History::NONE,
             whole: true,
-            held: 0,
             seed: 1,
         }
     }

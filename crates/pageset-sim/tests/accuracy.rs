@@ -38,7 +38,6 @@ fn short<'m>(workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: 
         precision_pct: None,
         history: History::NONE,
         whole: false,
-        held: 0,
         seed: 1,
     }
 }

@@ -165,7 +165,6 @@ impl<'s> Cells<'s> {
             precision_pct: None,
             history: self.study.history,
             whole: true,
-            held: 0,
             seed: cell.seed,
         }
     }

@@ -117,7 +117,6 @@ impl Effort {
             precision_pct: self.precision_pct(),
             history: History { turnovers: self.history },
             whole: true,
-            held: 0,
             seed: 1,
         }
     }

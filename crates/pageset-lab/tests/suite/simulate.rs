@@ -108,38 +108,6 @@ fn a_sweep_has_a_row_for_each_combination() {
 }
 
 #[test]
-fn a_timeline_has_the_holds_that_the_table_counts() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("t.json");
-    let name = file.to_str().expect("UTF-8");
-    let out = ends(0, &short(&["--rules", "linux-4.17", "--seeds", "2", "--timeline", name, "--json"])).0;
-    let sample = &serde_json::from_str::<Value>(&out).expect("JSON")["rows"][0]["samples"][0];
-    let timeline: Value = serde_json::from_str(&fs::read_to_string(&file).expect("it is there")).expect("JSON");
-    let events = timeline["traceEvents"].as_array().expect("events");
-    let of = |name: &'static str, path: &'static str| {
-        events.iter().filter(move |event| event["name"] == name && event["args"]["path"] == path)
-    };
-    let begin = |event: &Value| event["ts"].as_f64().expect("a time");
-    let length = |event: &Value| event["dur"].as_f64().expect("a length");
-    // The time is too short for unmapping and for drains.
-    for (name, path, locks, key) in
-        [("zone lock", "fill", "zone_locks", "alloc"), ("LRU lock", "add", "lru_locks", "alloc")]
-    {
-        // All but the holds at the ends of the measurement.
-        let (count, holds) = (of(name, path).count() as f64, sample[locks][key]["holds"].as_f64().expect("a number"));
-        assert!(count > 20.0 && (count - holds).abs() <= 4.0, "{name}, {path}: {count}, {holds} counted");
-        let held: f64 = of(name, path).map(length).sum::<f64>() * 1000.0;
-        let counted = sample[locks][key]["hold_ns"].as_f64().expect("a number");
-        assert!((held / counted - 1.0).abs() < 0.1, "{name}, {path}: {held} ns, {counted} counted");
-    }
-    // Holds of a zone's lock do not overlap.
-    let mut holds: Vec<&Value> = events.iter().filter(|event| event["name"] == "zone lock").collect();
-    holds.sort_by(|a, b| begin(a).total_cmp(&begin(b)));
-    assert!(holds.windows(2).all(|pair| begin(pair[0]) + length(pair[0]) <= begin(pair[1]) + 0.002));
-    assert!(events.iter().any(|event| event["name"] == "wait: zone lock"));
-}
-
-#[test]
 fn interleavings_are_tried_under_each_set_of_rules() {
     let arguments = ["interleave", "--rules", "linux-4.17,linux-6.18", "--seeds", "5", "--checks", "4", "--jobs", "2"];
     let (out, _) = ends(0, &arguments);

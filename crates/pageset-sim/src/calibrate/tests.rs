@@ -21,7 +21,6 @@ fn how(machine: &Machine, tuning: Tuning, era: Era) -> Run<'_> {
         precision_pct: None,
         history: History::NONE,
         whole: false,
-        held: 0,
         seed: 1,
     }
 }

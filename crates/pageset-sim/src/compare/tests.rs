@@ -91,7 +91,6 @@ fn short<'m>(workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: 
         precision_pct: None,
         history: History::NONE,
         whole: true,
-        held: 0,
         seed: 1,
     }
 }

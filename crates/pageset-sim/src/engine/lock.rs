@@ -85,9 +85,7 @@ pub(super) struct Waiter {
 
 #[derive(Debug)]
 pub(super) struct Hold {
-    cpu: u32,
-    pub(super) path: usize,
-    asked: Time,
+    path: usize,
     since: Time,
 }
 
@@ -98,23 +96,6 @@ enum Turn {
     Here,
     /// The lock was held; the CPU went through the queue and holds the lock now.
     Queued,
-}
-
-/// One hold of a lock, from the first try to the release.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
-    /// The lock.
-    pub lock: LockId,
-    /// The holder's CPU.
-    pub cpu: u32,
-    /// The path.
-    pub path: usize,
-    /// Time of the first try.
-    pub asked: Time,
-    /// Time of the acquisition; later than `asked` after a wait.
-    pub had: Time,
-    /// Time of the release.
-    pub released: Time,
 }
 
 #[derive(Debug)]
@@ -140,7 +121,7 @@ impl Lock {
         path.wait += wait;
         path.contended += u64::from(wait > Time::ZERO);
         self.stats.waits.add(wait);
-        self.holder = Some(Hold { cpu: waiter.cpu, path: waiter.path, asked: waiter.since, since: now });
+        self.holder = Some(Hold { path: waiter.path, since: now });
     }
 }
 
@@ -262,30 +243,10 @@ impl Engine {
             && self.config.mode == Mode::Earliest
         {
             let (path, time) = (hold.path, now - hold.since);
-            self.log(id, hold, now);
             lock.stats.paths[path].hold += time;
             lock.stats.holds.add(time);
         }
         self.order.set(FIRST_LOCK + id.0 as usize, now);
-    }
-
-    /// Records up to `limit` further holds, for [`Self::take_held`].
-    pub fn keep_held(&self, limit: usize) {
-        self.held_room.set(limit);
-    }
-
-    /// The recorded holds, in the order in which the host processed their ends.
-    pub fn take_held(&self) -> Vec<Held> {
-        self.held_room.set(0);
-        self.held.take()
-    }
-
-    fn log(&self, lock: LockId, hold: &Hold, released: Time) {
-        if let Some(room) = self.held_room.get().checked_sub(1) {
-            self.held_room.set(room);
-            let Hold { cpu, path, asked, since: had } = *hold;
-            self.held.borrow_mut().push(Held { lock, cpu, path, asked, had, released });
-        }
     }
 
     /// Processes a release: the first waiter gets the lock as soon as it has the line.

@@ -25,7 +25,7 @@ pub(crate) use durations::Durations;
 pub(crate) use fiber::{Fibers, scope};
 pub use interleave::Mode;
 pub(crate) use interleave::PlantedBug;
-pub use lock::{Held, LockId, LockSpec, LockStats, PATHS, PathStats};
+pub use lock::{LockId, LockSpec, LockStats, PATHS, PathStats};
 pub use topology::{Core, Socket, Topology};
 
 use bandwidth::Bandwidth;
@@ -120,9 +120,6 @@ pub struct Engine {
     acting: Cell<u32>,
     switches: Cell<u64>,
     announced: Cell<Option<(LockId, usize)>>,
-    /// The recorded holds, and how many more may be recorded.
-    held: RefCell<Vec<Held>>,
-    held_room: Cell<usize>,
 }
 
 impl Engine {
@@ -161,8 +158,6 @@ impl Engine {
             acting: Cell::new(0),
             switches: Cell::new(0),
             announced: Cell::new(None),
-            held: RefCell::default(),
-            held_room: Cell::new(0),
             config,
         };
         engine.enter(0, false);

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 
 use super::*;
 
-
 fn ns(ns: u64) -> Time {
     Time::from_ps(1000 * ns)
 }

@@ -56,8 +56,6 @@ pub struct Run<'m> {
     /// Whether to simulate all nodes even if one node represents all. One node does when the workload's tasks share
     /// only their node and every node has the same tasks.
     pub whole: bool,
-    /// Upper limit of lock holds recorded in [`Outcome::held`].
-    pub held: usize,
     /// Seed of all random numbers.
     pub seed: u64,
 }
@@ -267,8 +265,6 @@ impl Run<'_> {
     /// Begins a measurement, and discards an earlier one.
     fn begin(&self, engine: &Engine, system: &System<'_>, begin: Time) {
         system.measure();
-        engine.take_held();
-        engine.keep_held(self.held);
         engine.reset_sleep(begin);
     }
 
@@ -334,7 +330,6 @@ impl Run<'_> {
             alloc_times: system.alloc_times(),
             lines: system.lines(),
             page_operations: system.page_operations(),
-            held: engine.take_held(),
             switches: engine.switches(),
         }
     }

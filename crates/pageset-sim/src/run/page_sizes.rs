@@ -22,7 +22,6 @@ fn run(tuning: Tuning, workload: &str) -> Outcome {
         precision_pct: None,
         history: History::NONE,
         whole: true,
-        held: 0,
         seed: 1,
     };
     run.run(|| true).unwrap()

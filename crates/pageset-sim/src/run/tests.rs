@@ -23,7 +23,6 @@ fn run<'m>(machine: &'m Machine, name: &str) -> Run<'m> {
         precision_pct: None,
         history: History::NONE,
         whole: true,
-        held: 0,
         seed: 1,
     }
 }

@@ -42,7 +42,6 @@ fn run_of<'m>(machine: &'m Machine, workload: &'m Workload, tasks: u32, seed: u6
         precision_pct: None,
         history: History::NONE,
         whole: true,
-        held: 0,
         seed,
     }
 }
