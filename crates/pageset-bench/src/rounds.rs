@@ -158,7 +158,7 @@ fn figures(settings: &Settings, entries: &[Entry], cpus: &[usize]) -> Result<Vec
 }
 
 /// The facts of this machine, of which `cpus` CPUs are used.
-pub fn machine(cpus: usize) -> MachineFacts {
+fn machine(cpus: usize) -> MachineFacts {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     let processor = processor.map_or("unknown", |(_, name)| name.trim()).to_owned();

@@ -101,7 +101,7 @@ fn sleeps() -> u64 {
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
-/// The start of a file, up to the size of `buffer`. Allocates nothing: forked children call this.
+/// The start of a file, up to the size of `buffer`. Allocates nothing, so that reading disturbs no measurement.
 fn read<'b>(file: &CStr, buffer: &'b mut [u8]) -> Option<&'b str> {
     let mut file = File::from(open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?);
     let mut filled = 0;

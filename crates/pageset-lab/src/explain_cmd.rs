@@ -9,7 +9,6 @@ use pageset_sim::run::{self, RunResult};
 use schemars::{Schema, schema_for};
 
 use crate::error::{Exit, Failure};
-use crate::machine_cmd::measure;
 
 /// Explain what a column, a number, a rule or a warning means, when it is bad, and what to do
 ///
@@ -31,12 +30,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
 const SCHEMAS: explain::Schemas = explain::Schemas { names: &NAMES, of };
 
 /// The names of the results that have a schema.
-const NAMES: [&str; 8] =
-    ["sim", "compare", "compare --all-tables", "calibrate", "share", "bench", "machine measure", "diff"];
+const NAMES: [&str; 7] = ["sim", "compare", "compare --all-tables", "calibrate", "share", "bench", "diff"];
 
 /// The schema of a result, by the command's name or by the value of the result's member `schema`.
 fn of(name: &str) -> Option<Schema> {
-    let (measure_schema, of_measure) = measure::schema();
     Some(match name {
         "sim" | run::SCHEMA => schema_for!(RunResult),
         "compare" | compare::SCHEMA => schema_for!(CompareResult),
@@ -45,7 +42,6 @@ fn of(name: &str) -> Option<Schema> {
         "share" | calibrate::SHARED_SCHEMA => schema_for!(SharedFit),
         "bench" | report::SCHEMA => schema_for!(pageset_bench::Report),
         "diff" | diff::SCHEMA => schema_for!(diff::Diff),
-        name if name == "machine measure" || name == measure_schema => of_measure,
         _ => return None,
     })
 }

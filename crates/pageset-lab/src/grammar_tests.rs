@@ -29,7 +29,6 @@ fn results_have_json_and_tables_fit() {
                 "pageset-lab-sim",
                 "pageset-lab-compare",
                 "pageset-lab-bench",
-                "pageset-lab-machine-measure",
                 "pageset-lab-machine-calibrate",
                 "pageset-lab-machine-share",
             ],

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 // The modules of the commands name these as their own.
-use pageset_report::{columns, csv, error, generate, interrupt, output, perfetto, program, rules, time};
+use pageset_report::{columns, csv, error, generate, interrupt, output, program, rules, time};
 
 use crate::error::{Exit, Failure};
 use crate::examples::PROGRAM;

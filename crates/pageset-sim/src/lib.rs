@@ -8,7 +8,6 @@
 //!
 //! ```
 //! use pageset::Tuning;
-//! use pageset_sim::engine::LockKind;
 //! use pageset_sim::era::Era;
 //! use pageset_sim::machine;
 //! use pageset_sim::os::History;
@@ -24,7 +23,6 @@
 //!     tuning: Tuning::default(),
 //!     era: Era::default(),
 //!     high_fraction: 0,
-//!     zone_lock: LockKind::Queue,
 //!     tasks: 4,
 //!     warm_up: Time::from_seconds(0.001),
 //!     time: Time::from_seconds(0.005),
@@ -32,7 +30,6 @@
 //!     precision_pct: None,
 //!     history: History::NONE,
 //!     whole: true,
-//!     held: 0,
 //!     seed: 1,
 //! };
 //! let outcome = run.run(|| true)?;

@@ -31,9 +31,7 @@ pub fn run_seeds(
 ) -> Vec<Result<BySeed, RunError>> {
     let mut seeded = Vec::new();
     for run in runs {
-        // Recordings show the holds of one seed only.
-        let held = |seed| if seed == 1 { run.held } else { 0 };
-        seeded.extend((1..=u64::from(effort.seeds)).map(|seed| Run { seed, held: held(seed), ..run.clone() }));
+        seeded.extend((1..=u64::from(effort.seeds)).map(|seed| Run { seed, ..run.clone() }));
     }
     let all = seeded.len();
     done(0, all);
@@ -88,7 +86,6 @@ fn run_all(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::LockKind;
     use crate::era::Era;
     use crate::machine;
     use crate::os::History;
@@ -102,7 +99,6 @@ mod tests {
             tuning: pageset::policy::presets::LINUX_4_17,
             era: Era::Linux4_16,
             high_fraction: 0,
-            zone_lock: LockKind::Queue,
             tasks: 4,
             warm_up: Time::from_seconds(0.001),
             time: Time::from_seconds(0.001),
@@ -110,7 +106,6 @@ mod tests {
             precision_pct: None,
             history: History::NONE,
             whole: true,
-            held: 0,
             seed: 1,
         }
     }

@@ -5,7 +5,6 @@ use std::num::NonZeroUsize;
 
 use pageset::Tuning;
 use pageset_sim::compare::{SHIPPED, Table};
-use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
 use pageset_sim::os::History;
@@ -38,9 +37,7 @@ fn short<'m>(workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: 
         detect_warm_up: false,
         precision_pct: None,
         history: History::NONE,
-        zone_lock: LockKind::Queue,
         whole: false,
-        held: 0,
         seed: 1,
     }
 }

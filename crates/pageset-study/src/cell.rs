@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use pageset_rules::RuleSet;
-use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
 use pageset_sim::run::Run;
@@ -165,9 +164,7 @@ impl<'s> Cells<'s> {
             detect_warm_up: false,
             precision_pct: None,
             history: self.study.history,
-            zone_lock: LockKind::Queue,
             whole: true,
-            held: 0,
             seed: cell.seed,
         }
     }

@@ -31,10 +31,10 @@ const NAME: &str = "/timeline.json";
 
 /// Show a recording or a timeline in Perfetto's viewer, in your browser
 ///
-/// FILE is a recording, or a timeline that `replay --timeline` or `pageset-lab sim --timeline` wrote. A recording is replayed, and
-/// the kernel and each set of rules become a group of tracks. The command prints the address of the viewer and opens the
-/// address in a browser. The viewer fetches the timeline from this command over a loopback address and uploads nothing.
-/// The command ends when the viewer has the timeline.
+/// FILE is a recording, or a timeline that `replay --timeline` wrote. A recording is replayed, and the kernel and each set of
+/// rules become a group of tracks. The command prints the address of the viewer and opens the address in a browser. The
+/// viewer fetches the timeline from this command over a loopback address and uploads nothing. The command ends when the
+/// viewer has the timeline.
 #[derive(clap::Args)]
 pub(super) struct ViewArgs {
     /// The recording or the timeline

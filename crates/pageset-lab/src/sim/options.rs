@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::thread;
 
 use pageset::Tuning;
-use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
 use pageset_sim::os::History;
@@ -111,7 +110,6 @@ impl Effort {
             tuning,
             era: self.era.unwrap_or(era),
             high_fraction: 0,
-            zone_lock: LockKind::Queue,
             tasks: machine.topology().cpus(),
             warm_up,
             time,
@@ -119,7 +117,6 @@ impl Effort {
             precision_pct: self.precision_pct(),
             history: History { turnovers: self.history },
             whole: true,
-            held: 0,
             seed: 1,
         }
     }

@@ -3,14 +3,12 @@
 mod combinations;
 mod recording;
 mod table;
-mod timeline;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use pageset::Tuning;
 use pageset_rules::KERNEL;
-use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::run::{Run, RunError, RunResult, RunRow};
 use pageset_sim::workload::{WORKLOADS, Workload};
@@ -18,7 +16,6 @@ use pageset_trace::replay::RuleSet;
 
 use crate::columns::{trimmed, wrapped};
 use crate::error::{Exit, Failure};
-use crate::output::{self, Output};
 use crate::rules::{self, suggestion};
 use crate::sim::batch::Batch;
 use crate::sim::machine;
@@ -69,47 +66,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     size: Option<u32>,
 
-    /// The kind of the zone locks
-    ///
-    /// `queue`, as in the kernel: the lock passes from CPU to CPU. `combining`: the holder executes the critical
-    /// sections of up to 64 waiting CPUs. No kernel has this; it is for comparisons. If unsure, omit this option.
-    #[arg(long, value_name = "KIND", value_enum, default_value_t)]
-    zone_lock: ZoneLock,
-
-    /// Also write the first seed's waits for locks and holds of locks as a trace for ui.perfetto.dev; `-` is standard
-    /// output
-    ///
-    /// The trace contains at most a million holds, so set --duration to some milliseconds.
-    #[arg(long, value_name = "FILE")]
-    timeline: Option<PathBuf>,
-
     #[command(flatten)]
     effort: Effort,
-}
-
-/// The kinds of zone locks.
-#[derive(Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-enum ZoneLock {
-    #[default]
-    Queue,
-    Combining,
-}
-
-impl ZoneLock {
-    fn kind(self) -> LockKind {
-        match self {
-            ZoneLock::Queue => LockKind::Queue,
-            ZoneLock::Combining => LockKind::COMBINING,
-        }
-    }
-
-    /// The name of a row: the rules, with a lock that is not the kernel's.
-    fn row(self, rules: &str) -> String {
-        match self {
-            ZoneLock::Queue => rules.to_owned(),
-            ZoneLock::Combining => format!("{rules} zone-lock=combining"),
-        }
-    }
 }
 
 impl Args {
@@ -156,7 +114,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let sets = args.sets()?;
-    let (effort, timeline) = (&args.effort, args.timeline.as_deref());
+    let effort = &args.effort;
     // Both are present: without --list they are required.
     let workload = workload(args.workload.as_deref().unwrap_or_default(), args.recording.as_deref())?;
     let workload = &match args.size {
@@ -173,22 +131,18 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, message));
     }
     let rows: Vec<(&RuleSet, u32)> = sets.iter().flat_map(|set| tasks.iter().map(move |&tasks| (set, tasks))).collect();
-    let held = if timeline.is_some() { timeline::MOST / rows.len().max(1) } else { 0 };
     let run_of = |&(set, tasks): &(&RuleSet, u32)| Run {
         high_fraction: set.high_fraction.unwrap_or(0),
-        zone_lock: args.zone_lock.kind(),
         tasks,
-        held,
         ..effort.run(workload, &machine, set.tuning, Era::of_rules(&set.name))
     };
     let runs: Vec<Run<'_>> = rows.iter().map(run_of).collect();
     let batch = Batch::begin(effort)?;
-    timeline.map_or(Ok(()), output::check)?;
     let mut result =
         RunResult::new(&effort.run(workload, &machine, Tuning::default(), Era::default()), effort.of_each().seeds);
-    let (mut tracks, mut failures) = (Vec::new(), Vec::new());
+    let mut failures = Vec::new();
     for ((&(set, tasks), run), outcomes) in rows.iter().zip(&runs).zip(batch.run(&runs)) {
-        let rules = args.zone_lock.row(&set.name);
+        let rules = &set.name;
         let name = format!("{rules}, {tasks} tasks");
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
@@ -197,22 +151,13 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
                 continue;
             }
         };
-        result.rows.push(RunRow::new(&rules, run, &outcomes));
-        tracks.extend(outcomes.into_iter().next().map(|first| (name, first)));
+        result.rows.push(RunRow::new(rules, run, &outcomes));
     }
     // An hour of simulations is not lost because one of them failed.
     if result.rows.is_empty()
         && let Some(first) = failures.first()
     {
         return Err(Failure::new(Exit::Failed, first));
-    }
-    if let Some(path) = timeline {
-        let mut out = Output::create(path)?;
-        timeline::write(&tracks, &mut out)?;
-        out.commit()?;
-        if let Some((name, _)) = tracks.iter().find(|(_, (_, outcome))| outcome.held.len() == held) {
-            eprintln!("note: the timeline has only the first {held} holds of {name}; reduce --duration to see all");
-        }
     }
     let lead = || vec![("workload", result.workload.clone()), ("machine", result.machine.clone())];
     let exit = batch.give(&result, table::text, result.rows.iter().map(|row| (lead(), row)))?;

@@ -50,7 +50,7 @@ fn headings_and_members_are_explained() {
 #[test]
 fn the_fit_of_a_machine_matches_its_schema() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
-    assert_eq!(list, "sim\ncompare\ncompare --all-tables\ncalibrate\nshare\nbench\nmachine measure\ndiff\n");
+    assert_eq!(list, "sim\ncompare\ncompare --all-tables\ncalibrate\nshare\nbench\ndiff\n");
     let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/2"]).0);
     let fit = ["machine", "calibrate", "lkp-sb02", "--seconds", "0.004", "--warm-up", "0.002", "--json"];
     let fit: Vec<&dyn AsRef<std::path::Path>> = fit.iter().map(|word| word as _).collect();

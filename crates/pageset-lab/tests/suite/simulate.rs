@@ -49,20 +49,6 @@ fn a_table_has_a_row_for_each_set_of_rules_and_number_of_tasks() {
     assert!(out.contains("zone lock %") && out.contains("alloc p50 ns"), "{out}");
 }
 
-#[test]
-fn a_combining_zone_lock_is_named_in_its_row() {
-    let with = |more: &[&str]| ends(0, &short(&[&["--rules", "linux-4.17", "--tasks", "4"], more].concat())).0;
-    let (queue, combining) = (with(&[]), with(&["--zone-lock", "combining"]));
-    assert_eq!(queue, with(&["--zone-lock", "queue"]));
-    assert!(!queue.contains("zone-lock"), "{queue}");
-    assert!(combining.contains(" linux-4.17 zone-lock=combining  linux-4.16 "), "{combining}");
-    let last =
-        |out: &str| out.lines().last().map(|row| row.split_once("linux-4.16").map(|(_, figures)| figures.to_owned()));
-    assert_ne!(last(&queue), last(&combining), "the lock changes the times");
-    let (_, err) = ends(2, &short(&["--zone-lock", "mcs"]));
-    assert!(err.contains("'mcs'") && err.contains("queue, combining"), "{err}");
-}
-
 /// The era is that of the preset's kernel or of `--era`; a rule does not change it.
 #[test]
 fn rules_do_not_change_the_era() {
@@ -119,38 +105,6 @@ fn a_sweep_has_a_row_for_each_combination() {
         let (_, err) = ends(2, &short(more));
         assert!(err.contains(message), "{more:?}: {err}");
     }
-}
-
-#[test]
-fn a_timeline_has_the_holds_that_the_table_counts() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("t.json");
-    let name = file.to_str().expect("UTF-8");
-    let out = ends(0, &short(&["--rules", "linux-4.17", "--seeds", "2", "--timeline", name, "--json"])).0;
-    let sample = &serde_json::from_str::<Value>(&out).expect("JSON")["rows"][0]["samples"][0];
-    let timeline: Value = serde_json::from_str(&fs::read_to_string(&file).expect("it is there")).expect("JSON");
-    let events = timeline["traceEvents"].as_array().expect("events");
-    let of = |name: &'static str, path: &'static str| {
-        events.iter().filter(move |event| event["name"] == name && event["args"]["path"] == path)
-    };
-    let begin = |event: &Value| event["ts"].as_f64().expect("a time");
-    let length = |event: &Value| event["dur"].as_f64().expect("a length");
-    // The time is too short for unmapping and for drains.
-    for (name, path, locks, key) in
-        [("zone lock", "fill", "zone_locks", "alloc"), ("LRU lock", "add", "lru_locks", "alloc")]
-    {
-        // All but the holds at the ends of the measurement.
-        let (count, holds) = (of(name, path).count() as f64, sample[locks][key]["holds"].as_f64().expect("a number"));
-        assert!(count > 20.0 && (count - holds).abs() <= 4.0, "{name}, {path}: {count}, {holds} counted");
-        let held: f64 = of(name, path).map(length).sum::<f64>() * 1000.0;
-        let counted = sample[locks][key]["hold_ns"].as_f64().expect("a number");
-        assert!((held / counted - 1.0).abs() < 0.1, "{name}, {path}: {held} ns, {counted} counted");
-    }
-    // Holds of a zone's lock do not overlap.
-    let mut holds: Vec<&Value> = events.iter().filter(|event| event["name"] == "zone lock").collect();
-    holds.sort_by(|a, b| begin(a).total_cmp(&begin(b)));
-    assert!(holds.windows(2).all(|pair| begin(pair[0]) + length(pair[0]) <= begin(pair[1]) + 0.002));
-    assert!(events.iter().any(|event| event["name"] == "wait: zone lock"));
 }
 
 #[test]
@@ -521,59 +475,4 @@ fn an_unknown_table_gets_a_list_of_all_kinds() {
     {
         assert!(err.lines().any(|line| line.trim().starts_with(heading)), "{heading}: {err}");
     }
-}
-
-/// A quick measurement of this machine. The figures depend on the machine; the form does not.
-#[test]
-fn this_machine_is_measured_and_predicted() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
-    let (file, json) = (path("host.toml"), path("host.json"));
-    fs::write(&file, "an old file").expect("a file");
-    let (out, err) =
-        ends(0, &["machine", "measure", "--quick", "--tasks", "1", "-o", &file, &format!("--json={json}")]);
-    assert!(err.contains("warning: --quick takes few samples"), "{err}");
-    for row in ["load, first level", "clear 4 KiB, memory", "1 process", "1 thread"] {
-        assert!(out.contains(&format!("\n {row} ")), "{row}: {out}");
-    }
-
-    let result: Value = serde_json::from_str(&fs::read_to_string(&json).expect("a file")).expect("JSON");
-    assert_eq!((&result["schema"], &result["interrupted"]), (&json!("pageset.machine-measure/1"), &json!(false)));
-    let schema: Value = serde_json::from_str(&ends(0, &["explain", "--schema", "machine", "measure"]).0).expect("JSON");
-    jsonschema::validate(&schema, &result).expect("valid");
-    let of = |quantity: &str| {
-        let all = result["quantities"].as_array().expect("quantities");
-        all.iter().find(|it| it["quantity"] == quantity).expect("the quantity").clone()
-    };
-    assert!(of("l1")["median"].as_f64() > Some(0.0), "{}", of("l1"));
-    assert!(!of("l1")["samples"].as_array().expect("samples").is_empty());
-    let rows = result["faults"].as_array().expect("rows");
-    let form: Vec<_> = rows.iter().map(|row| (row["kind"].as_str(), row["tasks"].as_u64())).collect();
-    assert_eq!(form, [(Some("processes"), Some(1)), (Some("threads"), Some(1))]);
-    for row in rows {
-        assert!(row["faults_per_s"].as_f64() > Some(0.0) && row["predicted_per_s"].as_f64() > Some(0.0), "{row}");
-    }
-    assert_eq!((&rows[0]["fitted"], &rows[1]["fitted"]), (&json!(true), &json!(false)));
-
-    // The file replaces the old one, has the measured values, and can be simulated.
-    let text = fs::read_to_string(&file).expect("a file");
-    assert_eq!(result["description"], text);
-    let line = text.lines().find(|line| line.starts_with("l1_ns")).expect("the key");
-    assert!(line.contains(" # measured: median of "), "{line}");
-    assert!(text.lines().any(|line| line.starts_with("pace = ") && line.contains("# fitted")), "{text}");
-    let mut run = short(&["--tasks", "1"]);
-    run[3] = &file;
-    ends(0, &run);
-}
-
-#[test]
-fn a_measurement_with_wrong_arguments_ends_at_once() {
-    let measure = |code, more: &[&str]| ends(code, &[&["machine", "measure", "--quick"], more].concat()).1;
-    let err = measure(2, &["--tasks", "1,1000000"]);
-    assert!(err.starts_with("error: cannot use 1000000 tasks; allowed: 1 to "), "{err}");
-    assert!(measure(2, &["--tasks", "0"]).starts_with("error: cannot use 0 tasks; allowed: 1 to "));
-    let err = measure(2, &["-o", "-", "--json"]);
-    assert!(err.starts_with("error: cannot write the description and the JSON to standard output; allowed: "), "{err}");
-    let err = measure(6, &["-o", "/nonexistent/host.toml"]);
-    assert!(err.starts_with("error: cannot write /nonexistent/host.toml: "), "{err}");
 }

@@ -8,14 +8,12 @@
 //! | --- | --- |
 //! | `goal` | the published row of a machine |
 //! | `least_squares` | the method of least squares |
-//! | `one_task` | the pace of a measured machine, from the score of one task |
 //! | `surface` | a machine's row as a function of the shared costs |
 //! | `shared` | the fit of the shared costs |
 //! | `result` | the results |
 
 mod goal;
 mod least_squares;
-mod one_task;
 mod result;
 mod shared;
 mod surface;
@@ -29,7 +27,6 @@ use crate::machine::{Fitted, Machine, PACES, Rate};
 use crate::run::{Outcome, Run, RunError};
 use crate::sweep::{BySeed, Effort, run_seeds};
 pub use goal::{Goal, GoalError, Target};
-pub use one_task::{OneTask, pace_of_one_task};
 use pageset_statistics::Spread;
 pub use result::{Calibration, SharedFit, Simulated};
 pub use shared::{Judged, Sharing, share};

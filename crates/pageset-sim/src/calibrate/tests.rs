@@ -20,9 +20,7 @@ fn how(machine: &Machine, tuning: Tuning, era: Era) -> Run<'_> {
         detect_warm_up: false,
         precision_pct: None,
         history: History::NONE,
-        zone_lock: crate::engine::LockKind::Queue,
         whole: false,
-        held: 0,
         seed: 1,
     }
 }

@@ -1,7 +1,6 @@
 use pageset::Tuning;
 
 use super::*;
-use crate::engine::LockKind;
 use crate::era::Era;
 use crate::machine::Machine;
 use crate::os::History;
@@ -85,7 +84,6 @@ fn short<'m>(workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: 
         tuning,
         era,
         high_fraction: 0,
-        zone_lock: LockKind::Queue,
         tasks: 4,
         warm_up: Time::from_seconds(0.002),
         time: Time::from_seconds(0.005),
@@ -93,7 +91,6 @@ fn short<'m>(workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: 
         precision_pct: None,
         history: History::NONE,
         whole: true,
-        held: 0,
         seed: 1,
     }
 }

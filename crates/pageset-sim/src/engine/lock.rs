@@ -7,7 +7,6 @@ use hdrhistogram::Histogram;
 use super::cache::LineState;
 use super::durations::Durations;
 use super::jitter::Factor;
-use super::lock_kind::{Combiner, LockKind};
 use super::{Engine, FIRST_LOCK, Mode, PlantedBug, Socket, fiber};
 use crate::time::Time;
 
@@ -22,8 +21,6 @@ pub struct LockSpec {
     pub node: Socket,
     /// Time of the instructions around each hold.
     pub around: Time,
-    /// Where the critical sections of waiting CPUs run.
-    pub kind: LockKind,
 }
 
 /// Number of lock paths, each with its own statistics: as many as the allocator has for zone locks.
@@ -88,9 +85,7 @@ pub(super) struct Waiter {
 
 #[derive(Debug)]
 pub(super) struct Hold {
-    cpu: u32,
-    pub(super) path: usize,
-    asked: Time,
+    path: usize,
     since: Time,
 }
 
@@ -103,30 +98,11 @@ enum Turn {
     Queued,
 }
 
-/// One hold of a lock, from the first try to the release.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
-    /// The lock.
-    pub lock: LockId,
-    /// The holder's CPU.
-    pub cpu: u32,
-    /// The path.
-    pub path: usize,
-    /// Time of the first try.
-    pub asked: Time,
-    /// Time of the acquisition; later than `asked` after a wait.
-    pub had: Time,
-    /// Time of the release.
-    pub released: Time,
-}
-
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) spec: LockSpec,
     pub(super) line: LineState,
     pub(super) holder: Option<Hold>,
-    /// The CPU that executes sections for others, if one does.
-    pub(super) combiner: Option<Combiner>,
     pub(super) queue: VecDeque<Waiter>,
     stats: Account,
 }
@@ -134,12 +110,7 @@ pub(super) struct Lock {
 impl Lock {
     pub(super) fn new(spec: LockSpec) -> Self {
         let (line, queue) = (LineState::default(), VecDeque::new());
-        Lock { spec, line, holder: None, combiner: None, queue, stats: Account::new() }
-    }
-
-    /// Adds to the waits of a path, without an acquisition.
-    pub(super) fn add_wait(&mut self, path: usize, wait: Time) {
-        self.stats.paths[path].wait += wait;
+        Lock { spec, line, holder: None, queue, stats: Account::new() }
     }
 
     /// Records the acquisition by `waiter` at `now`.
@@ -150,7 +121,7 @@ impl Lock {
         path.wait += wait;
         path.contended += u64::from(wait > Time::ZERO);
         self.stats.waits.add(wait);
-        self.holder = Some(Hold { cpu: waiter.cpu, path: waiter.path, asked: waiter.since, since: now });
+        self.holder = Some(Hold { path: waiter.path, since: now });
     }
 }
 
@@ -216,9 +187,7 @@ impl Engine {
 
     /// Continues the running CPU after it got a lock from the queue.
     fn resume_with_lock(&self, id: LockId) {
-        if !self.is_served() {
-            self.add_spinning(self.running.core.get(), -1);
-        }
+        self.add_spinning(self.running.core.get(), -1);
         self.pass(self.locks[id.0 as usize].borrow().spec.around);
     }
 
@@ -261,10 +230,7 @@ impl Engine {
             return;
         }
         let mut lock = self.locks[id.0 as usize].borrow_mut();
-        let combines = lock.combines() && self.config.mode == Mode::Earliest;
-        if combines {
-            self.answer();
-        } else if watched && !lock.queue.is_empty() && self.config.mode == Mode::Earliest {
+        if watched && !lock.queue.is_empty() && self.config.mode == Mode::Earliest {
             // The first waiter polls the line, so the holder must fetch the line back before it can write.
             let first = self.cpus[lock.queue[0].cpu as usize].core;
             self.caches.locate(&self.running, first, &lock.line, lock.spec.node);
@@ -273,38 +239,14 @@ impl Engine {
         self.running.settle();
         self.running.hold.set(Factor::ONE);
         let now = self.now();
-        let path = lock.holder.as_ref().map(|hold| hold.path);
         if let Some(hold) = &lock.holder
             && self.config.mode == Mode::Earliest
         {
             let (path, time) = (hold.path, now - hold.since);
-            self.log(id, hold, now);
             lock.stats.paths[path].hold += time;
             lock.stats.holds.add(time);
         }
         self.order.set(FIRST_LOCK + id.0 as usize, now);
-        if combines && let Some(path) = path {
-            self.end_section(lock, path, now);
-        }
-    }
-
-    /// Records up to `limit` further holds, for [`Self::take_held`].
-    pub fn keep_held(&self, limit: usize) {
-        self.held_room.set(limit);
-    }
-
-    /// The recorded holds, in the order in which the host processed their ends.
-    pub fn take_held(&self) -> Vec<Held> {
-        self.held_room.set(0);
-        self.held.take()
-    }
-
-    fn log(&self, lock: LockId, hold: &Hold, released: Time) {
-        if let Some(room) = self.held_room.get().checked_sub(1) {
-            self.held_room.set(room);
-            let Hold { cpu, path, asked, since: had } = *hold;
-            self.held.borrow_mut().push(Held { lock, cpu, path, asked, had, released });
-        }
     }
 
     /// Processes a release: the first waiter gets the lock as soon as it has the line.
@@ -312,19 +254,13 @@ impl Engine {
         self.order.set(FIRST_LOCK + id.0 as usize, Time::NEVER);
         let mut lock = self.locks[id.0 as usize].borrow_mut();
         lock.holder = None;
-        let (core, time) = self.next_core(&mut lock, time);
         let Some(next) = lock.queue.pop_front() else { return };
         if self.strikes(PlantedBug::WaiterForgotten) {
             return;
         }
         let cpu = &self.cpus[next.cpu as usize];
-        let handoff = match core {
-            Some(core) => self.hand_to(core, &next),
-            None => {
-                let source = self.caches.locate(&self.running, cpu.core, &lock.line, lock.spec.node);
-                self.caches.line_time(cpu.core, source)
-            }
-        };
+        let source = self.caches.locate(&self.running, cpu.core, &lock.line, lock.spec.node);
+        let handoff = self.caches.line_time(cpu.core, source);
         let now = time + self.line_variation.apply(handoff, &self.random);
         lock.had(&next, now);
         cpu.clock.set(now);

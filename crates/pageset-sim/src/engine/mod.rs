@@ -6,14 +6,12 @@
 
 mod bandwidth;
 mod cache;
-mod combine;
 mod durations;
 mod earliest;
 mod fiber;
 mod interleave;
 mod jitter;
 mod lock;
-mod lock_kind;
 mod running;
 mod sleep;
 mod topology;
@@ -27,8 +25,7 @@ pub(crate) use durations::Durations;
 pub(crate) use fiber::{Fibers, scope};
 pub use interleave::Mode;
 pub(crate) use interleave::PlantedBug;
-pub use lock::{Held, LockId, LockSpec, LockStats, PATHS, PathStats};
-pub use lock_kind::LockKind;
+pub use lock::{LockId, LockSpec, LockStats, PATHS, PathStats};
 pub use topology::{Core, Socket, Topology};
 
 use bandwidth::Bandwidth;
@@ -92,9 +89,6 @@ struct Cpu {
     settled: Cell<Time>,
     /// The lock and path that the CPU waits to try, until the CPU is the earliest.
     waiting_to_try: Cell<Option<(LockId, usize)>>,
-    /// The core of the combiner that executes the CPU's section, while one does; and the line of the CPU's request.
-    served_on: Cell<Option<Core>>,
-    request: LineState,
     /// Start of the current sleep, if the CPU sleeps; total of earlier sleeps.
     asleep: Cell<Option<Time>>,
     slept: Cell<Time>,
@@ -126,9 +120,6 @@ pub struct Engine {
     acting: Cell<u32>,
     switches: Cell<u64>,
     announced: Cell<Option<(LockId, usize)>>,
-    /// The recorded holds, and how many more may be recorded.
-    held: RefCell<Vec<Held>>,
-    held_room: Cell<usize>,
 }
 
 impl Engine {
@@ -141,8 +132,6 @@ impl Engine {
             hold: Cell::new(Factor::ONE),
             settled: Cell::new(Time::ZERO),
             waiting_to_try: Cell::new(None),
-            served_on: Cell::new(None),
-            request: LineState::default(),
             asleep: Cell::new(None),
             slept: Cell::new(Time::ZERO),
         };
@@ -169,8 +158,6 @@ impl Engine {
             acting: Cell::new(0),
             switches: Cell::new(0),
             announced: Cell::new(None),
-            held: RefCell::default(),
-            held_room: Cell::new(0),
             config,
         };
         engine.enter(0, false);
@@ -187,7 +174,7 @@ impl Engine {
         let (running, cpu) = (&self.running, &self.cpus[number as usize]);
         running.on.set(on);
         running.cpu.set(number);
-        let core = cpu.served_on.get().unwrap_or(cpu.core);
+        let core = cpu.core;
         running.core.set(core);
         running.clock.set(cpu.clock.get());
         running.tag.set(self.caches.tag(core));

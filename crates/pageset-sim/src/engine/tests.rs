@@ -4,8 +4,6 @@ use std::cell::RefCell;
 
 use super::*;
 
-mod combining;
-
 fn ns(ns: u64) -> Time {
     Time::from_ps(1000 * ns)
 }
@@ -48,7 +46,7 @@ fn config() -> EngineConfig {
 
 const LOCK: LockId = LockId(0);
 const NODE: Socket = Socket(0);
-const SPECS: [LockSpec; 1] = [LockSpec { node: NODE, around: Time::ZERO, kind: LockKind::Queue }];
+const SPECS: [LockSpec; 1] = [LockSpec { node: NODE, around: Time::ZERO }];
 
 #[test]
 fn lines_of_the_package_are_nearer_than_those_of_another() {

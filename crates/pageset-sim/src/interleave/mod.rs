@@ -16,7 +16,7 @@ use std::rc::Rc;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::{Config, NodeId, RegionRule, Tuning};
 
-use crate::engine::{self, Engine, LockKind, Mode};
+use crate::engine::{self, Engine, Mode};
 use crate::era::Era;
 use crate::machine::Machine;
 use crate::os::{self, Needs};
@@ -120,7 +120,7 @@ impl Interleaving {
         let tuning = Tuning { backing, ..self.tuning };
         let config = Config { tuning, high_fraction: self.high_fraction, ..Config::new(&zones, &nodes) };
         let regions = config.zone_metadata_size(0)?.regions;
-        let locks = os::locks(&machine, Era::default(), Needs::NOTHING, regions, LockKind::Queue);
+        let locks = os::locks(&machine, Era::default(), Needs::NOTHING, regions);
         let engine = Rc::new(Engine::new(machine_config, &locks));
         prepare(&engine);
         built_on(&engine, || {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::describe::{Value, Values, describe};
+use super::describe::describe;
 
 /// A file of `/sys` or `/proc` that is missing or has unexpected contents.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -15,39 +15,27 @@ pub struct DetectError {
 }
 
 /// The counts, memory and caches of a host.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Host {
-    /// Sockets: memory nodes with CPUs.
-    pub sockets: usize,
-    /// Cores per socket.
-    pub cores_per_socket: usize,
-    /// Threads per core.
-    pub threads_per_core: usize,
-    /// Memory in GiB, at least one a socket.
-    pub memory_gib: u64,
-    /// First-level data cache of a core, in KiB.
-    pub l1_kib: u64,
-    /// Second-level cache of a core, in KiB.
-    pub l2_kib: u64,
-    /// The last-level cache of the first CPU, in KiB.
-    pub llc_kib: u64,
+struct Host {
+    /// Memory nodes with CPUs.
+    sockets: usize,
+    cores_per_socket: usize,
+    threads_per_core: usize,
+    /// At least one a socket.
+    memory_gib: u64,
+    l1_kib: u64,
+    l2_kib: u64,
     /// The last-level caches of the first CPU's socket: their number, and all of them together in KiB.
-    pub last_levels: (usize, u64),
+    last_levels: (usize, u64),
     /// The CPUs that are online.
-    pub cpus: Vec<HostCpu>,
+    cpus: usize,
 }
 
-/// A CPU of a host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HostCpu {
-    /// Linux' number of the CPU.
-    pub cpu: u32,
+/// The place of a CPU.
+struct HostCpu {
     /// The number of its socket.
-    pub socket: u64,
-    /// The number of its core, unique in the host.
-    pub core: u64,
+    socket: u64,
     /// The first CPU that shares its last-level cache.
-    pub last_level: u32,
+    last_level: u32,
 }
 
 /// The text of a description. CPU counts, memory and caches come from Linux; all else comes from the most similar
@@ -55,24 +43,26 @@ pub struct HostCpu {
 pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
     let host = Host::read(root)?;
     let like = host.similar();
-    let head = format!(
-        "# This host: counts, memory and caches, as Linux tells them.\n\
-         # Another machine, {like}: latencies and costs. They were not measured here.\n"
-    );
-    let values = host.values(name);
-    let about = format!("{}; latencies and costs of {like}", values.about);
-    Ok(describe(&Values { head, about, ..values }))
+    let described = host.sockets * host.cores_per_socket * host.threads_per_core;
+    // Hybrid processors have cores with one thread and with two, and sockets may differ.
+    let differ = if described == host.cpus {
+        String::new()
+    } else {
+        format!(", described as {described}, since its cores or sockets differ")
+    };
+    let (cpus, gib) = (host.cpus, host.memory_gib);
+    let about = format!("this host: {cpus} CPUs{differ}, {gib} GiB; latencies and costs of {like}");
+    Ok(describe(name, &about, like, &host.values()))
 }
 
 impl Host {
-    /// Reads the files. `root` is `/` or a folder with a copy of the needed files of `/sys` and `/proc`.
-    pub fn read(root: &Path) -> Result<Host, DetectError> {
+    fn read(root: &Path) -> Result<Host, DetectError> {
         let folder = root.join("sys/devices/system/cpu");
         let numbers = read_list(&folder.join("online"))?;
         // A socket of the model is a memory node. A package may have several nodes, and a virtual machine may have
         // packages without nodes of their own.
         let nodes = nodes(&root.join("sys/devices/system/node"))?;
-        let mut cores = BTreeMap::new();
+        let mut cores = BTreeSet::new();
         let mut cpus = Vec::new();
         for &cpu in &numbers {
             cpus.push(host_cpu(&folder, cpu, &nodes, &mut cores)?);
@@ -96,60 +86,31 @@ impl Host {
             memory_gib: ((kib + (1 << 19)) >> 20).max(sockets as u64),
             l1_kib,
             l2_kib,
-            llc_kib,
             last_levels,
-            cpus,
+            cpus: cpus.len(),
         })
     }
 
     /// The name of the most similar shipped machine. The core count separates desktops from servers, whose latencies
     /// differ.
-    pub fn similar(&self) -> &'static str {
+    fn similar(&self) -> &'static str {
         if self.cores_per_socket > 6 { "lkp-skl-2sp2" } else { "lkp-skl-d01" }
     }
 
-    /// A description with the counts, memory and caches of the host. All other values are those of [`Self::similar`].
-    pub fn values(&self, name: &str) -> Values {
-        let described = self.sockets * self.cores_per_socket * self.threads_per_core;
+    /// The keys that Linux tells, with their lines.
+    fn values(&self) -> [(&'static str, String); 7] {
         let (last_levels, llc_kib) = self.last_levels;
-        let numbers = [
-            ("sockets", self.sockets as u64),
-            ("cores_per_socket", self.cores_per_socket as u64),
-            ("threads_per_core", self.threads_per_core as u64),
-            ("memory_gib", self.memory_gib),
-            ("l1_kib", self.l1_kib),
-            ("l2_kib", self.l2_kib),
-            ("llc_kib", llc_kib),
-        ];
-        let mut values = numbers.map(|(key, value)| Value::of_linux(key, value)).to_vec();
-        if let (Some(llc), true) = (values.last_mut(), last_levels > 1) {
-            llc.note += &format!(": {last_levels} caches, described as one that all cores of a socket share");
-        }
-        // Hybrid processors have cores with one thread and with two, and sockets may differ.
-        let differ = if described == self.cpus.len() {
-            String::new()
-        } else {
-            format!(", described as {described}, since its cores or sockets differ")
-        };
-        Values {
-            head: String::new(),
-            name: name.to_owned(),
-            about: format!("this host: {} CPUs{differ}, {} GiB", self.cpus.len(), self.memory_gib),
-            like: self.similar(),
-            values,
-        }
-    }
-
-    /// The CPUs in the order in which tasks fill a simulated machine: the first threads of all cores, socket by socket,
-    /// then the second threads.
-    pub fn in_order_of_tasks(&self) -> Vec<HostCpu> {
-        let mut order: Vec<(usize, HostCpu)> = Vec::new();
-        for &cpu in &self.cpus {
-            let thread = self.cpus.iter().filter(|other| other.core == cpu.core && other.cpu < cpu.cpu).count();
-            order.push((thread, cpu));
-        }
-        order.sort_by_key(|(thread, cpu)| (*thread, cpu.socket, cpu.core));
-        order.into_iter().map(|(_, cpu)| cpu).collect()
+        let [one, llc] = ["", &format!(": {last_levels} caches, described as one that all cores of a socket share")];
+        [
+            ("sockets", self.sockets as u64, one),
+            ("cores_per_socket", self.cores_per_socket as u64, one),
+            ("threads_per_core", self.threads_per_core as u64, one),
+            ("memory_gib", self.memory_gib, one),
+            ("l1_kib", self.l1_kib, one),
+            ("l2_kib", self.l2_kib, one),
+            ("llc_kib", llc_kib, if last_levels > 1 { llc } else { one }),
+        ]
+        .map(|(key, value, note)| (key, format!("{key} = {value} # this host{note}")))
     }
 }
 
@@ -167,22 +128,21 @@ fn nodes(folder: &Path) -> Result<BTreeMap<u32, u64>, DetectError> {
     Ok(nodes)
 }
 
-/// `cores` has the numbers of the cores so far, by package and number in the package.
+/// Adds the CPU's core, as its package and its number in the package, to `cores`.
 fn host_cpu(
     folder: &Path,
     cpu: u32,
     nodes: &BTreeMap<u32, u64>,
-    cores: &mut BTreeMap<(u64, u64), u64>,
+    cores: &mut BTreeSet<(u64, u64)>,
 ) -> Result<HostCpu, DetectError> {
     let own = folder.join(format!("cpu{cpu}"));
     let package = number(&own.join("topology/physical_package_id"))?;
-    let next = cores.len() as u64;
-    let core = *cores.entry((package, number(&own.join("topology/core_id"))?)).or_insert(next);
+    cores.insert((package, number(&own.join("topology/core_id"))?));
     // Without the file, all CPUs of a package share a last level.
     let shared = last_index(&own.join("cache")).and_then(|index| read(&index.join("shared_cpu_list")).ok());
     let first = shared.and_then(|text| list(&text)?.into_iter().min());
     let socket = nodes.get(&cpu).copied().unwrap_or(package);
-    Ok(HostCpu { cpu, socket, core, last_level: first.unwrap_or(package as u32) })
+    Ok(HostCpu { socket, last_level: first.unwrap_or(package as u32) })
 }
 
 /// The folder of the last cache of a CPU.

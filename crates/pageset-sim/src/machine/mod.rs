@@ -15,8 +15,7 @@ use pageset::Pfn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use describe::{Value, Values, describe};
-pub use detect::{DetectError, Host, HostCpu, detect};
+pub use detect::{DetectError, detect};
 pub use error::MachineError;
 pub use numbers::{Count, Cycles, Kib, Ns, Rate, Share, Slowdown};
 pub use shipped::{SHIPPED, find};

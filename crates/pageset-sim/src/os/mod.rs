@@ -47,7 +47,7 @@ pub use scattered::Scattered;
 pub use socket::{Shape, Socket};
 pub use space::{Extent, Region, Space};
 
-use crate::engine::{Durations, Engine, LockId, LockKind, LockSpec, Socket as EngineSocket, Source};
+use crate::engine::{Durations, Engine, LockId, LockSpec, Socket as EngineSocket, Source};
 use crate::era::Era;
 use crate::machine::Machine;
 use crate::time::Time;
@@ -130,14 +130,14 @@ impl Needs {
     }
 }
 
-/// The locks of a machine whose zones have some regions each: first the zones' locks in the order of the nodes, all of
-/// the kind `zone_lock`, then the LRU locks group by group, then the object locks.
-pub fn locks(machine: &Machine, era: Era, needs: Needs, regions: usize, zone_lock: LockKind) -> Vec<LockSpec> {
-    let with = |around: Time| machine.nodes().map(move |node| LockSpec { node, around, kind: LockKind::Queue });
-    let zones = with(machine.cycles(machine.guessed.zone_hold_cycles)).map(|lock| LockSpec { kind: zone_lock, ..lock });
+/// The locks of a machine whose zones have some regions each: first the zones' locks in the order of the nodes, then the LRU
+/// locks group by group, then the object locks.
+pub fn locks(machine: &Machine, era: Era, needs: Needs, regions: usize) -> Vec<LockSpec> {
+    let with = |around: Time| machine.nodes().map(move |node| LockSpec { node, around });
+    let zones = with(machine.cycles(machine.guessed.zone_hold_cycles));
     let mut locks: Vec<LockSpec> = zones.flat_map(|lock| iter::repeat_n(lock, regions)).collect();
     (0..needs.lists(era)).for_each(|_| locks.extend(with(machine.cycles(machine.guessed.lru_hold_cycles))));
-    let object = LockSpec { node: EngineSocket(0), around: Time::ZERO, kind: LockKind::Queue };
+    let object = LockSpec { node: EngineSocket(0), around: Time::ZERO };
     locks.extend((0..needs.objects).map(|_| object));
     locks
 }

@@ -15,7 +15,7 @@ use pageset::{AllocError, Config, MapError, NodeId, Tuning};
 pub(crate) use result::interval;
 pub use result::{AllocTimes, LockWaits, PathSum, Paths, RunResult, RunRow, SCHEMA, Sample, SteadinessOf};
 
-use crate::engine::{self, Engine, LockId, LockKind, LockStats};
+use crate::engine::{self, Engine, LockId, LockStats};
 use crate::era::{CacheSlice, Era};
 use crate::huge_pages;
 use crate::machine::Machine;
@@ -39,8 +39,6 @@ pub struct Run<'m> {
     pub era: Era,
     /// The administrator's fraction of a zone that all pagesets may hold, 0 for none.
     pub high_fraction: u32,
-    /// The kind of the zone locks. No kernel has combining locks.
-    pub zone_lock: LockKind,
     /// Number of tasks, each on its own CPU: 1 to the machine's CPUs. First threads of cores fill first.
     pub tasks: u32,
     /// Virtual time before the measurement begins.
@@ -58,8 +56,6 @@ pub struct Run<'m> {
     /// Whether to simulate all nodes even if one node represents all. One node does when the workload's tasks share
     /// only their node and every node has the same tasks.
     pub whole: bool,
-    /// Upper limit of lock holds recorded in [`Outcome::held`].
-    pub held: usize,
     /// Seed of all random numbers.
     pub seed: u64,
 }
@@ -208,7 +204,7 @@ impl Run<'_> {
         };
         // All zones are alike.
         let regions = config.zone_metadata_size(0)?.regions;
-        let locks = os::locks(self.machine, self.era, needs, regions, self.zone_lock);
+        let locks = os::locks(self.machine, self.era, needs, regions);
         let engine = Rc::new(Engine::new(self.machine.engine_config(self.seed), &locks));
         built_on(&engine, || {
             let sim = SimMachine::new(engine.clone(), self.machine, regions)?;
@@ -269,8 +265,6 @@ impl Run<'_> {
     /// Begins a measurement, and discards an earlier one.
     fn begin(&self, engine: &Engine, system: &System<'_>, begin: Time) {
         system.measure();
-        engine.take_held();
-        engine.keep_held(self.held);
         engine.reset_sleep(begin);
     }
 
@@ -336,7 +330,6 @@ impl Run<'_> {
             alloc_times: system.alloc_times(),
             lines: system.lines(),
             page_operations: system.page_operations(),
-            held: engine.take_held(),
             switches: engine.switches(),
         }
     }

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Held, LockStats, Source};
+use crate::engine::{LockStats, Source};
 use crate::os::Moved;
 use crate::time::Time;
 
@@ -76,9 +76,6 @@ pub struct Outcome {
     pub lock_events: u64,
     /// Switches between CPUs since the start of the run.
     pub switches: u64,
-    /// Recorded lock holds, at most [`Run::held`](super::Run::held). Lock ids are ordered: zone locks, LRU locks,
-    /// others.
-    pub held: Vec<Held>,
 }
 
 /// An amount for each second of `time`; 0 if no time has passed, as in a recording without events.

@@ -15,7 +15,6 @@ fn run(tuning: Tuning, workload: &str) -> Outcome {
         tuning,
         era: Era::Linux6_10,
         high_fraction: 0,
-        zone_lock: LockKind::Queue,
         tasks: 8,
         warm_up: Time::from_seconds(0.02),
         time: Time::from_seconds(0.05),
@@ -23,7 +22,6 @@ fn run(tuning: Tuning, workload: &str) -> Outcome {
         precision_pct: None,
         history: History::NONE,
         whole: true,
-        held: 0,
         seed: 1,
     };
     run.run(|| true).unwrap()

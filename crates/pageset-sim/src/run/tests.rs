@@ -16,7 +16,6 @@ fn run<'m>(machine: &'m Machine, name: &str) -> Run<'m> {
         tuning: LINUX_4_17,
         era: Era::Linux4_16,
         high_fraction: 0,
-        zone_lock: LockKind::Queue,
         tasks: machine.topology().cpus(),
         warm_up: Time::from_seconds(0.02),
         time: Time::from_seconds(0.08),
@@ -24,7 +23,6 @@ fn run<'m>(machine: &'m Machine, name: &str) -> Run<'m> {
         precision_pct: None,
         history: History::NONE,
         whole: true,
-        held: 0,
         seed: 1,
     }
 }
@@ -108,7 +106,7 @@ fn a_single_node_has_the_watermarks_of_the_whole_machine() {
 }
 
 fn engine_of(machine: &Machine) -> Engine {
-    let locks = os::locks(machine, Era::Linux5_11, crate::os::Needs::NOTHING, 1, LockKind::Queue);
+    let locks = os::locks(machine, Era::Linux5_11, crate::os::Needs::NOTHING, 1);
     Engine::new(machine.engine_config(1), &locks)
 }
 
@@ -171,18 +169,4 @@ fn rules_do_not_change_the_era() {
     for era in [Era::Linux4_16, Era::Posted, Era::Linux6_10] {
         assert_ne!(facts(&Run { era, ..base.clone() }), of_base, "{era}");
     }
-}
-
-#[test]
-fn combining_zone_locks_change_times_but_no_work() {
-    let machine = find("lkp-bdw-ep2").unwrap().unwrap();
-    let of = |zone_lock| Run { zone_lock, ..run(&machine, "af-unix") }.run(|| true).unwrap();
-    let (queue, combining) = (of(LockKind::Queue), of(LockKind::COMBINING));
-    let again = of(LockKind::COMBINING);
-    assert_eq!((combining.operations, combining.moved), (again.operations, again.moved));
-    let gain = combining.score() / queue.score();
-    assert!(gain > 1.2, "the zone lock limits these streams, and its lines stay in one core: {gain}");
-    assert!(combining.zone_pct() < queue.zone_pct());
-    let pages = |outcome: &Outcome| outcome.moved.allocated as f64 / outcome.operations[0] as f64;
-    assert!((pages(&queue) - pages(&combining)).abs() < 0.2, "{} and {}", pages(&queue), pages(&combining));
 }

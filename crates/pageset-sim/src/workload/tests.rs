@@ -3,7 +3,6 @@ use std::cell::{Cell, RefCell};
 use pageset::{MigrateType, Order, Owner as _, Request};
 
 use super::*;
-use crate::engine::LockKind;
 use crate::era::Era;
 use crate::machine::{self, Machine};
 use crate::os::History;
@@ -36,7 +35,6 @@ fn run_of<'m>(machine: &'m Machine, workload: &'m Workload, tasks: u32, seed: u6
         tuning,
         era: Era::of_rules("linux-4.17"),
         high_fraction: 0,
-        zone_lock: LockKind::Queue,
         tasks,
         warm_up,
         time,
@@ -44,7 +42,6 @@ fn run_of<'m>(machine: &'m Machine, workload: &'m Workload, tasks: u32, seed: u6
         precision_pct: None,
         history: History::NONE,
         whole: true,
-        held: 0,
         seed,
     }
 }

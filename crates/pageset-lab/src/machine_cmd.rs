@@ -1,7 +1,5 @@
 //! `pageset-lab machine`: the simulated machines, a description of this host, and the fits of a machine's pace and of the shared costs.
 
-pub(crate) mod measure;
-
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -20,7 +18,7 @@ use crate::sim::machine;
 use crate::sim::options::{Beside, described};
 use crate::sim::progress::Progress;
 
-/// List, show, detect, measure and calibrate simulated machines
+/// List, show, detect and calibrate simulated machines
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -43,7 +41,6 @@ enum Command {
         #[arg(short, long, value_name = "FILE", default_value = "-")]
         output: PathBuf,
     },
-    Measure(measure::Args),
     /// Fit a machine's pace to its published score
     ///
     /// The pace is the one number of a machine that is fitted: it scales all durations alike. The row is that of batch 31, or,
@@ -81,7 +78,6 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             out.write_all(text.as_bytes())?;
             out.commit()?;
         }
-        Command::Measure(args) => return measure::run(&args),
         Command::Calibrate { machine: name, beside } => return fit(&name, &beside.with_seeds_of_fits()),
         Command::Share { machine, beside } => return share(&machine, &beside.with_seeds_of_fits()),
     }
