@@ -53,10 +53,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         let mut pages = 0;
         for _ in 0..DEFERRED_PER_HOLD {
             let Some(page) = self.deferred.take(|page| self.deferred_link(page).get()) else { break };
-            let other = match self.region_of(page) {
-                0 => None,
-                number => Some(self.lock_region(env, path, number)),
-            };
+            let other = (!first.covers(page)).then(|| self.lock_region(env, path, self.region_of(page)));
             let guard = other.as_ref().unwrap_or(&first);
             let order = self.frames.tag(page).order();
             guard.free_direct(page, order);

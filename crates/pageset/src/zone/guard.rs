@@ -15,7 +15,7 @@ impl<'a, M: Machine> Zone<'a, M> {
     /// Takes the lock of a region, waits for it, and counts the hold. Lock order: pageset, changes, region.
     pub(crate) fn lock_region<'z>(&'z self, env: Env<'z, M>, path: LockPath, number: usize) -> ZoneGuard<'z, 'a, M> {
         let region = self.before_lock(env, path, number);
-        self.locked(env, path, number, Guard::lock(&region.lock))
+        self.locked(env, path, number, region, Guard::lock(&region.lock))
     }
 
     /// As [`Self::lock_region`], but only if the lock is free.
@@ -28,7 +28,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         let region = self.before_lock(env, path, number);
         let guard = Guard::try_lock(&region.lock)?;
         // A holder may wait for refills in flight, and the caller may have interrupted one of them.
-        self.research.is_at_rest().then(|| self.locked(env, path, number, guard))
+        self.research.is_at_rest().then(|| self.locked(env, path, number, region, guard))
     }
 
     /// Takes the lock of a region, for a caller that waits for it or does not.
@@ -67,10 +67,10 @@ impl<'a, M: Machine> Zone<'a, M> {
         env: Env<'z, M>,
         path: LockPath,
         number: usize,
+        region: &'z Region<M::Lock>,
         held: Guard<'z, M::Lock>,
     ) -> ZoneGuard<'z, 'a, M> {
         env.touch(Line::Zone { zone: self.index, region: number });
-        let region = &self.regions[number];
         sync::add(&region.holds[path as usize], 1);
         ZoneGuard { zone: self, number, region, env, breaks: Cell::default(), _held: held }
     }
@@ -107,7 +107,7 @@ impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
         }
         self.zone.add_up(self.region);
         self.zone.note_plenty(self.region);
-        let mixed = if self.zone.is_all_movable() { 0 } else { MIXED };
+        let mixed = if self.zone.other_blocks.get() == 0 { 0 } else { MIXED };
         self.zone.flags.replace(MIXED, mixed);
     }
 }

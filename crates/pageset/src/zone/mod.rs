@@ -182,11 +182,6 @@ impl<M: Machine> Zone<'_, M> {
         page < self.frames.len() && self.frames.tag(page).is(PageState::Free, order)
     }
 
-    /// Whether every pageblock of the zone is MOVABLE.
-    pub(crate) fn is_all_movable(&self) -> bool {
-        self.other_blocks.get() == 0
-    }
-
     /// The block that a page is inside of: its first page, order and state. A page in a bitmap is on no list: it reads as a block in a
     /// pageset.
     pub(crate) fn block_around(&self, page: u32) -> Option<(u32, Order, PageState)> {

@@ -11,6 +11,7 @@ use super::depot::Depot;
 use super::list::List;
 use crate::frame::{MigrateType, Order};
 use crate::machine::{LockPath, Machine};
+use crate::policy::HighAtomicRule;
 use crate::sync::{AtomicU64, Counter, LockedWord};
 
 /// A part of a zone: a lock, and the free lists of the pages in this part. [`crate::ZoneMetadata`] brings the memory for it.
@@ -194,21 +195,17 @@ impl<M: Machine> Zone<'_, M> {
         largest.map_or(1, |order| order as u8 + 1)
     }
 
-    /// Free pages of the zone that certainly exist and serve every request: at most [`Self::drift`] pages of each kind fewer than
-    /// [`Self::free_pages`] would say. One read instead of one for each region; 0 with one region, which keeps no sums.
+    /// Free pages of the zone that certainly exist and serve every request: fewer than [`Self::free_pages`] would say, by what the regions may
+    /// not have added to the sums yet. One read instead of one for each region. 0 with one region, which keeps no sums, and where pages
+    /// are kept for some requests.
     #[inline]
     pub(crate) fn surely_free(&self) -> u64 {
-        if self.regions.len() == 1 {
+        if self.regions.len() == 1 || self.highatomic != HighAtomicRule::Free {
             return 0;
         }
         let Totals { free, cma, highatomic } = &self.totals;
         let [free, cma, highatomic] = [free, cma, highatomic].map(Counter::get);
-        free.saturating_sub(cma).saturating_sub(highatomic).saturating_sub(3 * self.drift())
-    }
-
-    /// By how many pages one of the sums can differ from the regions' pages.
-    pub(crate) fn drift(&self) -> u64 {
-        self.region_drift() * self.regions.len() as u64
+        free.saturating_sub(cma).saturating_sub(highatomic).saturating_sub(3 * self.region_drift() * self.regions.len() as u64)
     }
 
     /// How many pages a region may change before it adds them to the sums: together a 64th of the zone.

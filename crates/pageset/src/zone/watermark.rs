@@ -123,7 +123,7 @@ impl<M: Machine> Zone<'_, M> {
     /// The specification's fast variant for single pages is a shortcut to the same answer.
     pub(crate) fn passes(&self, mark: u64, test: &MarkTest) -> bool {
         let floor = test.rights.lowered(mark).saturating_add(self.reserve[test.highest.index()].get());
-        let certain = self.surely_passes(floor.saturating_add(test.order.pages()));
+        let certain = self.surely_free() > floor.saturating_add(test.order.pages());
         (certain || self.free().saturating_sub(self.unusable(test)) > floor) && self.has_block(test)
     }
 
@@ -150,18 +150,13 @@ impl<M: Machine> Zone<'_, M> {
     /// this answer lasts until the next hold.
     fn orders_with_pages(&self) -> u8 {
         let floor = self.mark(Mark::High).saturating_add(self.largest_reserve.get());
-        if self.surely_passes(floor.saturating_add(Order::MAX.pages())) {
+        if self.surely_free() > floor.saturating_add(Order::MAX.pages()) {
             return Order::COUNT as u8;
         }
         let usable = self.listed().saturating_sub(self.unusable(&MarkTest::SINGLE));
         // The test of an order keeps one page less than its block above the floor: so its block fits between them.
         let largest = usable.saturating_sub(floor).checked_ilog2();
         largest.map_or(0, |order| (order + 1).min(Order::COUNT as u32) as u8)
-    }
-
-    /// Whether the zone certainly has more than `floor` pages for every request, by its sums alone.
-    fn surely_passes(&self, floor: u64) -> bool {
-        self.surely_free() > floor && self.highatomic == HighAtomicRule::Free
     }
 
     /// Whether a single page is available above the min mark after a block of `order` is taken, for a request without a
