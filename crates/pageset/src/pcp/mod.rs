@@ -346,28 +346,26 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         #[must_use]
         #[inline]
         pub fn new(metadata: ZoneMetadata<'a, M::Lock>) -> Self {
-            let mut shared = Zone::new();
-            shared.regions = metadata.regions;
-            // Which tags are the pages' and which words are the pagesets' is known when the zone is filled in.
-            shared.frames.tags = metadata.tags;
-            CachedZone {
-                shared,
-                pagesets: metadata.pagesets,
+            let mut zone = CachedZone {
+                shared: Zone::new(),
+                pagesets: &[],
                 disabled: AtomicU32::new(0),
                 bounds: SharedBounds { batch: AtomicU32::new(0), high_min: AtomicU32::new(0), high_max: AtomicU32::new(0) },
                 shares: Shares::new(),
-                arrays: metadata.words,
-            }
+                arrays: &[],
+            };
+            zone.set_metadata(metadata);
+            zone
         }
     }
 
-    /// Gives the zone its memory, before it is filled in.
-    #[cfg(feature = "bytes")]
-    pub(crate) fn set_metadata(&mut self, metadata: ZoneMetadata<'a, M::Lock>) {
+    /// Gives the zone its memory, before it is filled in: which tags are the pages' and which words are the pagesets' is not known yet.
+    pub(crate) const fn set_metadata(&mut self, metadata: ZoneMetadata<'a, M::Lock>) {
         let ZoneMetadata { tags, words, pagesets, regions } = metadata;
         self.shared.frames.tags = tags;
         self.shared.regions = regions;
-        (self.arrays, self.pagesets) = (words, pagesets);
+        self.arrays = words;
+        self.pagesets = pagesets;
     }
 
     /// The memory that the zone was given, before it is filled in.

@@ -205,7 +205,9 @@ impl<M: Machine> Zone<'_, M> {
         }
         let Totals { free, cma, highatomic } = &self.totals;
         let [free, cma, highatomic] = [free, cma, highatomic].map(Counter::get);
-        free.saturating_sub(cma).saturating_sub(highatomic).saturating_sub(3 * self.region_drift() * self.regions.len() as u64)
+        free.saturating_sub(cma)
+            .saturating_sub(highatomic)
+            .saturating_sub(3 * self.region_drift() * self.regions.len() as u64)
     }
 
     /// How many pages a region may change before it adds them to the sums: together a 64th of the zone.
