@@ -14,14 +14,14 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent / "crates/pageset/src"
 # A layout: its own files, and the names of fields, methods and modules that ask for it.
 LAYOUTS = {
-    "bitmaps": (["buddy/bitmaps", "buddy/parts"], r"\w*bitmap\w*|free_whole|found_in|is_part|await_moves|part_pages|has_parts|moves_parts|Parts|Moves"),
+    "bitmaps": (["zone/bitmaps", "zone/parts", "buddy/parts"], r"\w*bitmap\w*|free_whole|found_in|is_part|await_moves|part_pages|has_parts|moves_parts|Parts|Moves"),
     "regions": (
-        ["buddy/region"],
+        ["zone/region"],
         r"regions|region_of|region_order|region_starts|region_end|regions_from|"
         r"take_from_regions?|lock_region|try_lock_region|free_some_to_regions|free_to_regions|free_own",
     ),
     "research": (
-        ["research/", "buddy/research", "buddy/no_research", "pcp/research", "pcp/no_research"],
+        ["research/", "zone/research", "zone/no_research", "pcp/research", "pcp/no_research"],
         r"owners|owner_pages|waiting|remote|absorb|absorb_all|keeper|free_to_owner|claim_blocks|merge_blocks|merge_in|"
         r"take_fit|claimed_blocks|own_parts|left_by_others|has_waiting|end_ownership|refill_by_claims|left_above_high|"
         r"nothing_waits|end_drain|check_owners|has_owners|merges_in_pageset|"
@@ -29,7 +29,7 @@ LAYOUTS = {
         r"remove_from_cluster|refill_from_clusters|drain_by_old_rules|steal_before_615|count_skips|research|check_clusters|"
         r"note_put|put_unmerged|without_waiters|drain_by_research|has_skipped|is_at_rest|check_research|research_counts",
     ),
-    "depot": (["buddy/depot"], r"\w*depots?|depot_\w+|has_batches|Batches"),
+    "depot": (["zone/depot"], r"\w*depots?|depot_\w+|has_batches|Batches"),
 }
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Mutation testing of rules, buddy, stores, pagesets and fast path: changes a random sample of places, one at a time, and lists the
+# Mutation testing of rules, zones, buddy, stores, pagesets and fast path: changes a random sample of places, one at a time, and lists the
 # changes that no test of the allocator notices. Needs cargo-mutants (cargo install cargo-mutants --locked). A mutant takes
 # more than 100 s on one CPU (28 November 2026), so this is not part of .ci/run.
 #
@@ -18,7 +18,7 @@ case ${1-} in [0-9]*) count=$1 && shift ;; esac
 case ${1-} in [0-9]*) seed=$1 && shift ;; esac
 
 files=()
-for file in 'policy/[!p]*' 'buddy/*' 'buddy/*/*' 'store/*' 'pcp/*' 'pcp/*/*' 'research/[cr-s]*' alloc/fast alloc/general; do
+for file in 'policy/[!p]*' 'zone/*' 'zone/*/*' 'buddy/*' 'store/*' 'pcp/*' 'pcp/*/*' 'research/[cr-s]*' alloc/fast alloc/general; do
     files+=(-f "crates/pageset/src/$file.rs")
 done
 

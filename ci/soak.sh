@@ -48,11 +48,11 @@ planted() {
     echo "found: $name ($(grep -m 1 -o "$report.*" "$said"))"
 }
 
-planted "a depot loses its older batches" buddy/depot.rs \
+planted "a depot loses its older batches" zone/depot.rs \
     'below.set(self.newest[list].get());' 'below.set(0);' 'the pages of a depot'
-planted "a depot counts pages twice" buddy/depot.rs \
+planted "a depot counts pages twice" zone/depot.rs \
     'self.pages.set(before + pages);' 'self.pages.set(before + 2 * pages);' 'the pages of a depot'
-planted "a free pageblock keeps its owner" buddy/mod.rs \
-    'starts(page, order).for_each(|start| self.owners.end(start));' 'let _ = starts(page, order);' 'the owner of a free pageblock'
+planted "a free pageblock keeps its owner" research/claims.rs \
+    'pageblocks(page, order).for_each(|start| self.zone.research.owners.end(start));' 'let _ = pageblocks(page, order);' 'the owner of a free pageblock'
 planted "all regions have the lock of the first" zone/guard.rs \
-    'Guard::try_lock(&self.buddy.regions[number].lock)?' 'Guard::try_lock(&self.buddy.regions[0].lock)?' 'zone\|page\|lock'
+    'Guard::try_lock(&region.lock)?' 'Guard::try_lock(&self.regions[0].lock)?' 'zone\|page\|lock'

@@ -51,8 +51,8 @@
 //! | [`frame`] | page frame numbers, orders, migratetypes, and the metadata of each page |
 //! | [`machine`] | the trait that provides CPU numbers, locks and memory costs |
 //! | [`policy`] | every rule as data; the pure functions that decide how many pages move |
-//! | `buddy` | free lists, split, merge, claiming and stealing |
-//! | `zone` | a zone's locks, watermarks and counters |
+//! | `zone` | a zone and its regions: what it knows of its pages, free lists, marks, counters, and the locks |
+//! | `buddy` | what changes free lists: split, merge, claiming and stealing |
 //! | `store` | what lies behind a pageset: depots, bitmaps, free lists |
 //! | [`pcp`] | the per-CPU pagesets: allocation, free, refill, drain |
 //! | [`alloc`] | requests and zonelists; the fast, the general and the slow path |
@@ -158,8 +158,8 @@ pub use alloc::error::{AllocError, FreeError, HotplugError, SplitError, WrongFre
 pub use alloc::request::{AllocFrom, Block, PageHandle, Request, Urgency, Wait};
 pub use alloc::shortage::OutOfMemory;
 pub use alloc::{Allocator, FastPath, Free, FreeTo, NonBlocking};
-pub use buddy::region::Region;
 pub use frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, ZoneKind};
 pub use machine::{CpuHint, LockPath, Machine, RawLock, SpinLock};
 pub use pcp::CachedZone;
 pub use policy::{Backing, OwnerRule, RegionRule, Tuning};
+pub use zone::region::Region;

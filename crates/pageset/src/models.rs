@@ -15,13 +15,13 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::admin::drains::Exclusive;
-use crate::buddy::research::in_flight::InFlight;
 use crate::machine::{Guard, RawLock, SpinLock};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use crate::sync::split::SplitWord;
 use crate::sync::{LockedWord, hint};
 use crate::zone::deferred::Deferred;
+use crate::zone::research::in_flight::InFlight;
 use crate::zone::{BELOW_HIGH, Flags, RECLAIM_ACTIVE};
 
 /// A word whose writers hold a lock.

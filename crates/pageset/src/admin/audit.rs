@@ -4,9 +4,6 @@ use core::fmt;
 
 use crate::admin::views::ZoneView;
 use crate::alloc::Allocator;
-use crate::buddy::Mismatch;
-use crate::buddy::list::List;
-use crate::buddy::region::FreePages;
 use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
 use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
@@ -15,6 +12,9 @@ use crate::pcp::{CachedZone, Pageset};
 use crate::policy::lists::{LISTS, order_of};
 use crate::store::{self, Store};
 use crate::sync::LockedWord;
+use crate::zone::Mismatch;
+use crate::zone::list::List;
+use crate::zone::region::FreePages;
 use crate::zone::watermark::{Mark, MarkTest};
 
 /// Where a zone's pages are. `free + cached + in_use = managed`.
@@ -159,7 +159,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         let free = self.free_lists()?;
         let cached = self.cached()?;
         let (books, tagged) = self.blocks()?;
-        self.checked(self.zone.shared.buddy.check_research())?;
+        self.checked(self.zone.shared.check_research())?;
         if self.zone.shared.deferred.is_empty() {
             self.equal("pages whose free is deferred", 0, self.zone.shared.deferred_pages())?;
         }
@@ -172,7 +172,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.types()?;
         self.equal(
             "free + cached + in use = managed",
-            self.zone.shared.buddy.managed.get(),
+            self.zone.shared.managed.get(),
             free + cached.pages + books.in_use,
         )?;
         Ok(books)
@@ -219,9 +219,9 @@ impl<M: Machine> Audit<'_, '_, M> {
             let blocks = starts.filter(|&start| self.zone.frames().block_type(start) == migratetype).count();
             blocks as u64 * Order::PAGEBLOCK.pages()
         };
-        let reserved = self.zone.shared.buddy.reserved_highatomic.get();
+        let reserved = self.zone.shared.reserved_highatomic.get();
         self.equal("the pages of HIGHATOMIC pageblocks", reserved, pages(MigrateType::HighAtomic))?;
-        self.equal("the pages of CMA pageblocks", self.zone.shared.buddy.cma_pages.get(), pages(MigrateType::Cma))
+        self.equal("the pages of CMA pageblocks", self.zone.shared.cma_pages.get(), pages(MigrateType::Cma))
     }
 
     /// What a layer below has checked.
@@ -250,7 +250,7 @@ impl<M: Machine> Audit<'_, '_, M> {
     /// Walks all free lists; returns the pages on them.
     fn free_lists(&self) -> Found<u64> {
         let (mut all, mut sums) = (0, FreePages { all: 0, cma: 0, highatomic: 0 });
-        for (number, region) in self.zone.shared.buddy.regions.iter().enumerate() {
+        for (number, region) in self.zone.shared.regions.iter().enumerate() {
             let (mut free, mut isolated) = (FreePages { all: 0, cma: 0, highatomic: 0 }, 0);
             for order in Order::all() {
                 for migratetype in MigrateType::ALL {
@@ -277,7 +277,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         let hidden = self.checked(store::HIDDEN.free(&self.zone.shared))?;
         all += hidden;
         sums.all += hidden;
-        let counted = self.zone.shared.buddy.free_pages();
+        let counted = self.zone.shared.free_pages();
         self.equal("the free pages of the zone", counted.all, sums.all)?;
         self.equal("the free CMA pages of the zone", counted.cma, sums.cma)?;
         self.equal("the free HIGHATOMIC pages of the zone", counted.highatomic, sums.highatomic)?;
@@ -286,19 +286,19 @@ impl<M: Machine> Audit<'_, '_, M> {
 
     /// Walks one free list of a region; returns the pages on it.
     fn free_list(&self, region: usize, list: &List, order: Order, migratetype: MigrateType) -> Found<u64> {
-        let (buddy, frames) = (&self.zone.shared.buddy, self.zone.frames());
+        let (zone, frames) = (&self.zone.shared, self.zone.frames());
         let (mut slot, mut before, mut len) = (list.first(), None, 0);
         // A corrupt list may be circular.
         while let Some(at) = slot.filter(|_| len <= u64::from(list.len())) {
             let Some(page) = frames.page_with_slot(at, order) else {
                 return self.error(None, "a free list or pageset has a page outside the zone", 0, u64::from(at));
             };
-            if buddy.list_of(page) != migratetype {
-                let found = buddy.list_of(page) as u64;
+            if zone.list_of(page) != migratetype {
+                let found = zone.list_of(page) as u64;
                 return self.error(Some(page), "the list of a block", migratetype as u64, found);
             }
             self.check_tag(page, order, PageState::Free)?;
-            let found = buddy.region_of(page);
+            let found = zone.region_of(page);
             if found != region {
                 return self.error(Some(page), "the region of a block on a list", region as u64, found as u64);
             }
@@ -427,7 +427,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         for page in 0..self.zone.frames().len() {
             let tag = self.zone.frames().tag(page);
             if tag.state() == PageState::Inside {
-                if self.zone.shared.buddy.is_part(page) {
+                if self.zone.shared.is_part(page) {
                     if page < free_from {
                         return self.error(
                             Some(page),
@@ -460,14 +460,14 @@ impl<M: Machine> Audit<'_, '_, M> {
 
     fn is_merged(&self, page: u32, order: Order) -> Found {
         let buddy = page ^ order.pages() as u32;
-        if order == Order::MAX || !self.zone.shared.buddy.is_free(buddy, order) {
+        if order == Order::MAX || !self.zone.shared.is_free(buddy, order) {
             return Ok(());
         }
-        let differ = self.zone.shared.buddy.list_of(page) != self.zone.shared.buddy.list_of(buddy)
+        let differ = self.zone.shared.list_of(page) != self.zone.shared.list_of(buddy)
             || self.zone.frames().block_type(page) != self.zone.frames().block_type(buddy);
         // A claim retypes one of two pageblocks; its free half then waits for the next free to merge. Before 6.10 a
         // block may be on another list than its pageblock's.
-        let skipped = order == Order::ZERO && self.zone.shared.buddy.has_skipped();
+        let skipped = order == Order::ZERO && self.zone.shared.has_skipped();
         let may_wait = skipped || order >= Order::PAGEBLOCK && (differ || !self.allocator.tuning.merge_by_type);
         if may_wait { Ok(()) } else { self.error(Some(page), "free buddies are unmerged", 0, order.get().into()) }
     }

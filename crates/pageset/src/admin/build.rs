@@ -80,10 +80,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.shared.flags.set(NO_FAST_PATH, !tuning.has_fast_path());
             zone.shared.flags.set(LOOK_UP_ZONE, config.zones.len() > 1 || spec.kind > ZoneKind::Normal);
             zone.shared.boost_factor = config.watermarks.boost_factor;
-            zone.shared.buddy.zone = index;
-            zone.shared.buddy.regions = regions;
-            zone.shared.buddy.region_order = region_order;
-            zone.shared.buddy.frames = Frames {
+            zone.shared.regions = regions;
+            zone.shared.region_order = region_order;
+            zone.shared.frames = Frames {
                 base,
                 first: (spec.span.start.0 - base.0) as u32,
                 end: (spec.span.end().0 - base.0) as u32,
@@ -142,7 +141,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 let mut page = (range.start.0 - zone.frames().base.0) as u32;
                 let end = page + range.pages as u32;
                 while page < end {
-                    let next = zone.shared.buddy.region_end(page).min(end);
+                    let next = zone.shared.region_end(page).min(end);
                     zone.shared.lock(allocator.env(), LockPath::Map, page).online(page, u64::from(next - page));
                     page = next;
                 }

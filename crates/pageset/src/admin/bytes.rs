@@ -8,9 +8,9 @@ use bump_into::BumpInto;
 
 use crate::alloc::Allocator;
 use crate::alloc::config::{Config, MapError, Metadata, ZoneMetadata};
-use crate::buddy::region::Region;
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, Pageset};
+use crate::zone::region::Region;
 
 impl<M: Machine<Lock: 'static> + 'static> Allocator<'static, M> {
     /// Builds an allocator whose metadata lie in `memory`: for a kernel at boot, which has no heap. Writes all of the

@@ -112,7 +112,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn first_obstacle(&self, range: PageRange, pass: Look) -> Option<Pfn> {
         let may_move = |pfn: Pfn| {
             let (zone, page) = self.locate(pfn)?;
-            let (head, order, state) = zone.shared.buddy.block_around(page)?;
+            let (head, order, state) = zone.shared.block_around(page)?;
             let moves = state == PageState::Cached || zone.frames().tag(head).kind() == Some(MigrateType::Movable);
             moves.then(|| PageRange::new(zone.frames().pfn(head), order.pages()))
         };

@@ -15,10 +15,10 @@ use crate::admin::views::ZoneView;
 use crate::alloc::Allocator;
 use crate::alloc::config::MapError;
 use crate::alloc::error::HotplugError;
-use crate::buddy::list::End;
 use crate::frame::{CpuId, MigrateType, Order, PageRange, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::zone::ZoneGuard;
+use crate::zone::list::End;
 
 /// CPUs.
 impl<M: Machine> Allocator<'_, M> {
@@ -162,7 +162,7 @@ impl<M: Machine> Allocator<'_, M> {
         let look = || {
             span.cut(Order::PAGEBLOCK).try_for_each(|piece| {
                 let _guard = zone.shared.lock(self.env(), LockPath::Map, piece.first);
-                let known = zone.shared.buddy.first_known(piece.first, piece.pages());
+                let known = zone.shared.first_known(piece.first, piece.pages());
                 known.map_or(Ok(()), |page| {
                     Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(page) })
                 })
@@ -229,7 +229,7 @@ impl<M: Machine> Allocator<'_, M> {
     #[must_use]
     pub fn free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, page) = self.locate(pfn)?;
-        match zone.shared.buddy.block_around(page)? {
+        match zone.shared.block_around(page)? {
             (head, order, PageState::Free) => Some(PageRange::new(zone.frames().pfn(head), order.pages())),
             _ => None,
         }
@@ -302,11 +302,10 @@ impl<M: Machine> Allocator<'_, M> {
             return true;
         }
         let Some((zone, page)) = self.locate(pfn).filter(|_| pfn.is_aligned(order)) else { return false };
-        let buddy = &zone.shared.buddy;
         let (mut at, mut cached) = (page, false);
         while at < page + order.pages() as u32 {
             // Without a lock: what is seen may be in the past. The second try is made with the lock.
-            let Some((head, block, state)) = buddy.block_around(at) else { return false };
+            let Some((head, block, state)) = zone.shared.block_around(at) else { return false };
             cached |= state == PageState::Cached;
             if !matches!(state, PageState::Free | PageState::Cached) {
                 return false;
@@ -324,8 +323,8 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Takes the block of `order` at `page` out of the free block around it.
     fn take_at(&self, page: u32, order: Order) -> bool {
         self.settle(page, order);
-        let Some((head, found, PageState::Free)) = self.buddy.block_around(page) else { return false };
-        let list = self.buddy.list_of(head);
+        let Some((head, found, PageState::Free)) = self.zone.block_around(page) else { return false };
+        let list = self.zone.list_of(head);
         if found < order || !list.is_ordinary() {
             return false;
         }
@@ -334,7 +333,7 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         }
         self.remove(head, found);
         self.put_rest(head, found, page, order, list);
-        self.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, order, list));
+        self.zone.frames.set_tag(page, Tag::new(PageState::Allocated, order, list));
         self.count_direct_alloc(order.pages());
         true
     }

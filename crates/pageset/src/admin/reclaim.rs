@@ -147,7 +147,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         };
         if let Some((zone, _)) = got.and_then(|pfn| self.locate(pfn)) {
             // The request got its block, so compaction is worthwhile again, whatever its outcome says.
-            zone.shared.buddy.deferral.reset(request.order, true);
+            zone.shared.deferral.reset(request.order, true);
         }
         Ok(got)
     }
@@ -164,7 +164,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let list = self.zonelist(request, self.machine.cpu())?;
         // The check without the lock may miss a pageblock that is reserved right now.
         Ok(list.zones().filter(|zone| zone.shared.may_unreserve_highatomic(forced)).any(|zone| {
-            zone.shared.buddy.region_starts().any(|start| {
+            zone.shared.region_starts().any(|start| {
                 let guard = zone.shared.lock(self.env(), LockPath::Map, start);
                 zone.shared.may_unreserve_highatomic(forced) && guard.unreserve_highatomic(request.migratetype)
             })
@@ -178,7 +178,7 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
     #[must_use]
     pub fn needs_reclaim(self) -> bool {
         let zone = self.zone;
-        zone.shared.buddy.managed.get() > 0
+        zone.shared.managed.get() > 0
             && !zone.shared.passes_mark(Mark::High, &MarkTest { highest: zone.shared.kind, ..MarkTest::SINGLE })
     }
 

@@ -106,7 +106,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             all += 1;
         }
         let cpus = if local == 0 { all } else { local };
-        ZoneSize { managed: zone.shared.buddy.managed.get(), low: zone.shared.watermarks().low, cpus }
+        ZoneSize { managed: zone.shared.managed.get(), low: zone.shared.watermarks().low, cpus }
     }
 
     /// Computes watermarks, reserves and bounds from the managed pages. Specification 1.2.
@@ -123,14 +123,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub fn recompute(&self) {
         let changes = self.change();
         let is_lowmem = |zone: &&CachedZone<'a, M>| zone.shared.kind != ZoneKind::Movable;
-        let lowmem = self.zones.iter().filter(is_lowmem).map(|zone| zone.shared.buddy.managed.get()).sum();
-        let populated = self.zones.iter().filter(is_lowmem).filter(|zone| zone.shared.buddy.managed.get() > 0).count();
+        let lowmem = self.zones.iter().filter(is_lowmem).map(|zone| zone.shared.managed.get()).sum();
+        let populated = self.zones.iter().filter(is_lowmem).filter(|zone| zone.shared.managed.get() > 0).count();
         let rule = &self.rules.watermarks;
         let reserve = rule.reserve_kib(lowmem, populated as u64);
         for zone in self.zones {
             let movable = zone.shared.kind == ZoneKind::Movable;
             let guard = zone.shared.lock(self.env(), LockPath::Map, 0);
-            guard.set_watermarks(rule.marks(reserve, zone.shared.buddy.managed.get(), lowmem, movable));
+            guard.set_watermarks(rule.marks(reserve, zone.shared.managed.get(), lowmem, movable));
             guard.set_reserve(ZoneKind::ALL.map(|highest| self.lowmem_reserve(zone, highest)));
         }
         self.recompute_mixing();
@@ -145,7 +145,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         for zone in self.zones {
             let below = |z: &CachedZone<'a, M>| {
                 z.shared.kind == ZoneKind::Dma32
-                    && (one_node || z.shared.node == zone.shared.node && z.shared.buddy.managed.get() > 0)
+                    && (one_node || z.shared.node == zone.shared.node && z.shared.managed.get() > 0)
             };
             let apart = self.tuning.no_fragment && zone.shared.kind == ZoneKind::Normal && self.zones.iter().any(below);
             zone.shared.keeps_apart.set(apart);
@@ -158,7 +158,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let above = self.zones.iter().filter(|z| {
             z.shared.node == zone.shared.node && z.shared.kind > zone.shared.kind && z.shared.kind <= highest
         });
-        above.map(|z| z.shared.buddy.managed.get()).sum::<u64>().checked_div(ratio).unwrap_or(0)
+        above.map(|z| z.shared.managed.get()).sum::<u64>().checked_div(ratio).unwrap_or(0)
     }
 
     /// Computes the bounds of all pagesets and applies them. Releases the lock of changes.
@@ -195,7 +195,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.shares.decide(share.unwrap_or_default(), bounds);
         let bounds = share.map_or(bounds, |share| bounds.within(share.each));
         zone.bounds.set(bounds);
-        zone.shared.buddy.research.set_batch(bounds.batch);
+        zone.shared.research.set_batch(bounds.batch);
     }
 
     /// Gives each pageset of a zone its bounds. Pagesets of a disabled zone and those of offline CPUs keep nothing.

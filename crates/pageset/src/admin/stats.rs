@@ -207,7 +207,7 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
                 ("high", marks.high),
                 ("promo", promo),
                 ("spanned", spanned),
-                ("present", zone.shared.buddy.present.get()),
+                ("present", zone.shared.present.get()),
                 ("managed", stats.managed),
                 ("cma", stats.cma),
             ] {
@@ -254,20 +254,20 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
             pagesets += pageset.stats();
         }
         let store::Counts { depot, depot_in_pages, depot_out_pages, bitmap } = store::counts(&zone.shared);
-        let free = zone.shared.buddy.free_pages();
+        let free = zone.shared.free_pages();
         let [claimed_blocks, own_parts, merge_skips, cluster_alloc_pages, cluster_free_pages, cluster_shortages] =
             research.zone;
         let [owner_pages, pageset_merges] = research.pagesets;
-        let holds = |path| zone.shared.buddy.sum(|region| &region.holds[path as usize]);
+        let holds = |path| zone.shared.sum(|region| &region.holds[path as usize]);
         ZoneStats {
             node: zone.shared.node,
             kind: zone.shared.kind,
-            managed: zone.shared.buddy.managed.get(),
+            managed: zone.shared.managed.get(),
             nr_free_pages: free.all,
             nr_free_cma: free.cma,
             nr_free_highatomic: free.highatomic,
-            nr_reserved_highatomic: zone.shared.buddy.reserved_highatomic.get(),
-            cma: zone.shared.buddy.cma_pages.get(),
+            nr_reserved_highatomic: zone.shared.reserved_highatomic.get(),
+            cma: zone.shared.cma_pages.get(),
             watermarks: zone.shared.watermarks(),
             watermark_boost: zone.shared.boost(),
             pagesets,
@@ -282,8 +282,8 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
             owner_pages,
             pageset_merges,
             deferred,
-            direct_alloc_pages: zone.shared.buddy.sum(|region| &region.direct_alloc_pages),
-            direct_free_pages: zone.shared.buddy.sum(|region| &region.direct_free_pages),
+            direct_alloc_pages: zone.shared.sum(|region| &region.direct_alloc_pages),
+            direct_free_pages: zone.shared.sum(|region| &region.direct_free_pages),
             lock_refill: holds(LockPath::Refill),
             lock_drain: holds(LockPath::Drain),
             lock_direct_alloc: holds(LockPath::DirectAlloc),
@@ -291,8 +291,8 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
             lock_map: holds(LockPath::Map),
             below_high: zone.shared.pressure().below_high,
             reclaim_active: zone.shared.pressure().reclaim_active,
-            claims: zone.shared.buddy.claims.get(),
-            steals: zone.shared.buddy.steals.get(),
+            claims: zone.shared.claims.get(),
+            steals: zone.shared.steals.get(),
             compact_migrate_scanned: zone.shared.compaction.migrate_scanned.get(),
             compact_free_scanned: zone.shared.compaction.free_scanned.get(),
             compact_isolated: zone.shared.compaction.isolated.get(),
@@ -312,7 +312,7 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
     /// largest aligned blocks.
     #[must_use]
     pub fn free_blocks(self, order: Order, migratetype: MigrateType) -> u32 {
-        let mut blocks = self.zone.shared.buddy.blocks(order, migratetype);
+        let mut blocks = self.zone.shared.blocks(order, migratetype);
         let mut count = |found, list| blocks += u32::from((found, list) == (order, migratetype));
         store::HIDDEN.each_block(&self.zone.shared, &mut count);
         blocks

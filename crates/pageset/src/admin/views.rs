@@ -137,7 +137,7 @@ impl<'x, 'a, M: Machine> ZoneView<'x, 'a, M> {
     /// The number of regions of the zone: see [`crate::RegionRule`].
     #[must_use]
     pub fn region_count(self) -> usize {
-        self.zone.shared.buddy.regions.len()
+        self.zone.shared.regions.len()
     }
 
     /// The pageset of a CPU; `None` if the CPU is not possible.
@@ -168,7 +168,7 @@ impl<'a, M: Machine> NodeView<'_, 'a, M> {
     /// The node's zones up to `highest` that have managed pages.
     pub(crate) fn zones(self, highest: ZoneKind) -> impl Iterator<Item = &'a CachedZone<'a, M>> {
         let here = move |zone: &&CachedZone<'a, M>| {
-            zone.shared.node == self.node && zone.shared.kind <= highest && zone.shared.buddy.managed.get() > 0
+            zone.shared.node == self.node && zone.shared.kind <= highest && zone.shared.managed.get() > 0
         };
         self.allocator.zones.iter().filter(here)
     }

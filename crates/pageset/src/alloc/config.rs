@@ -5,7 +5,6 @@ use core::sync::atomic::AtomicU32;
 
 use super::CpuSet;
 use super::sections::Sections;
-use crate::buddy::region::Region;
 use crate::frame::{CpuId, NodeId, ZoneKind};
 use crate::frame::{Order, PageRange, Pfn};
 use crate::machine::Machine;
@@ -15,6 +14,7 @@ use crate::pcp::{self, Pageset};
 use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize};
 use crate::policy::{Active, SMALL, Tuning, TuningError};
 use crate::store::StoreWords;
+use crate::zone::region::Region;
 
 impl PageRange {
     /// The pages of `bytes` from a physical address on, as in a firmware memory map.

@@ -136,7 +136,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
         // The kernel's zonelists contain no zones without memory, so an empty zone cannot be the preferred one.
-        let preferred = list.zones().find(|zone| zone.shared.buddy.managed.get() > 0);
+        let preferred = list.zones().find(|zone| zone.shared.managed.get() > 0);
         if let Some(node) = preferred.filter(|zone| zone.shared.keeps_apart.get()).map(|zone| zone.shared.node) {
             let local = list.zones().filter(|zone| zone.shared.node == node);
             if let Some(taken) = self.attempt(local, list.request, Attempt::FIRST.with_mixing(Mixing::Avoided), take) {
@@ -252,7 +252,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 let page = reserved(rights.highatomic)
                     .or_else(|| guard.take(wanted, &mut Stage::default()))
                     .or_else(|| reserved(rights.oom_victim || rights.non_blocking))?;
-                guard.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+                guard.zone.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
                 guard.count_direct_alloc(wanted.order.pages());
                 Some(page)
             };

@@ -1,4 +1,4 @@
-//! The allocator, as a kernel, a program or a simulator calls it. Uses `frame`, `machine`, `policy`, `buddy`, `zone`,
+//! The allocator, as a kernel, a program or a simulator calls it. Uses `frame`, `machine`, `policy`, `zone`, `buddy`,
 //! `store`, `pcp`.
 //!
 //! A request passes through the fast path, then the general path, then the slow path. Each path does all that the previous
@@ -32,15 +32,14 @@ pub(crate) mod sections;
 pub mod shortage;
 pub(crate) mod zonelist;
 
-use core::sync::atomic::AtomicU32;
-
-use crate::buddy::Env;
 use crate::frame::{CpuId, MigrateType, NodeId, Order, PageState, Pfn, Tag, ZoneKind};
 use crate::machine::{Guard, LockPath, Machine, MachineHint};
 use crate::pcp::{CachedZone, Freed};
 use crate::policy::{Active, SMALL, Tuning};
 use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicBool;
+use crate::zone::Env;
+use core::sync::atomic::AtomicU32;
 
 pub use fast::FastPath;
 pub use free_with::{Free, FreeTo};
@@ -375,7 +374,7 @@ fn why_wrong<M: Machine>(zone: &CachedZone<'_, M>, pfn: Pfn, page: u32, order: O
         // Another thread freed the block at the same instant, and it is allocated again.
         PageState::Allocated if tag.order() == order => WrongFree::NotAllocated(PageState::Cached),
         PageState::Allocated => WrongFree::WrongOrder(tag.order()),
-        PageState::Inside => match zone.shared.buddy.block_around(page) {
+        PageState::Inside => match zone.shared.block_around(page) {
             Some((head, order, state)) => WrongFree::Inside { head: zone.frames().pfn(head), order, state },
             None => WrongFree::NotAllocated(PageState::Inside),
         },

@@ -9,10 +9,10 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 use zerocopy::FromZeros;
 
 use crate::alloc::config::{Config, MapError, Metadata, ZoneMetadata};
-use crate::buddy::region::Region;
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
 use crate::pcp::Pageset;
+use crate::zone::region::Region;
 
 /// The memory for one allocator's metadata. If the heap supports it, the operating system zeroes tags and words on
 /// first touch.

@@ -25,7 +25,7 @@ impl<M: Machine> Allocator<'_, M> {
     #[must_use]
     pub fn block_of(&self, pfn: Pfn) -> Option<(Block, PageState)> {
         let (zone, page) = self.locate(pfn)?;
-        let (head, order, state) = zone.shared.buddy.block_around(page)?;
+        let (head, order, state) = zone.shared.block_around(page)?;
         Some((Block { pfn: zone.frames().pfn(head), order }, state))
     }
 
@@ -86,7 +86,7 @@ impl<M: Machine> Allocator<'_, M> {
         let wrong = |reason| FreeError { pfn, order: Order::ZERO, reason };
         let (zone, page) = self.locate(pfn).ok_or(wrong(WrongFree::NotOurs))?;
         let frames = zone.frames();
-        let around = zone.shared.buddy.block_around(page).ok_or(wrong(WrongFree::NotAllocated(PageState::Inside)))?;
+        let around = zone.shared.block_around(page).ok_or(wrong(WrongFree::NotAllocated(PageState::Inside)))?;
         let (head, order, state) = around;
         let block_end = head + order.pages() as u32;
         if state != PageState::Allocated {

@@ -78,7 +78,7 @@ impl Nearest {
             zone: zone.index as u16,
             node: zone.node,
             kind: zone.kind,
-            free: zone.buddy.free(),
+            free: zone.free(),
             for_others: zone.unusable(&MarkTest { order: Order::ZERO, ..*test }),
             mark,
             reserve,
@@ -123,7 +123,7 @@ pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
         all.cached_pages += zone.cached_pages();
         for (order, blocks) in Order::all().zip(&mut all.free_blocks) {
             for migratetype in MigrateType::ALL.into_iter().filter(|&kind| kind != MigrateType::Isolate) {
-                *blocks = blocks.saturating_add(zone.shared.buddy.blocks(order, migratetype));
+                *blocks = blocks.saturating_add(zone.shared.blocks(order, migratetype));
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Takes a block: of the own migratetype, from CMA, by claiming a pageblock, by stealing. Specification:
 //! `linux-page-allocator.md` 1.6.
 
-use super::{Buddy, Locked};
 use crate::frame::{MigrateType, Order, start_of};
 use crate::machine::Machine;
 use crate::policy::FallbackRule;
 use crate::sync::LockedWord;
+use crate::zone::{Zone, ZoneGuard};
 
 use MigrateType::{Cma, Movable, Reclaimable, Unmovable};
 
@@ -59,13 +59,13 @@ pub(crate) fn may_claim(order: Order, wanted: MigrateType) -> bool {
     order.get() >= CLAIM_ORDER || wanted != Movable
 }
 
-impl<L> Buddy<'_, L> {
+impl<M: Machine> Zone<'_, M> {
     /// Whether a free block would serve a request without stealing: a block of its own type, CMA for a movable request,
     /// or a block of another type in a pageblock that may be claimed. Only blocks on lists count, none in bitmaps. Reads without the lock.
     /// Specification 7.6, step 5.
     pub(crate) fn has_block_for(&self, order: Order, wanted: MigrateType) -> bool {
         Order::all().skip(order.index()).any(|order| {
-            let has = |migratetype| self.has_block(order, migratetype);
+            let has = |migratetype| self.has_listed(order, migratetype);
             has(wanted)
                 || wanted == Movable && has(Cma)
                 || may_claim(order, wanted) && fallbacks(wanted).into_iter().any(has)
@@ -73,7 +73,7 @@ impl<L> Buddy<'_, L> {
     }
 }
 
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Whether more than half of the free pages lie in CMA pageblocks.
     pub(crate) fn prefers_cma(&self) -> bool {
         self.region.free_cma.get() > self.region.free_pages.get() / 2
@@ -150,11 +150,11 @@ impl<M: Machine> Locked<'_, '_, M> {
             self.remove(page, found);
             self.retype(page, found, migratetype);
             self.split(page, found, order, migratetype);
-            self.buddy.claims.add(1);
+            self.zone.claims.add(1);
             return Some(page);
         }
         let start = start_of(page, Order::PAGEBLOCK);
-        if !self.buddy.frames.block_type(start).is_ordinary() {
+        if !self.zone.frames.block_type(start).is_ordinary() {
             return None;
         }
         self.note_break(wakes);
@@ -165,7 +165,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.move_free_blocks(start, migratetype, self.end_of_moves());
         self.set_block_type(start, migratetype);
         let taken = self.take_smallest(order, migratetype);
-        self.buddy.claims.add(u64::from(taken.is_some()));
+        self.zone.claims.add(u64::from(taken.is_some()));
         taken
     }
 
@@ -173,6 +173,6 @@ impl<M: Machine> Locked<'_, '_, M> {
     pub(crate) fn steal(&self, page: u32, found: Order, order: Order, list: MigrateType) {
         self.remove(page, found);
         self.split(page, found, order, list);
-        self.buddy.steals.add(1);
+        self.zone.steals.add(1);
     }
 }

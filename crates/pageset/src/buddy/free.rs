@@ -5,10 +5,11 @@
 
 use core::cell::Cell;
 
-use super::Locked;
-use super::list::End;
 use crate::frame::{MigrateType, Order, PageState, Tag, pageblocks};
 use crate::machine::Machine;
+use crate::sync;
+use crate::zone::ZoneGuard;
+use crate::zone::list::End;
 
 /// From this order on blocks go to the head of their list: a merge would give the largest order, or is impossible.
 /// Specification 1.5, step 3.
@@ -57,11 +58,17 @@ enum Put<'c> {
     OrCapture(&'c Capture),
 }
 
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Frees one block, which is on no list, to the list of its pageblock's type, and merges it with its buddies, unless the rules skip
     /// the merge. Specification 1.5, "Free one block".
     pub(crate) fn free_block(&self, page: u32, order: Order) {
-        self.free_and_put(page, order, self.buddy.frames.block_type(page), Put::ByMergeLikelihood);
+        self.free_and_put(page, order, self.zone.frames.block_type(page), Put::ByMergeLikelihood);
+    }
+
+    /// Frees a block without a pageset.
+    pub(crate) fn free_direct(&self, page: u32, order: Order) {
+        self.free_block(page, order);
+        sync::add(&self.region.direct_free_pages, order.pages());
     }
 
     /// As [`Self::free_block`], to the list of `migratetype`, or for a compaction that waits for a block.
@@ -71,14 +78,14 @@ impl<M: Machine> Locked<'_, '_, M> {
 
     /// As [`Self::free_block`], to the tail of the list: the block is allocated last.
     pub(crate) fn free_cold(&self, page: u32, order: Order) {
-        self.free_and_put(page, order, self.buddy.frames.block_type(page), Put::At(End::Tail));
+        self.free_and_put(page, order, self.zone.frames.block_type(page), Put::At(End::Tail));
     }
 
     fn free_and_put(&self, page: u32, order: Order, migratetype: MigrateType, put: Put<'_>) {
         if order > Order::PAGEBLOCK && (self.env.tuning.type_at_drain || self.is_mixed(page, order)) {
             if self.env.tuning.whole_blocks && self.is_one_block(page, order, put) {
-                self.buddy.frames.set_tag(page, Tag::INSIDE);
-                return self.put(page, order, self.buddy.frames.block_type(page), End::Head);
+                self.zone.frames.set_tag(page, Tag::INSIDE);
+                return self.put(page, order, self.zone.frames.block_type(page), End::Head);
             }
             self.free_pageblocks(page, order, put);
         } else if !self.put_unmerged(page, order, migratetype, || if let Put::At(end) = put { end } else { End::Head })
@@ -91,26 +98,26 @@ impl<M: Machine> Locked<'_, '_, M> {
     #[inline(never)]
     fn free_pageblocks(&self, page: u32, order: Order, put: Put<'_>) {
         for pageblock in pageblocks(page, order) {
-            self.merge(pageblock, Order::PAGEBLOCK, self.buddy.frames.block_type(pageblock), put);
+            self.merge(pageblock, Order::PAGEBLOCK, self.zone.frames.block_type(pageblock), put);
         }
     }
 
     /// Whether the pageblocks of a block, freed one after the other, would merge to the largest block and nothing else happens.
     fn is_one_block(&self, page: u32, order: Order, put: Put<'_>) -> bool {
-        let first = self.buddy.frames.block_type(page);
-        let same = || pageblocks(page, order).skip(1).all(|pageblock| self.buddy.frames.block_type(pageblock) == first);
+        let first = self.zone.frames.block_type(page);
+        let same = || pageblocks(page, order).skip(1).all(|pageblock| self.zone.frames.block_type(pageblock) == first);
         order == Order::MAX && matches!(put, Put::ByMergeLikelihood) && same()
     }
 
     /// Whether the pageblocks of a block must not be on one list: the types of two of them differ, and at least one is not
     /// ordinary.
     fn is_mixed(&self, page: u32, order: Order) -> bool {
-        let first = self.buddy.frames.block_type(page);
+        let first = self.zone.frames.block_type(page);
         pageblocks(page, order).skip(1).any(|pageblock| !self.may_merge(pageblock, Order::PAGEBLOCK, first))
     }
 
     fn merge(&self, page: u32, order: Order, migratetype: MigrateType, put: Put<'_>) {
-        self.buddy.frames.set_tag(page, Tag::INSIDE);
+        self.zone.frames.set_tag(page, Tag::INSIDE);
         let (mut page, mut order) = (page, order);
         while order < Order::MAX {
             if let Put::OrCapture(capture) = put
@@ -118,7 +125,7 @@ impl<M: Machine> Locked<'_, '_, M> {
             {
                 // The compaction holds the block and allocates it when the run ends.
                 self.end_ownership(page, order);
-                self.buddy.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
+                self.zone.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
                 return;
             }
             let buddy = page ^ order.pages() as u32;
@@ -151,7 +158,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// Whether a free block of exactly this order starts here, that no refill in flight owns: it may own a page that looks free.
     #[inline]
     pub(crate) fn is_surely_free(&self, page: u32, order: Order) -> bool {
-        if !self.buddy.is_free(page, order) {
+        if !self.zone.is_free(page, order) {
             return false;
         }
         // Only refills of clusters are in flight.
@@ -159,14 +166,14 @@ impl<M: Machine> Locked<'_, '_, M> {
             return true;
         }
         self.wait_for_refills();
-        self.buddy.is_free(page, order)
+        self.zone.is_free(page, order)
     }
 
     /// Whether the types of the pageblocks let a block merge with its buddy.
     ///
     /// Before 5.18 only ISOLATE prevented it. CMA areas were aligned so that the rule made no difference to them.
     fn may_merge(&self, buddy: u32, order: Order, migratetype: MigrateType) -> bool {
-        let theirs = self.buddy.frames.block_type(buddy);
+        let theirs = self.zone.frames.block_type(buddy);
         order < Order::PAGEBLOCK || theirs == migratetype || theirs.is_ordinary() && migratetype.is_ordinary()
     }
 
@@ -179,7 +186,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         let above = next(order);
         let theirs = merged ^ above.pages() as u32;
         self.touch_page(theirs);
-        self.buddy.is_free(theirs, above)
+        self.zone.is_free(theirs, above)
     }
 
     /// Brings pages of the region online: writes only the heads of their largest blocks, and merges them with their neighbours.
@@ -189,8 +196,8 @@ impl<M: Machine> Locked<'_, '_, M> {
             let first = page as u32;
             let fits = Order::at_most((end - page).ilog2().min(page.trailing_zeros()));
             let order = if fits > Order::PAGEBLOCK && self.is_mixed(first, fits) { Order::PAGEBLOCK } else { fits };
-            self.buddy.frames.set_online(first, order);
-            let migratetype = self.buddy.frames.block_type(first);
+            self.zone.frames.set_online(first, order);
+            let migratetype = self.zone.frames.block_type(first);
             if order == Order::MAX {
                 self.put(first, order, migratetype, End::Tail);
             } else {
@@ -198,8 +205,8 @@ impl<M: Machine> Locked<'_, '_, M> {
             }
             page += order.pages();
         }
-        self.buddy.managed.add(pages);
-        self.buddy.present.add(pages);
+        self.zone.managed.add(pages);
+        self.zone.present.add(pages);
     }
 }
 

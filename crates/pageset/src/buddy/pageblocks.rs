@@ -1,10 +1,10 @@
 //! Types of pageblocks, and the moves of their free blocks. Specification: `linux-page-allocator.md` 1.4, 1.6.
 
-use super::Locked;
 use super::free::next;
-use super::list::End;
 use crate::frame::{MigrateType, Order, PageState, pageblocks, start_of};
 use crate::machine::Machine;
+use crate::zone::ZoneGuard;
+use crate::zone::list::End;
 
 /// The orders of the halves of blocks that are larger than a pageblock, smallest first.
 fn halves() -> impl DoubleEndedIterator<Item = Order> {
@@ -17,16 +17,16 @@ fn with_buddy(page: u32, order: Order) -> (u32, u32) {
     (half, half ^ order.pages() as u32)
 }
 
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Sets a pageblock's type and updates the counters of reserved types. Its free blocks stay on their lists.
     pub(crate) fn set_block_type(&self, page: u32, to: MigrateType) {
-        let from = self.buddy.frames.block_type(page);
+        let from = self.zone.frames.block_type(page);
         if from == to {
             return;
         }
         let pages = Order::PAGEBLOCK.pages();
         for (counted, word) in
-            [(MigrateType::HighAtomic, &self.buddy.reserved_highatomic), (MigrateType::Cma, &self.buddy.cma_pages)]
+            [(MigrateType::HighAtomic, &self.zone.reserved_highatomic), (MigrateType::Cma, &self.zone.cma_pages)]
         {
             if from == counted {
                 word.sub(pages);
@@ -36,9 +36,9 @@ impl<M: Machine> Locked<'_, '_, M> {
             }
         }
         let is_other = |migratetype| u64::from(migratetype != MigrateType::Movable);
-        self.buddy.other_blocks.add(is_other(to));
-        self.buddy.other_blocks.sub(is_other(from));
-        self.buddy.frames.set_block_type(page, to);
+        self.zone.other_blocks.add(is_other(to));
+        self.zone.other_blocks.sub(is_other(from));
+        self.zone.frames.set_block_type(page, to);
         self.end_ownership(page, Order::PAGEBLOCK);
     }
 
@@ -48,7 +48,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         let end = start + Order::PAGEBLOCK.pages() as u32;
         let mut page = start;
         while page < end {
-            let tag = self.buddy.frames.tag(page);
+            let tag = self.zone.frames.tag(page);
             match tag.state() {
                 PageState::Inside => page += 1,
                 state => {
@@ -81,10 +81,10 @@ impl<M: Machine> Locked<'_, '_, M> {
         for order in halves().rev() {
             let (half, neighbour) = with_buddy(start, order);
             let both = half & neighbour;
-            if self.buddy.is_free(both, next(order)) {
+            if self.zone.is_free(both, next(order)) {
                 self.remove(both, next(order));
                 for half in [half, neighbour] {
-                    self.put(half, order, self.buddy.frames.block_type(half), End::Tail);
+                    self.put(half, order, self.zone.frames.block_type(half), End::Tail);
                 }
             }
         }
@@ -92,7 +92,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.set_block_type(start, to);
         for order in halves() {
             let (half, neighbour) = with_buddy(start, order);
-            let is_whole = |half| self.buddy.is_free(half, order) && self.buddy.frames.block_type(half) == to;
+            let is_whole = |half| self.zone.is_free(half, order) && self.zone.frames.block_type(half) == to;
             if !is_whole(half) || !is_whole(neighbour) {
                 break;
             }
@@ -114,21 +114,21 @@ impl<M: Machine> Locked<'_, '_, M> {
     pub(crate) fn is_mostly(&self, start: u32, wanted: MigrateType) -> Option<bool> {
         use MigrateType::Movable;
         let pageblock = Order::PAGEBLOCK.pages() as u32;
-        if start < self.buddy.frames.first || start + pageblock > self.buddy.frames.end {
+        if start < self.zone.frames.first || start + pageblock > self.zone.frames.end {
             return None;
         }
-        let mut free = self.buddy.part_pages(start);
+        let mut free = self.zone.part_pages(start);
         let mut movable = 0;
         self.each_block(start, |page, state, order| match state {
             PageState::Free => free += order.pages() as u32,
-            PageState::Allocated if self.buddy.frames.tag(page).kind() == Some(Movable) => {
+            PageState::Allocated if self.zone.frames.tag(page).kind() == Some(Movable) => {
                 movable += order.pages() as u32
             }
             _ => {}
         });
         let alike = if wanted == Movable {
             movable
-        } else if self.buddy.frames.block_type(start) == Movable {
+        } else if self.zone.frames.block_type(start) == Movable {
             pageblock.saturating_sub(free + movable)
         } else {
             0
@@ -143,8 +143,8 @@ impl<M: Machine> Locked<'_, '_, M> {
         let pageblock = Order::PAGEBLOCK.pages() as u32;
         let first = start_of(page, Order::PAGEBLOCK);
         for start in (first..page + order.pages() as u32).step_by(pageblock as usize) {
-            let inside = start >= self.buddy.frames.first && start + pageblock <= self.buddy.frames.end;
-            if inside && has_room() && self.buddy.frames.block_type(start).is_ordinary() {
+            let inside = start >= self.zone.frames.first && start + pageblock <= self.zone.frames.end;
+            if inside && has_room() && self.zone.frames.block_type(start).is_ordinary() {
                 self.change_type(start, MigrateType::HighAtomic);
             }
         }

@@ -1,96 +1,20 @@
-//! What a zone asks of the bitmaps of its pageblocks: free parts that are on no list, and their way to the lists.
+//! Free parts of pageblocks that are on no list, and their way to the lists.
 
-use super::{Buddy, Locked};
-use crate::frame::{MigrateType, Order, PAGEBLOCK, largest_blocks, pageblocks, start_of};
+use crate::frame::{Order, PAGEBLOCK, largest_blocks, pageblocks, start_of};
 use crate::machine::Machine;
-use crate::sync::LockedWord;
+use crate::zone::ZoneGuard;
 
-/// Pageblocks with free parts that one mark test looks at: a test without a lock, several times a request, which may run in an interrupt. At
-/// a cache miss or two each they take some microseconds. Unit: pageblocks. A guess.
-const TESTED: usize = 64;
-
-impl<L> Buddy<'_, L> {
-    /// Pages in bitmaps, at a recent moment.
-    #[inline]
-    pub(crate) fn bitmap_pages(&self) -> u64 {
-        if !self.bitmaps.are_kept() {
-            return 0;
-        }
-        let sum =
-            self.regions.iter().fold(0, |sum: usize, region| sum.wrapping_add(region.bitmaps.pages.get() as usize));
-        // Below 0 if a page was counted as taken before it was counted as free.
-        sum.cast_signed().max(0) as u64
-    }
-
-    /// Pages in the bitmap of the pageblock that begins at a page, at a recent moment.
-    pub(crate) fn part_pages(&self, start: u32) -> u32 {
-        if self.bitmaps.are_kept() { self.bitmaps.pages_of(start / PAGEBLOCK) } else { 0 }
-    }
-
-    /// Whether a page is free in a bitmap, at a recent moment.
-    pub(crate) fn is_part(&self, page: u32) -> bool {
-        self.bitmaps.has(page)
-    }
-
-    /// Whether the pageblock around a page may have free parts that are on no list, at a recent moment.
-    pub(crate) fn has_parts(&self, page: u32) -> bool {
-        self.bitmaps.is_noted(page / PAGEBLOCK)
-    }
-
-    /// Visits the largest blocks in bitmaps by their orders and their pageblocks' types, at a recent moment.
-    pub(crate) fn each_bitmap_block(&self, mut visit: impl FnMut(Order, MigrateType)) {
-        self.bitmaps.each_noted(|pageblock| {
-            let list = self.frames.block_type(pageblock * PAGEBLOCK);
-            self.bitmaps.runs(pageblock, |from, end| {
-                largest_blocks(from, end).for_each(|(_, order)| visit(order, list));
-            });
-        });
-    }
-
-    /// Whether a bitmap has a block of an order, at a recent moment. Looks where it found one last, then at the first [`TESTED`] pageblocks
-    /// that may have free parts: false if only later ones have it.
-    pub(crate) fn has_bitmap_block(&self, order: Order, suits: impl Fn(MigrateType) -> bool) -> bool {
-        let last = self.found_in.get();
-        let end = self.frames.len() / PAGEBLOCK;
-        let found = self
-            .bitmap_with(order, (last, end.min(last + 1)), 1, &suits)
-            .or_else(|| self.bitmap_with(order, (0, end), TESTED, &suits));
-        // Several CPUs write this line.
-        if let Some(found) = found.filter(|&found| found != last) {
-            self.found_in.set(found);
-        }
-        found.is_some()
-    }
-
-    /// The first of some pageblocks whose bitmap has a block of an order, at a recent moment, among the first `most` of them that may have
-    /// free parts. `suits` says which types do.
-    pub(crate) fn bitmap_with(
-        &self,
-        order: Order,
-        (from, end): (u32, u32),
-        most: usize,
-        suits: impl Fn(MigrateType) -> bool,
-    ) -> Option<u32> {
-        if !self.bitmaps.are_kept() || order >= Order::PAGEBLOCK {
-            return None;
-        }
-        self.bitmaps.noted(from, end).take(most).find(|&pageblock| {
-            suits(self.frames.block_type(pageblock * PAGEBLOCK)) && self.bitmaps.has_block(pageblock, order)
-        })
-    }
-}
-
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Moves the free pages of a block's pageblocks that are on no list to the lists, where they merge.
     pub(crate) fn settle(&self, page: u32, order: Order) {
-        if self.buddy.bitmaps.are_kept() {
+        if self.zone.bitmaps.are_kept() {
             pageblocks(page, order).for_each(|start| self.empty_bitmap(start));
         }
     }
 
     fn empty_bitmap(&self, page: u32) {
         let mut pages = 0;
-        self.buddy.bitmaps.take_all(page >> Order::PAGEBLOCK.get(), |from, end| {
+        self.zone.bitmaps.take_all(page >> Order::PAGEBLOCK.get(), |from, end| {
             pages += end - from;
             for (page, order) in largest_blocks(from, end) {
                 self.free_block(page, order);
@@ -104,8 +28,8 @@ impl<M: Machine> Locked<'_, '_, M> {
     pub(crate) fn free_whole(&self, page: u32, own: Option<Order>) -> bool {
         // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
         let is_taken = match own {
-            Some(order) => self.buddy.bitmaps.take_around(page, order),
-            None => self.buddy.bitmaps.take_whole(page / PAGEBLOCK),
+            Some(order) => self.zone.bitmaps.take_around(page, order),
+            None => self.zone.bitmaps.take_whole(page / PAGEBLOCK),
         };
         if is_taken {
             self.free_block(start_of(page, Order::PAGEBLOCK), Order::PAGEBLOCK);

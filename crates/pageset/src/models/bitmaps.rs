@@ -5,9 +5,9 @@ extern crate std;
 use std::boxed::Box;
 
 use super::{Word, explore};
-use crate::buddy::bitmaps::Bitmaps;
 use crate::frame::Order;
 use crate::sync::atomic::AtomicU32;
+use crate::zone::bitmaps::Bitmaps;
 
 /// The bits of one pageblock of two words, and of one more word for the note that it has free parts.
 struct OneBitmap {

@@ -4,13 +4,14 @@
 //! Specification: `linux-page-allocator.md` 2.3 to 2.5, 4.11.
 
 use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
-use crate::buddy::{Env, Wanted};
+use crate::buddy::Wanted;
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
 use crate::policy::Pressure;
 use crate::policy::lists::order_of;
 use crate::store::{self, Cache, Refill};
 use crate::sync::{self, LockedWord};
+use crate::zone::Env;
 
 /// The most blocks that a bulk allocation takes under one hold of a pageset's lock: as many as [`Tuning::long_free_run`] puts in.
 pub(crate) const TAKEN_PER_HOLD: usize = 512;
@@ -50,7 +51,7 @@ impl<M: Machine> CachedZone<'_, M> {
         };
         if let FromCache::Page(page) | FromCache::Refilled(page) = from {
             env.tuning.on_take(&mut pcp, wanted.order.pages() as u32);
-            self.shared.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+            self.shared.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
         }
         from
     }
@@ -220,7 +221,7 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         let Some(slot) = blocks.first_mut() else { return Some(0) };
         let Some(page) = self.refill(env, &mut pcp, list, wanted) else { return Some(0) };
-        let frames = &self.shared.buddy.frames;
+        let frames = &self.shared.frames;
         frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
         *slot = frames.pfn(page);
         env.tuning.on_take(&mut pcp, wanted.order.pages() as u32);
@@ -256,7 +257,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let (blocks, _) = blocks.split_at_mut(blocks.len().min(TAKEN_PER_HOLD));
         let allocated = Tag::new(PageState::Allocated, order, migratetype);
         // Copies: the compiler would read the zone's own words again after each store.
-        let (tags, base) = (self.shared.buddy.frames.tags, self.shared.buddy.frames.base.0);
+        let (tags, base) = (self.shared.frames.tags, self.shared.frames.base.0);
         let give = |slot: &mut Pfn, page: u32| {
             // A block of a list has a tag. An index that may panic costs the loop its registers.
             if let Some(tag) = tags.get(page as usize) {

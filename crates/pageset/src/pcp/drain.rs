@@ -3,12 +3,13 @@
 //! Specification: `linux-page-allocator.md` 3, 4.7, 8.1, 8.2.
 
 use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
-use crate::buddy::{Capture, Env};
+use crate::buddy::Capture;
 use crate::frame::CpuId;
 use crate::machine::Machine;
 use crate::policy::BulkFree;
 use crate::store::{self, Batches, Drain, Given, Lists, Parts, Scope, Store};
 use crate::sync::{self, LockedWord};
+use crate::zone::Env;
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Drains the requested pages: at once, or 512 blocks or one batch per hold of the pageset's lock. Returns the lock, unless
@@ -179,7 +180,7 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 }
 
-/// Free pages that are on no free list, and their way there. All who need every free page call `settle`, or the method of `Locked` of
+/// Free pages that are on no free list, and their way there. All who need every free page call `settle`, or the method of `ZoneGuard` of
 /// that name with the lock of a region held.
 impl<M: Machine> CachedZone<'_, M> {
     /// Moves the free pages of a scope to the free lists; of a whole zone also those of pagesets and of deferred frees. Waits for the locks of

@@ -1,5 +1,5 @@
-//! The per-CPU pagesets in front of a zone's lock: allocation, free, refill, drain. Uses `frame`, `machine`, `policy`, `buddy`,
-//! `zone`, `store`.
+//! The per-CPU pagesets in front of a zone's lock: allocation, free, refill, drain. Uses `frame`, `machine`, `policy`, `zone`,
+//! `buddy`, `store`.
 //!
 //! A pageset is an array of block numbers per order and migratetype. Allocations pop the newest block of a list and frees
 //! push there; drains take the oldest. One call reads and writes the first cache line of the pageset, the line of one
@@ -27,15 +27,14 @@ pub(crate) mod stack;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
-use crate::buddy::region::Region;
-use crate::buddy::{Buddy, Env};
 use crate::frame::{CpuId, Frames, Order};
 use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine};
 use crate::policy::lists::{LISTS, order_of};
 use crate::policy::{Bounds, PcpState, SMALL};
 use crate::store;
 use crate::sync::{self, AtomicU64, LockedWord, const_new};
-use crate::zone::Zone;
+use crate::zone::region::Region;
+use crate::zone::{Env, Zone};
 
 pub(crate) use alloc_free::{Freed, FromCache, TAKEN_PER_HOLD};
 
@@ -347,40 +346,38 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         #[must_use]
         #[inline]
         pub fn new(metadata: ZoneMetadata<'a, M::Lock>) -> Self {
-            let mut shared = Zone::new();
-            shared.buddy.regions = metadata.regions;
-            // Which tags are the pages' and which words are the pagesets' is known when the zone is filled in.
-            shared.buddy.frames.tags = metadata.tags;
-            CachedZone {
-                shared,
-                pagesets: metadata.pagesets,
+            let mut zone = CachedZone {
+                shared: Zone::new(),
+                pagesets: &[],
                 disabled: AtomicU32::new(0),
                 bounds: SharedBounds { batch: AtomicU32::new(0), high_min: AtomicU32::new(0), high_max: AtomicU32::new(0) },
                 shares: Shares::new(),
-                arrays: metadata.words,
-            }
+                arrays: &[],
+            };
+            zone.set_metadata(metadata);
+            zone
         }
     }
 
-    /// Gives the zone its memory, before it is filled in.
-    #[cfg(feature = "bytes")]
-    pub(crate) fn set_metadata(&mut self, metadata: ZoneMetadata<'a, M::Lock>) {
+    /// Gives the zone its memory, before it is filled in: which tags are the pages' and which words are the pagesets' is not known yet.
+    pub(crate) const fn set_metadata(&mut self, metadata: ZoneMetadata<'a, M::Lock>) {
         let ZoneMetadata { tags, words, pagesets, regions } = metadata;
-        self.shared.buddy.frames.tags = tags;
-        self.shared.buddy.regions = regions;
-        (self.arrays, self.pagesets) = (words, pagesets);
+        self.shared.frames.tags = tags;
+        self.shared.regions = regions;
+        self.arrays = words;
+        self.pagesets = pagesets;
     }
 
     /// The memory that the zone was given, before it is filled in.
     pub(crate) fn metadata(&self) -> ZoneMetadata<'a, M::Lock> {
-        let Buddy { frames, regions, .. } = &self.shared.buddy;
+        let Zone { frames, regions, .. } = &self.shared;
         ZoneMetadata { tags: frames.tags, words: self.arrays, pagesets: self.pagesets, regions }
     }
 
     /// The metadata of the zone's pages.
     #[inline(always)]
     pub(crate) fn frames(&self) -> &Frames<'a> {
-        &self.shared.buddy.frames
+        &self.shared.frames
     }
 
     /// Whether a drain of a CPU's pageset may give a block of an order: for orders up to 3 if it has as many pages, since pages may

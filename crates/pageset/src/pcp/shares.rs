@@ -9,11 +9,11 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::{CachedZone, PcpGuard};
-use crate::buddy::Env;
 use crate::machine::Machine;
 use crate::policy::Bounds;
 use crate::policy::sizes::{MAX_HIGH, MAX_SHARE, Share};
 use crate::sync::{LockedWord, const_new};
+use crate::zone::Env;
 
 /// The least that a pageset borrows, in pages: about a batch. A guess: less is not worth a change of the bounds.
 const LEAST_LOAN: u32 = 64;

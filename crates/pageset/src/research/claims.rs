@@ -8,14 +8,14 @@ use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::fence;
 
 use crate::buddy::free::next;
-use crate::buddy::{Buddy, Capture, Env, Locked, Mismatch, Stage, Wanted};
+use crate::buddy::{Capture, Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Tag, pageblocks};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::{CachedZone, Freed, Pageset, PcpGuard};
 use crate::policy::{OwnerRule, Pressure};
 use crate::store::Cache;
 use crate::sync::{self, LockedWord};
-use crate::zone::Zone;
+use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
 /// The most own pageblocks that a refill looks through with the zone lock held: 512 tags each, a few microseconds. A guess.
 const OWN_BLOCKS: usize = 4;
@@ -76,8 +76,8 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Refills a pageset with about `pages` pages, in one hold of the zone lock: with free parts of its CPU's own pageblocks, with
     /// whole pageblocks, with the largest blocks of the request's type, and with what any type has.
     fn refill_with_pageblocks<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: Wanted, pages: u32) {
-        let Some(zone) = self.shared.lock_for(env, LockPath::Refill, wanted) else { return };
-        let mut refill = Refill { zone: &zone, pcp, wanted, left: u64::from(pages), got: 0, serves: false };
+        let Some(guard) = self.shared.lock_for(env, LockPath::Refill, wanted) else { return };
+        let mut refill = Refill { guard: &guard, pcp, wanted, left: u64::from(pages), got: 0, serves: false };
         refill.own_parts();
         if self.shared.pressure() == Pressure::default() {
             refill.pageblocks();
@@ -93,7 +93,7 @@ impl<M: Machine> CachedZone<'_, M> {
 
 /// A refill in progress, with the zone lock held.
 struct Refill<'r, 'g, 'a, M: Machine, G> {
-    zone: &'r Locked<'g, 'a, M>,
+    guard: &'r ZoneGuard<'g, 'a, M>,
     pcp: &'r PcpGuard<'r, M::Lock, G>,
     wanted: Wanted,
     /// Pages that are still wanted, and pages taken.
@@ -107,11 +107,11 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
     /// Puts a block, which is on no list, into the pageset.
     fn add(&mut self, page: u32, order: Order) {
         let kind = self.wanted.migratetype;
-        let list = self.zone.env.tuning.lists.list(order, kind);
-        self.zone.buddy.frames.set_tag(page, Tag::new(PageState::Cached, order, kind));
+        let list = self.guard.env.tuning.lists.list(order, kind);
+        self.guard.zone.frames.set_tag(page, Tag::new(PageState::Cached, order, kind));
         if !list.is_some_and(|list| self.pcp.push(list, page)) {
             debug_assert!(false, "a pageset with room has none for page {page} of order {order}");
-            return self.zone.free_block(page, order);
+            return self.guard.free_block(page, order);
         }
         self.left = self.left.saturating_sub(order.pages());
         self.got += order.pages();
@@ -120,7 +120,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
 
     /// Phase 0: the free blocks of some of the CPU's own pageblocks, if they are large enough for the request.
     fn own_parts(&mut self) {
-        let (zone, owners) = (self.zone, self.zone.buddy.research.owners);
+        let (guard, owners) = (self.guard, self.guard.zone.research.owners);
         if !owners.are_kept() {
             return;
         }
@@ -128,13 +128,13 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
         for _ in 0..OWN_BLOCKS {
             let Some(slot) = owners.after(self.pcp.cpu(), last).filter(|_| self.left > 0) else { return };
             let start = slot << Order::PAGEBLOCK.get();
-            if zone.buddy.frames.block_type(start) != self.wanted.migratetype {
+            if guard.zone.frames.block_type(start) != self.wanted.migratetype {
                 last = Some(slot);
                 continue;
             }
             owners.unlist(slot);
             let mut stays = false;
-            zone.each_block(start, |page, state, order| {
+            guard.each_block(start, |page, state, order| {
                 if state != PageState::Free || order >= Order::PAGEBLOCK {
                     return;
                 }
@@ -142,9 +142,9 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
                     stays = true;
                     return;
                 }
-                zone.remove(page, order);
+                guard.remove(page, order);
                 self.add(page, order);
-                sync::add(&zone.buddy.research.own_parts, order.pages());
+                sync::add(&guard.zone.research.own_parts, order.pages());
             });
             if stays {
                 owners.list(start);
@@ -158,31 +158,31 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
 
     /// Phase 1: whole free pageblocks of the type. The CPU becomes their owner.
     fn pageblocks(&mut self) {
-        let (zone, kind) = (self.zone, self.wanted.migratetype);
+        let (guard, kind) = (self.guard, self.wanted.migratetype);
         let first =
-            || Order::all().skip(Order::PAGEBLOCK.index()).find_map(|order| Some((order, zone.first(order, kind)?)));
+            || Order::all().skip(Order::PAGEBLOCK.index()).find_map(|order| Some((order, guard.first(order, kind)?)));
         while self.left > 0
             && self.wanted.order <= Order::PAGEBLOCK
             && self.pcp.has_room()
             && let Some((order, page)) = first()
         {
-            zone.remove(page, order);
-            zone.split(page, order, Order::PAGEBLOCK, kind);
+            guard.remove(page, order);
+            guard.split(page, order, Order::PAGEBLOCK, kind);
             self.add(page, Order::PAGEBLOCK);
-            zone.buddy.research.owners.claim(page, self.pcp.cpu());
-            sync::add(&zone.buddy.research.claimed_blocks, 1);
+            guard.zone.research.owners.claim(page, self.pcp.cpu());
+            sync::add(&guard.zone.research.claimed_blocks, 1);
         }
     }
 
     /// Phase 2: the largest blocks below a pageblock that the type's own lists have.
     fn largest(&mut self) {
-        let (zone, kind) = (self.zone, self.wanted.migratetype);
+        let (guard, kind) = (self.guard, self.wanted.migratetype);
         for order in parts().skip(self.wanted.order.index()).rev() {
             while self.left > 0
                 && self.pcp.has_room()
-                && let Some(page) = zone.first(order, kind)
+                && let Some(page) = guard.first(order, kind)
             {
-                zone.remove(page, order);
+                guard.remove(page, order);
                 self.add(page, order);
             }
         }
@@ -193,7 +193,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
         let mut stage = Stage::default();
         while (self.left > 0 || !self.serves)
             && self.pcp.has_room()
-            && let Some(page) = self.zone.take(self.wanted, &mut stage)
+            && let Some(page) = self.guard.take(self.wanted, &mut stage)
         {
             self.add(page, self.wanted.order);
         }
@@ -307,7 +307,7 @@ impl<M: Machine> CachedZone<'_, M> {
 
 /// Moves the largest blocks of a pageset to the zone until at least `wanted` pages have moved. Returns the number moved.
 fn drain_largest<M: Machine, G>(
-    guard: &Locked<'_, '_, M>,
+    guard: &ZoneGuard<'_, '_, M>,
     pcp: &PcpGuard<'_, M::Lock, G>,
     wanted: u32,
     capture: Option<&Capture>,
@@ -336,7 +336,7 @@ impl<M: Machine> CachedZone<'_, M> {
             let pageset = &self.pagesets[owner.0 as usize];
             pageset.may_keep() && pageset.research.waiting() < pageset.high.get().max(pageset.batch())
         };
-        self.shared.buddy.research.owners.of(page).filter(gets_more).unwrap_or(cpu)
+        self.shared.research.owners.of(page).filter(gets_more).unwrap_or(cpu)
     }
 
     /// Frees a block, whose tag is Cached, into the pageset of another CPU, if that gets it. `cpu` is the caller's. Returns false if the
@@ -425,12 +425,12 @@ impl<M: Machine> CachedZone<'_, M> {
 }
 
 /// The ends of ownerships.
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// The pageblocks of a block, if it has whole ones, have no owner any more.
     #[inline]
     pub(crate) fn end_ownership(&self, page: u32, order: Order) {
-        if order >= Order::PAGEBLOCK && self.buddy.research.owners.are_kept() {
-            pageblocks(page, order).for_each(|start| self.buddy.research.owners.end(start));
+        if order >= Order::PAGEBLOCK && self.zone.research.owners.are_kept() {
+            pageblocks(page, order).for_each(|start| self.zone.research.owners.end(start));
         }
     }
 
@@ -438,13 +438,13 @@ impl<M: Machine> Locked<'_, '_, M> {
     #[cold]
     pub(super) fn note_owned(&self, page: u32, order: Order) {
         if order < Order::PAGEBLOCK {
-            return self.buddy.research.owners.list(page);
+            return self.zone.research.owners.list(page);
         }
         self.end_ownership(page, order);
     }
 }
 
-impl<L> Buddy<'_, L> {
+impl<M: Machine> Zone<'_, M> {
     /// Checks that no free pageblock has an owner, and that each owned pageblock with free blocks is on its owner's list.
     pub(super) fn check_owners(&self) -> Result<(), Mismatch> {
         let (frames, owners) = (&self.frames, &self.research.owners);
@@ -475,6 +475,6 @@ impl<L> Buddy<'_, L> {
 
 /// The link of a block on an owner's list.
 fn link<'z, M: Machine>(zone: &'z Zone<'_, M>, page: u32) -> &'z core::sync::atomic::AtomicU32 {
-    let frames = &zone.buddy.frames;
+    let frames = &zone.frames;
     frames.links.next(frames.slot(page, frames.tag(page).order()))
 }

@@ -3,21 +3,21 @@
 //!
 //! `buddy::research::clusters` has their memory. Specification: `linux-page-allocator.md` 6.2, 6.3.
 
-use crate::buddy::list::{End, List};
-use crate::buddy::research::clusters::{Cluster, Touch};
-use crate::buddy::{Buddy, Env, Locked, Mismatch, Wanted};
+use crate::buddy::Wanted;
 use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::{BulkFree, ClusterRule};
 use crate::store::{Cache, Lists, Refill, Store, remembered_type};
 use crate::sync;
-use crate::zone::ZoneGuard;
+use crate::zone::list::{End, List};
+use crate::zone::research::clusters::{Cluster, Touch};
+use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
 /// The list of single movable pages, the only list that drains as clusters.
 const MOVABLE: usize = MigrateType::Movable.index();
 
-impl<L> Buddy<'_, L> {
+impl<M: Machine> Zone<'_, M> {
     /// Whether pages on a list form clusters: only single pages of the types that refills request do.
     pub(super) fn has_clusters(&self, order: Order, list: MigrateType) -> bool {
         order == Order::ZERO && self.research.clusters.exist() && list.is_ordinary()
@@ -65,11 +65,11 @@ impl<L> Buddy<'_, L> {
     }
 }
 
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Notes a block that enters a list, for the owner of its pageblock. Returns whether it entered a cluster of its list.
     #[inline]
     pub(crate) fn note_put(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
-        if self.buddy.research.owners.are_kept() {
+        if self.zone.research.owners.are_kept() {
             self.note_owned(page, order);
         }
         self.put_in_cluster(page, order, list, end)
@@ -78,10 +78,10 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// Inserts a page into its list and a cluster. Returns false if the list has no clusters.
     #[inline]
     fn put_in_cluster(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
-        let has_clusters = self.buddy.has_clusters(order, list);
+        let has_clusters = self.zone.has_clusters(order, list);
         if has_clusters {
-            self.buddy.research.clusters.push(
-                self.buddy.frames.links,
+            self.zone.research.clusters.push(
+                self.zone.frames.links,
                 self.region.list(order, list),
                 page,
                 end,
@@ -93,10 +93,10 @@ impl<M: Machine> Locked<'_, '_, M> {
 
     /// Removes a page from its list and its cluster. Returns false if the list has no clusters.
     pub(crate) fn remove_from_cluster(&self, page: u32, order: Order, list: MigrateType) -> bool {
-        let has_clusters = self.buddy.has_clusters(order, list);
+        let has_clusters = self.zone.has_clusters(order, list);
         if has_clusters {
-            self.buddy.research.clusters.remove(
-                self.buddy.frames.links,
+            self.zone.research.clusters.remove(
+                self.zone.frames.links,
                 self.region.list(order, list),
                 page,
                 self.touch_cluster(),
@@ -109,7 +109,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     fn touch_cluster(&self) -> impl Fn(Touch) {
         move |touch| match touch {
             Touch::Page(page) => self.touch_page(page),
-            Touch::Cluster(Cluster(number)) => self.env.touch(Line::Cluster { zone: self.buddy.zone, number }),
+            Touch::Cluster(Cluster(number)) => self.env.touch(Line::Cluster { zone: self.zone.index, number }),
         }
     }
 
@@ -117,34 +117,34 @@ impl<M: Machine> Locked<'_, '_, M> {
     /// clusters do not serve this refill.
     fn cut_clusters(&self, wanted: Wanted, want: u32, room: u32) -> List {
         // A pageset that requests one page must keep nothing, and a cluster would bring more.
-        let suits = self.env.tuning.backing.has_clusters() && self.buddy.research.clusters.exist() && want > 1;
+        let suits = self.env.tuning.backing.has_clusters() && self.zone.research.clusters.exist() && want > 1;
         if !suits || !self.skips_merge(wanted.order) || wanted.cma && self.prefers_cma() {
             return List::default();
         }
         self.touch_head(wanted.migratetype);
         let list = self.region.list(Order::ZERO, wanted.migratetype);
-        let cut = self.buddy.research.clusters.cut(self.buddy.frames.links, list, want, room, self.touch_cluster());
+        let cut = self.zone.research.clusters.cut(self.zone.frames.links, list, want, room, self.touch_cluster());
         sync::sub(&self.region.free_pages, cut.len().into());
         cut
     }
 
     /// Inserts a list of free movable pages at the head of their list, as one cluster.
     fn splice(&self, cluster: Cluster, batch: &List) {
-        let Some(tail) = batch.last() else { return self.buddy.research.clusters.close(cluster) };
+        let Some(tail) = batch.last() else { return self.zone.research.clusters.close(cluster) };
         let pages = batch.len();
         self.touch_cluster()(Touch::Cluster(cluster));
-        self.buddy.research.clusters.set(cluster, tail, pages);
+        self.zone.research.clusters.set(cluster, tail, pages);
         self.touch_head(MigrateType::Movable);
         let list = self.region.list(Order::ZERO, MigrateType::Movable);
-        list.prepend(self.buddy.frames.links, batch, |slot| self.touch_page(slot));
+        list.prepend(self.zone.frames.links, batch, |slot| self.touch_page(slot));
         sync::add(&self.region.free_pages, pages.into());
-        sync::add(&self.buddy.research.clusters.given, pages.into());
+        sync::add(&self.zone.research.clusters.given, pages.into());
         self.count_skips(pages.into());
     }
 
     fn touch_head(&self, list: MigrateType) {
         self.env.touch(Line::FreeList {
-            zone: self.buddy.zone,
+            zone: self.zone.index,
             region: self.number,
             order: Order::ZERO.get(),
             migratetype: list as u8,
@@ -184,30 +184,30 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     /// is held only while the clusters are cut off their list; if none was cut, the lock is returned still held.
     fn take_clusters<'z, G>(
         &'z self,
-        zone: ZoneGuard<'z, 'a, M>,
+        guard: ZoneGuard<'z, 'a, M>,
         pcp: &PcpGuard<'_, M::Lock, G>,
         list: usize,
         wanted: Wanted,
         blocks: u32,
     ) -> (Option<ZoneGuard<'z, 'a, M>>, u32) {
-        let cut = zone.cut_clusters(wanted, blocks, pcp.room());
+        let cut = guard.cut_clusters(wanted, blocks, pcp.room());
         if cut.first().is_none() {
-            return (Some(zone), 0);
+            return (Some(guard), 0);
         }
-        let (env, buddy) = (zone.env, &self.shared.buddy);
-        buddy.research.in_flight.begin();
-        drop(zone);
+        let env = guard.env;
+        self.shared.research.in_flight.begin();
+        drop(guard);
         let mut next = cut.first();
         let taken = pcp.fill(list, cut.len(), || {
             let page = next?;
-            env.touch(Line::Page(buddy.frames.pfn(page)));
-            next = cut.after(buddy.frames.links, page);
-            let kind = remembered_type(buddy, env.tuning, page, wanted.migratetype);
-            buddy.frames.set_tag(page, Tag::new(PageState::Cached, Order::ZERO, kind));
+            env.touch(Line::Page(self.shared.frames.pfn(page)));
+            next = cut.after(self.shared.frames.links, page);
+            let kind = remembered_type(&self.shared, env.tuning, page, wanted.migratetype);
+            self.shared.frames.set_tag(page, Tag::new(PageState::Cached, Order::ZERO, kind));
             Some(page)
         });
         debug_assert_eq!(taken, cut.len(), "the cut fits the pageset");
-        buddy.research.in_flight.end();
+        self.shared.research.in_flight.end();
         (None, taken)
     }
 
@@ -229,7 +229,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             _ => are_empty(start..all) && are_empty(0..MOVABLE),
         };
         env.tuning.backing.clusters() == ClusterRule::RefillsAndDrains
-            && self.shared.buddy.research.clusters.exist()
+            && self.shared.research.clusters.exist()
             && wanted > 1
             && wanted == pcp.batch()
             && comes_first()
@@ -239,43 +239,43 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     /// Drains the `wanted` oldest single movable pages, as one cluster if frees skip merging and a descriptor is free.
     /// The list has that many pages.
     pub(super) fn drain_cluster<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32) -> u32 {
-        let links = self.shared.buddy.frames.links;
+        let links = self.shared.frames.links;
         let batch = List::default();
         // The pages belong to this drain and are on no list of the zone. So their links can be written, and their cache
         // lines fetched, before the zone lock is taken. The oldest page comes last.
         for _ in 0..wanted {
             let Some(page) = pcp.pop_oldest(MOVABLE) else { break };
-            env.touch(Line::Page(self.shared.buddy.frames.pfn(page)));
+            env.touch(Line::Page(self.shared.frames.pfn(page)));
             batch.push(links, page, End::Head, |_| ());
         }
-        let zone = self.shared.lock(env, LockPath::Drain, 0);
-        let cluster = if zone.skips_merge(Order::ZERO) { zone.buddy.research.clusters.open() } else { None };
+        let guard = self.shared.lock(env, LockPath::Drain, 0);
+        let cluster = if guard.skips_merge(Order::ZERO) { guard.zone.research.clusters.open() } else { None };
         let mut next = batch.last();
         while let Some(page) = next {
             next = batch.before(links, page);
             // The type is read under the lock, since the pageblock's type may have changed since the free. A page of a
             // CMA, HIGHATOMIC or ISOLATE pageblock goes to that list.
-            let migratetype = zone.drained_type(page);
+            let migratetype = guard.drained_type(page);
             match cluster {
                 Some(_) if migratetype == MigrateType::Movable => {
-                    zone.touch_page(page);
-                    zone.buddy.frames.set_free(page, Order::ZERO, migratetype);
-                    zone.buddy.research.clusters.set_of(page, cluster);
+                    guard.touch_page(page);
+                    guard.zone.frames.set_free(page, Order::ZERO, migratetype);
+                    guard.zone.research.clusters.set_of(page, cluster);
                 }
                 // A merge would find pages of the batch, which already look free.
                 Some(_) => {
                     batch.remove(links, page, |_| ());
-                    zone.put(page, Order::ZERO, migratetype, End::Head);
-                    zone.count_skips(1);
+                    guard.put(page, Order::ZERO, migratetype, End::Head);
+                    guard.count_skips(1);
                 }
                 None => {
                     batch.remove(links, page, |_| ());
-                    zone.free_or_capture(page, Order::ZERO, migratetype, None);
+                    guard.free_or_capture(page, Order::ZERO, migratetype, None);
                 }
             }
         }
         if let Some(cluster) = cluster {
-            zone.splice(cluster, &batch);
+            guard.splice(cluster, &batch);
         }
         wanted
     }

@@ -5,12 +5,11 @@
 //! never merges again. Specification: `linux-page-allocator.md` 6.1.
 
 use crate::admin::views::ZoneView;
-use crate::buddy::list::End;
-use crate::buddy::{Buddy, Env, Locked};
 use crate::frame::{MigrateType, Order};
 use crate::machine::{LockPath, Machine};
 use crate::sync::{self, LockedWord};
-use crate::zone::Zone;
+use crate::zone::list::End;
+use crate::zone::{Env, Zone, ZoneGuard};
 
 /// While a value exists, pages of its zone merge when freed, refills take page by page, and no refill is in flight. The
 /// creation and the drop take the zone lock.
@@ -21,12 +20,12 @@ pub(crate) struct Merges<'z, 'a, M: Machine> {
 
 impl<M: Machine> Drop for Merges<'_, '_, M> {
     fn drop(&mut self) {
-        let zone = self.zone.lock(self.env, LockPath::Map, 0);
-        zone.buddy.research.in_flight.enable();
+        let _guard = self.zone.lock(self.env, LockPath::Map, 0);
+        self.zone.research.in_flight.enable();
     }
 }
 
-impl<L> Buddy<'_, L> {
+impl<M: Machine> Zone<'_, M> {
     /// Whether pages may exist that have not merged with their buddies, at a recent moment.
     pub(crate) fn has_skipped(&self) -> bool {
         self.research.skips.get() != self.research.skips_merged.get()
@@ -39,14 +38,14 @@ impl<L> Buddy<'_, L> {
     }
 }
 
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Whether a block of this order is freed without merging: a single page, while no attempt at compaction was
     /// counted since its last failure or success, and no [`Merges`] exists.
     pub(super) fn skips_merge(&self, order: Order) -> bool {
         self.env.tuning.backing.skips_merges()
             && order == Order::ZERO
-            && self.buddy.deferral.considered.get() == 0
-            && !self.buddy.research.in_flight.is_disabled()
+            && self.zone.deferral.considered.get() == 0
+            && !self.zone.research.in_flight.is_disabled()
     }
 
     /// Puts a free block that skips merging on its list. Returns false if it must merge.
@@ -62,17 +61,17 @@ impl<M: Machine> Locked<'_, '_, M> {
 
     /// Counts pages that were freed without merging.
     pub(super) fn count_skips(&self, pages: u64) {
-        sync::add(&self.buddy.research.skips, pages);
+        sync::add(&self.zone.research.skips, pages);
     }
 
     /// Waits until no refill of the zone is in flight.
     pub(crate) fn wait_for_refills(&self) {
-        self.buddy.research.in_flight.wait(|| self.env.machine.relax());
+        self.zone.research.in_flight.wait(|| self.env.machine.relax());
     }
 
     fn merge_pageblock(&self, start: u32) -> u64 {
         let mut pairs = 0;
-        for page in self.buddy.unmerged_pairs(start) {
+        for page in self.zone.unmerged_pairs(start) {
             self.remove(page, Order::ZERO);
             // Merge skipping is disabled here, so this free merges.
             self.free_block(page, Order::ZERO);
@@ -85,29 +84,29 @@ impl<M: Machine> Locked<'_, '_, M> {
 impl<'a, M: Machine> Zone<'a, M> {
     /// Disables merge skipping while the result lives.
     pub(crate) fn merges<'z>(&'z self, env: Env<'z, M>) -> Merges<'z, 'a, M> {
-        let zone = self.lock(env, LockPath::Map, 0);
-        zone.buddy.research.in_flight.disable();
-        zone.wait_for_refills();
-        drop(zone);
+        let guard = self.lock(env, LockPath::Map, 0);
+        self.research.in_flight.disable();
+        guard.wait_for_refills();
+        drop(guard);
         Merges { env, zone: self }
     }
 
     /// Merges all pages that were freed without merging. Returns the number of pairs. Takes the zone lock for one
     /// pageblock at a time.
     pub(crate) fn merge_skipped(&self, env: Env<'_, M>) -> u64 {
-        if !self.buddy.has_skipped() {
+        if !self.has_skipped() {
             return 0;
         }
         let _merges = self.merges(env);
         let mut pairs = 0;
-        for start in (0..self.buddy.frames.len()).step_by(Order::PAGEBLOCK.pages() as usize) {
+        for start in (0..self.frames.len()).step_by(Order::PAGEBLOCK.pages() as usize) {
             // No lock is needed here: every skip happened before the lock was last held, and no new one can begin.
-            if self.buddy.unmerged_pairs(start).next().is_some() {
+            if self.unmerged_pairs(start).next().is_some() {
                 pairs += self.lock(env, LockPath::Map, start).merge_pageblock(start);
             }
         }
         // Nothing was skipped since the call above, and all earlier skips are merged.
-        self.buddy.research.skips_merged.set(self.buddy.research.skips.get());
+        self.research.skips_merged.set(self.research.skips.get());
         pairs
     }
 }

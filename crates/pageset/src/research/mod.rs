@@ -4,21 +4,21 @@
 //! # The seam
 //!
 //! The layers below use nothing of this folder by name. They call the methods in this table. Without the feature
-//! `research` the methods in `off` replace them, return the values in the last column, and compile to nothing; `Research` in the
-//! buddy and `PcpResearch` in a pageset have no memory. [`Tuning::check`](crate::Tuning::check) then rejects rules that need this folder.
+//! `research` the methods in `off` replace them, return the values in the last column, and compile to nothing; `Research` in a
+//! zone and `PcpResearch` in a pageset have no memory. [`Tuning::check`](crate::Tuning::check) then rejects rules that need this folder.
 //!
 //! | method | called by | without the feature |
 //! | --- | --- | --- |
-//! | `Locked::note_put`, `remove_from_cluster` | a block that enters or leaves a free list | false: no list has clusters |
-//! | `Locked::put_unmerged` | a block that is freed | false: every block merges |
-//! | `Locked::end_ownership` | pageblocks that change their type or are captured | none has an owner |
-//! | `Locked::wait_for_refills` | a look at a page that may be in flight | no refill is in flight |
-//! | `Locked::steal_before_615` | a request that its own type cannot serve | none |
+//! | `ZoneGuard::note_put`, `remove_from_cluster` | a block that enters or leaves a free list | false: no list has clusters |
+//! | `ZoneGuard::put_unmerged` | a block that is freed | false: every block merges |
+//! | `ZoneGuard::end_ownership` | pageblocks that change their type or are captured | none has an owner |
+//! | `ZoneGuard::wait_for_refills` | a look at a page that may be in flight | no refill is in flight |
+//! | `ZoneGuard::steal_before_615` | a request that its own type cannot serve | none |
 //! | `CachedZone::refill_by_claims`, `refill_from_clusters` | a refill | none: the stores refill the pageset |
 //! | `CachedZone::free_to_owner` | a free | none: the block enters the caller's pageset |
 //! | `CachedZone::drain_by_research` | a drain | none: whole lists are drained |
 //! | `CachedZone::absorb`, `absorb_all`, `left_above_high`, `nothing_waits`, `end_drain` | drains, ticks, the audit | others leave nothing |
-//! | `CachedZone::left_by_others`, `Buddy::has_skipped`, `check_research` | the audit | nothing to check |
+//! | `CachedZone::left_by_others`, `Zone::has_skipped`, `check_research` | the audit | nothing to check |
 //! | `CachedZone::research_counts` | the statistics | zeros |
 //! | `Zone::merges`, `merge_skipped` | compaction, ranges, a request that found nothing | nothing was skipped |
 //!
@@ -43,14 +43,14 @@ mod round_robin;
 #[cfg(feature = "research")]
 mod steal;
 
-#[cfg(feature = "research")]
-use crate::buddy::{Buddy, Mismatch};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
+#[cfg(feature = "research")]
+use crate::zone::{Mismatch, Zone};
 
 /// The counters of these rules in one zone.
 pub(crate) struct Counts {
-    /// Those of [`Research`](crate::buddy::research::Research).
+    /// Those of [`Research`](crate::zone::research::Research).
     pub(crate) zone: [u64; 6],
     /// Pages that came to pagesets from other CPUs, and merges in pagesets.
     pub(crate) pagesets: [u64; 2],
@@ -64,12 +64,12 @@ impl<M: Machine> CachedZone<'_, M> {
         let waiting = self.pagesets.iter().map(|pageset| u64::from(pageset.research.waiting())).sum();
         let each = self.pagesets.iter().map(|pageset| pageset.research.counters());
         let pagesets = each.fold([0; 2], |[pages, merges], [more, merged]| [pages + more, merges + merged]);
-        Counts { zone: self.shared.buddy.research.counters(), pagesets, waiting }
+        Counts { zone: self.shared.research.counters(), pagesets, waiting }
     }
 }
 
 #[cfg(feature = "research")]
-impl<L> Buddy<'_, L> {
+impl<M: Machine> Zone<'_, M> {
     /// Checks, for the audit, clusters and owners.
     pub(crate) fn check_research(&self) -> Result<(), Mismatch> {
         self.check_clusters().and_then(|()| self.check_owners())

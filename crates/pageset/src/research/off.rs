@@ -2,15 +2,15 @@
 
 use core::iter::Empty;
 
-use crate::buddy::list::End;
-use crate::buddy::{Buddy, Capture, Env, Locked, Mismatch, Wanted};
+use crate::buddy::{Capture, Wanted};
 use crate::frame::{CpuId, MigrateType, Order};
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, Freed, Pageset, PcpGuard};
 use crate::store::Refill;
-use crate::zone::Zone;
+use crate::zone::list::End;
+use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
-impl<L> Buddy<'_, L> {
+impl<M: Machine> Zone<'_, M> {
     pub(crate) fn has_skipped(&self) -> bool {
         false
     }
@@ -20,7 +20,7 @@ impl<L> Buddy<'_, L> {
     }
 }
 
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     #[inline(always)]
     pub(crate) fn note_put(&self, _page: u32, _order: Order, _list: MigrateType, _end: End) -> bool {
         false

@@ -2,12 +2,13 @@
 //!
 //! Specification: `linux-page-allocator.md` 3.1, 3.2.
 
-use crate::buddy::{Capture, Env, Locked};
+use crate::buddy::Capture;
 use crate::frame::{MigrateType, Order};
 use crate::machine::{Access, Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::lists::{LISTS, order_of};
 use crate::policy::{BulkFree, ClusterRule, Tuning};
+use crate::zone::{Env, ZoneGuard};
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Drains `wanted` pages by a rule of this folder: as one cluster, or round robin. `None` if no such rule is on.
@@ -36,7 +37,7 @@ impl<M: Machine> CachedZone<'_, M> {
     /// The first pass: touches every page that the drain takes, and fetches the buddies of the first batch of them.
     /// Specification 3.2.
     fn fetch_picks<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32) {
-        let pfn = |page| self.shared.buddy.frames.pfn(page);
+        let pfn = |page| self.shared.frames.pfn(page);
         let mut turns = RoundRobin::new(env.tuning);
         let mut lists: [_; LISTS] = core::array::from_fn(|list| pcp.blocks(list));
         let used = env.tuning.lists.count();
@@ -56,7 +57,7 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 }
 
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     fn drain_by_turns<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32, capture: Option<&Capture>) -> u32 {
         let mut drained = 0;
         // If all blocks are on one list of single pages, every turn is that list's.

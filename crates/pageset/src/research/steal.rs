@@ -1,11 +1,12 @@
 //! Fallback before 6.15: one search that steals what it finds. Specification: `linux-page-allocator.md` 1.6.
 
-use crate::buddy::{Locked, Wanted, may_claim};
+use crate::buddy::{Wanted, may_claim};
 use crate::frame::{Order, start_of};
 use crate::machine::Machine;
 use crate::policy::FallbackRule;
+use crate::zone::ZoneGuard;
 
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Takes a block of another type: the largest, or for a small movable request the smallest.
     pub(crate) fn steal_before_615(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { order, migratetype, .. } = wanted;
@@ -42,25 +43,25 @@ impl<M: Machine> Locked<'_, '_, M> {
         };
         if found >= Order::PAGEBLOCK {
             self.retype(page, found, wanted);
-            self.buddy.claims.add(1);
+            self.zone.claims.add(1);
             return move_one();
         }
-        let ordinary = self.buddy.frames.block_type(start).is_ordinary();
+        let ordinary = self.zone.frames.block_type(start).is_ordinary();
         if ordinary {
             self.note_break(wakes);
         }
         let whole = may_claim(found, wanted) && ordinary;
         let mostly = if whole { self.is_mostly(start, wanted) } else { None };
         let Some(mostly) = mostly else {
-            self.buddy.steals.add(1);
+            self.zone.steals.add(1);
             return move_one();
         };
         self.move_free_blocks(start, wanted, end);
         if mostly {
             self.set_block_type(start, wanted);
-            self.buddy.claims.add(1);
+            self.zone.claims.add(1);
         } else {
-            self.buddy.steals.add(1);
+            self.zone.steals.add(1);
         }
     }
 }

@@ -5,12 +5,12 @@ use core::sync::atomic::AtomicU32;
 
 use super::lists::{HOLD_BLOCKS, Held, drain_in_order, free_some_to_regions, free_to_regions, ones};
 use super::{Cache, Drain, Given, Refill, Store, remembered_type};
-use crate::buddy::{Env, Mismatch, Wanted};
+use crate::buddy::Wanted;
 use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::policy::SMALL;
 use crate::sync::LockedWord;
-use crate::zone::{Zone, ZoneGuard};
+use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
 /// Pageblocks in a row without a block that is large enough, after which a refill goes to the free lists. A guess.
 const SEARCHED: u32 = 8;
@@ -30,7 +30,7 @@ impl Parts {
     /// [`SMALL`].
     #[inline(always)]
     pub(crate) fn are_kept<M: Machine>(&self, zone: &Zone<'_, M>) -> bool {
-        SMALL || zone.buddy.bitmaps.are_kept()
+        SMALL || zone.bitmaps.are_kept()
     }
 }
 
@@ -72,18 +72,18 @@ impl Store for Parts {
         if !self.are_kept(zone) {
             return None;
         }
-        empty_bitmaps(zone, env, (from, zone.buddy.frames.len().div_ceil(PAGEBLOCK)))
+        empty_bitmaps(zone, env, (from, zone.frames.len().div_ceil(PAGEBLOCK)))
     }
 
     /// If no refill took any page of the region since the last call: [`EMPTIED`] pageblocks at most.
     #[inline(always)]
     fn tick<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, region: usize) {
         if self.may_serve(zone, region, 1) {
-            let words = &zone.buddy.regions[region].bitmaps;
+            let words = &zone.regions[region].bitmaps;
             let (refills, seen) = (words.refills.get() as u32, &words.refills_seen);
             // Two ticks at a time may both free, or neither.
             if seen.get() == refills {
-                empty_bitmaps(zone, env, zone.buddy.pageblocks_of(region));
+                empty_bitmaps(zone, env, zone.pageblocks_of(region));
             }
             seen.set(refills);
         }
@@ -91,20 +91,20 @@ impl Store for Parts {
 
     #[inline]
     fn may_serve<M: Machine>(&self, zone: &Zone<'_, M>, region: usize, _pages: u64) -> bool {
-        let (first, end) = zone.buddy.pageblocks_of(region);
-        self.are_kept(zone) && zone.buddy.bitmaps.next(first, end).is_some()
+        let (first, end) = zone.pageblocks_of(region);
+        self.are_kept(zone) && zone.bitmaps.next(first, end).is_some()
     }
 
     fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64 {
-        zone.buddy.bitmap_pages()
+        zone.bitmap_pages()
     }
 
     fn each_block<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut dyn FnMut(Order, MigrateType)) {
-        zone.buddy.each_bitmap_block(visit);
+        zone.each_bitmap_block(visit);
     }
 
     fn free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
-        let (frames, bitmaps) = (&zone.buddy.frames, &zone.buddy.bitmaps);
+        let (frames, bitmaps) = (&zone.frames, &zone.bitmaps);
         let mut all = 0;
         for page in (0..frames.len()).filter(|&page| bitmaps.has(page)) {
             if frames.tag(page) != Tag::INSIDE {
@@ -115,7 +115,7 @@ impl Store for Parts {
             }
             all += 1;
         }
-        let counted = zone.buddy.bitmap_pages();
+        let counted = zone.bitmap_pages();
         if counted == all { Ok(all) } else { Err((None, "the pages in bitmaps", counted, all)) }
     }
 }
@@ -132,14 +132,14 @@ fn free_to_bitmaps<M: Machine>(
     order: Order,
     region: usize,
 ) -> u32 {
-    let (buddy, frames) = (&zone.buddy, &zone.buddy.frames);
-    let pages = &buddy.regions[region].bitmaps.pages;
+    let frames = &zone.frames;
+    let pages = &zone.regions[region].bitmaps.pages;
     // Sets of blocks. `runs`: the first block of each run. `whole`: its pageblock may be whole. `others`: blocks for the lists.
     let (mut runs, mut whole, mut others) = (0_u64, 0_u64, 0_u64);
     // The pages are counted before their bits are set. A refill never subtracts a page that is not counted.
     pages.add((blocks.len() as u64) << order.get());
     let mut at = 0;
-    while let Some(run) = buddy.bitmaps.first_run(&blocks[at..], order) {
+    while let Some(run) = zone.bitmaps.first_run(&blocks[at..], order) {
         let page = blocks[at].get();
         if frames.block_type(page).is_ordinary() {
             for block in &blocks[at..at + run.blocks] {
@@ -148,10 +148,10 @@ fn free_to_bitmaps<M: Machine>(
             }
             env.touch(bitmap_line(zone, page));
             // A block that completes its pageblock needs no bits.
-            let completes = buddy.bitmaps.is_rest(page, order) && free_locked(zone, env, page, Some(order), true);
+            let completes = zone.bitmaps.is_rest(page, order) && free_locked(zone, env, page, Some(order), true);
             if !completes {
                 runs |= 1 << at;
-                whole |= u64::from(buddy.bitmaps.free_run(run)) << at;
+                whole |= u64::from(zone.bitmaps.free_run(run)) << at;
             }
         } else {
             others |= ones(run.blocks) << at;
@@ -159,9 +159,9 @@ fn free_to_bitmaps<M: Machine>(
         at += run.blocks;
     }
     if runs != 0 {
-        buddy.bitmaps.fence();
+        zone.bitmaps.fence();
     }
-    each(runs, |at| buddy.bitmaps.note(blocks[at].get()));
+    each(runs, |at| zone.bitmaps.note(blocks[at].get()));
     each(whole, |at| free_whole(zone, env, blocks[at].get(), None, true));
     if others != 0 {
         pages.sub(u64::from(others.count_ones()) << order.get());
@@ -179,7 +179,7 @@ fn free_whole<M: Machine>(
     held: Option<&ZoneGuard<'_, '_, M>>,
     waits: bool,
 ) {
-    if !zone.buddy.bitmaps.is_whole(page / PAGEBLOCK) {
+    if !zone.bitmaps.is_whole(page / PAGEBLOCK) {
         return;
     }
     match held {
@@ -188,23 +188,23 @@ fn free_whole<M: Machine>(
     };
 }
 
-/// As [`Locked::free_whole`](crate::buddy::Locked::free_whole), with the lock of the page's region, unless it is held and the caller does not wait.
+/// As [`ZoneGuard::free_whole`], with the lock of the page's region, unless it is held and the caller does not wait.
 // Not inlined: once for each pageblock that is free as a whole, and the small build has room for one.
 #[inline(never)]
 fn free_locked<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, page: u32, own: Option<Order>, waits: bool) -> bool {
-    let guard = zone.lock_or_try(env, LockPath::Drain, zone.buddy.region_of(page), waits);
+    let guard = zone.lock_or_try(env, LockPath::Drain, zone.region_of(page), waits);
     guard.is_some_and(|guard| guard.free_whole(page, own))
 }
 
 /// Fills a list with up to `most` blocks of the bitmaps of a region. Returns their number.
 fn refill_from_bitmaps<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
-    let (buddy, wanted) = (&refill.zone.buddy, refill.wanted);
+    let &Refill { zone, wanted, .. } = refill;
     // The pages first: a search in vain reads the notes of all pageblocks of the region.
-    if buddy.bitmap_pages() == 0 || wanted.order >= Order::PAGEBLOCK {
+    if zone.bitmap_pages() == 0 || wanted.order >= Order::PAGEBLOCK {
         return 0;
     }
-    let (first, end) = buddy.pageblocks_of(refill.region);
-    let words = &buddy.regions[refill.region].bitmaps;
+    let (first, end) = zone.pageblocks_of(refill.region);
+    let words = &zone.regions[refill.region].bitmaps;
     let from = &words.from[wanted.order.index()];
     let began = from.get().clamp(first, end);
     let (mut taken, mut searched, mut skipped) = (0, 0, 0);
@@ -213,14 +213,14 @@ fn refill_from_bitmaps<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, m
     'search: for (start, stop) in [(began, end), (first, began)] {
         let mut at = start;
         while taken < most
-            && let Some(pageblock) = buddy.bitmaps.next(at, stop)
+            && let Some(pageblock) = zone.bitmaps.next(at, stop)
         {
             ends = pageblock;
             if searched == SEARCHED || skipped == SKIPPED {
                 break 'search;
             }
             at = pageblock + 1;
-            if buddy.frames.block_type(pageblock * PAGEBLOCK) != wanted.migratetype {
+            if zone.frames.block_type(pageblock * PAGEBLOCK) != wanted.migratetype {
                 skipped += 1;
                 continue;
             }
@@ -246,13 +246,13 @@ fn refill_from_bitmaps<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, m
 /// As [`refill_from_bitmaps`], with the blocks of one pageblock.
 fn refill_from_bitmap<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, pageblock: u32, most: u32) -> u32 {
     let &Refill { zone, env, list, wanted, held, .. } = refill;
-    let (buddy, order) = (&zone.buddy, wanted.order);
+    let order = wanted.order;
     env.touch(bitmap_line(zone, pageblock * PAGEBLOCK));
     let mut filled = 0;
     while filled < most {
         let (mut blocks, mut len) = ([0; TAKEN], 0);
         let want = (most - filled).min(TAKEN as u32);
-        let taken = buddy.bitmaps.take(pageblock, order, want, |page| {
+        let taken = zone.bitmaps.take(pageblock, order, want, |page| {
             blocks[len] = page;
             len += 1;
         });
@@ -260,20 +260,20 @@ fn refill_from_bitmap<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, pa
         let tag = Tag::new(
             PageState::Cached,
             order,
-            remembered_type(buddy, env.tuning, pageblock * PAGEBLOCK, wanted.migratetype),
+            remembered_type(zone, env.tuning, pageblock * PAGEBLOCK, wanted.migratetype),
         );
         let mut next = blocks[..len].iter();
         let placed = cache.fill(list, came, || {
             let &page = next.next()?;
-            env.touch(Line::Page(buddy.frames.pfn(page)));
-            buddy.frames.set_tag(page, tag);
+            env.touch(Line::Page(zone.frames.pfn(page)));
+            zone.frames.set_tag(page, tag);
             Some(page)
         });
-        buddy.regions[cache.region().get() as usize].bitmaps.pages.sub(u64::from(placed) << order.get());
+        zone.regions[cache.region().get() as usize].bitmaps.pages.sub(u64::from(placed) << order.get());
         filled += placed;
         // The pageset has no more room for these.
         for &page in next {
-            whole |= buddy.bitmaps.put_back(page, order);
+            whole |= zone.bitmaps.put_back(page, order);
         }
         if whole {
             free_whole(zone, env, pageblock * PAGEBLOCK, held, wanted.waits);
@@ -287,49 +287,48 @@ fn refill_from_bitmap<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, pa
 
 /// Takes a block for a request that the free lists cannot serve, and tags it. Waits for no lock if the request does not.
 fn take_from_bitmaps<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, wanted: Wanted, region: usize) -> Option<u32> {
-    let buddy = &zone.buddy;
-    if !buddy.bitmaps.are_kept() || wanted.order >= Order::PAGEBLOCK {
+    if !zone.bitmaps.are_kept() || wanted.order >= Order::PAGEBLOCK {
         return None;
     }
     let take = |(region, own): (usize, bool)| {
-        let (mut at, end) = buddy.pageblocks_of(region);
+        let (mut at, end) = zone.pageblocks_of(region);
         // The search needs no lock. If another CPU takes the block before this one locks the region, the search goes on with the next
         // pageblock.
         loop {
             let suits = |list: MigrateType| list.is_ordinary() && (list == wanted.migratetype) == own;
-            let pageblock = buddy.bitmap_with(wanted.order, (at, end), usize::MAX, suits)?;
+            let pageblock = zone.bitmap_with(wanted.order, (at, end), usize::MAX, suits)?;
             at = pageblock + 1;
             // The lock is for the region's counters.
             let guard = zone.lock_or_try(env, LockPath::DirectAlloc, region, wanted.waits)?;
             env.touch(bitmap_line(zone, pageblock * PAGEBLOCK));
-            if !suits(buddy.frames.block_type(pageblock * PAGEBLOCK)) {
+            if !suits(zone.frames.block_type(pageblock * PAGEBLOCK)) {
                 // It changed meanwhile. What a drain has just left there belongs on the lists of the new type.
                 guard.settle(pageblock * PAGEBLOCK, Order::PAGEBLOCK);
                 continue;
             }
             let mut found = None;
-            let taken = buddy.bitmaps.take(pageblock, wanted.order, 1, |page| found = Some(page));
+            let taken = zone.bitmaps.take(pageblock, wanted.order, 1, |page| found = Some(page));
             if taken.whole {
                 guard.free_whole(pageblock * PAGEBLOCK, None);
             }
             if let Some(page) = found {
-                buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+                zone.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
                 guard.region.bitmaps.pages.sub(wanted.order.pages());
                 guard.count_direct_alloc(wanted.order.pages());
                 return Some(page);
             }
         }
     };
-    let regions = |own| buddy.regions_from(region).map(move |region| (region, own));
+    let regions = |own| zone.regions_from(region).map(move |region| (region, own));
     { regions(true) }.find_map(take).or_else(|| { regions(false) }.filter(|_| !wanted.no_fragment).find_map(take))
 }
 
 /// Frees the pages of the next [`EMPTIED`] bitmaps of some pageblocks. Returns where to go on, `None` at their end.
 fn empty_bitmaps<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, (mut at, end): (u32, u32)) -> Option<u32> {
     for _ in 0..EMPTIED {
-        let pageblock = zone.buddy.bitmaps.next(at, end)?;
+        let pageblock = zone.bitmaps.next(at, end)?;
         let page = pageblock * PAGEBLOCK;
-        zone.lock_region(env, LockPath::Drain, zone.buddy.region_of(page)).settle(page, Order::PAGEBLOCK);
+        zone.lock_region(env, LockPath::Drain, zone.region_of(page)).settle(page, Order::PAGEBLOCK);
         at = pageblock + 1;
     }
     Some(at)
@@ -337,7 +336,7 @@ fn empty_bitmaps<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, (mut at, end):
 
 /// The words of a pageblock's bitmap, as the line of its first page.
 fn bitmap_line<M: Machine>(zone: &Zone<'_, M>, page: u32) -> Line {
-    Line::Page(zone.buddy.frames.pfn(page / PAGEBLOCK * PAGEBLOCK))
+    Line::Page(zone.frames.pfn(page / PAGEBLOCK * PAGEBLOCK))
 }
 
 /// Visits the numbers in a set, in ascending order.

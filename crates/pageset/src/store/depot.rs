@@ -5,14 +5,13 @@ use core::sync::atomic::AtomicU32;
 
 use super::lists::{HOLD_BLOCKS, Held, free_some_to_regions, ones};
 use super::{Cache, Drain, Given, Refill, Store, Visit};
-use crate::buddy::depot::Depot;
-use crate::buddy::{Env, Mismatch};
 use crate::frame::Order;
 use crate::machine::{Line, LockPath, Machine};
 use crate::policy::SMALL;
 use crate::policy::lists::{LISTS, order_of};
 use crate::sync::{self, LockedWord};
-use crate::zone::Zone;
+use crate::zone::depot::Depot;
+use crate::zone::{Env, Mismatch, Zone};
 
 /// The share of a region that its depot may hold: a 32nd. A guess: with one region per CPU as much as the smallest pagesets may hold.
 const SHARE: u32 = 5;
@@ -41,7 +40,7 @@ impl Store for Batches {
     /// The pages of a batch need not be touched.
     #[inline(always)]
     fn is_worth_a_lock<M: Machine>(&self, refill: &Refill<'_, M>) -> bool {
-        refill.zone.buddy.regions[refill.region].depot.has(refill.list)
+        refill.zone.regions[refill.region].depot.has(refill.list)
     }
 
     #[inline(always)]
@@ -51,13 +50,13 @@ impl Store for Batches {
     }
 
     fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, _from: u32) -> Option<u32> {
-        (0..zone.buddy.regions.len()).for_each(|number| drain_depot(zone, env, number, u32::MAX));
+        (0..zone.regions.len()).for_each(|number| drain_depot(zone, env, number, u32::MAX));
         None
     }
 
     #[inline(always)]
     fn tick<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, region: usize) {
-        if !zone.buddy.regions[region].depot.is_idle() {
+        if !zone.regions[region].depot.is_idle() {
             let idle = zone.lock_region(env, LockPath::Drain, region).region.depot.idle_pages();
             drain_depot(zone, env, region, idle);
         }
@@ -65,16 +64,16 @@ impl Store for Batches {
 
     #[inline]
     fn may_serve<M: Machine>(&self, zone: &Zone<'_, M>, region: usize, _pages: u64) -> bool {
-        zone.buddy.regions[region].depot.pages() > 0
+        zone.regions[region].depot.pages() > 0
     }
 
     fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64 {
-        zone.buddy.regions.iter().map(|region| u64::from(region.depot.pages())).sum()
+        zone.regions.iter().map(|region| u64::from(region.depot.pages())).sum()
     }
 
     /// The pages are tagged Cached.
     fn cached<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut Visit<'_>) -> Result<(), Mismatch> {
-        for (number, region) in zone.buddy.regions.iter().enumerate() {
+        for (number, region) in zone.regions.iter().enumerate() {
             let mut pages = 0;
             for list in 0..LISTS {
                 for block in region.depot.batches(words_of(zone, number), list).flatten() {
@@ -97,8 +96,7 @@ impl Store for Batches {
 fn drain_to_depots<M: Machine>(drain: &Drain<'_, M>, cache: &impl Cache) -> u32 {
     let &Drain { zone, env, wanted, start, .. } = drain;
     let lists = env.tuning.lists.count();
-    let buddy = &zone.buddy;
-    let share = env.tuning.depot_share(buddy.managed.get(), buddy.regions.len());
+    let share = env.tuning.depot_share(zone.managed.get(), zone.regions.len());
     let limit = depot_limit(zone, drain.batch << env.tuning.batch_scale_max).min(share);
     let mut held = Held::default();
     let (mut drained, mut moved) = (0, 0);
@@ -111,8 +109,8 @@ fn drain_to_depots<M: Machine>(drain: &Drain<'_, M>, cache: &impl Cache) -> u32 
             let oldest = cache.oldest(list);
             let most = oldest.len().min(((wanted - drained) >> order_of(list).get()) as usize).min(HOLD_BLOCKS - moved);
             let Some(first) = oldest[..most].first() else { break };
-            let number = buddy.region_of(first.get());
-            let (depot, words) = (&buddy.regions[number].depot, words_of(zone, number));
+            let number = zone.region_of(first.get());
+            let (depot, words) = (&zone.regions[number].depot, words_of(zone, number));
             // Without the lock, so that a full depot costs no hold.
             if depot.room(words, list, limit) == 0 {
                 return drained;
@@ -140,7 +138,7 @@ fn drain_to_depots<M: Machine>(drain: &Drain<'_, M>, cache: &impl Cache) -> u32 
 /// Fills a list with up to `most` blocks of the depot of a region whose lock is held. Returns their number.
 fn refill_from_depot<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32 {
     let &Refill { zone, env, list, region, .. } = refill;
-    let (depot, words) = (&zone.buddy.regions[region].depot, words_of(zone, region));
+    let (depot, words) = (&zone.regions[region].depot, words_of(zone, region));
     let mut taken = 0;
     while taken < most {
         let blocks = depot.take(words, list, (most - taken) as usize, || env.touch(depot_line(zone, region)));
@@ -164,7 +162,7 @@ fn refill_from_depot<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, mos
 fn drain_depot<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, number: usize, pages: u32) {
     let batch = [const { AtomicU32::new(0) }; Depot::BATCH];
     // What others leave there meanwhile may stay: they may be as fast as this loop.
-    let mut left = pages.min(zone.buddy.regions[number].depot.pages());
+    let mut left = pages.min(zone.regions[number].depot.pages());
     while left > 0 {
         let guard = zone.lock_region(env, LockPath::Drain, number);
         let depot = &guard.region.depot;
@@ -193,6 +191,6 @@ fn depot_line<M: Machine>(zone: &Zone<'_, M>, region: usize) -> Line {
 
 /// The most pages that a depot may hold, where a drain moves at most `drain` pages.
 fn depot_limit<M: Machine>(zone: &Zone<'_, M>, drain: u32) -> u32 {
-    let region = 1_u64.checked_shl(zone.buddy.region_order).unwrap_or(u64::MAX);
-    ((region.min(u64::from(zone.buddy.frames.len())) >> SHARE) as u32).min(DRAINS * drain)
+    let region = 1_u64.checked_shl(zone.region_order).unwrap_or(u64::MAX);
+    ((region.min(u64::from(zone.frames.len())) >> SHARE) as u32).min(DRAINS * drain)
 }

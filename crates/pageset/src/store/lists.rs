@@ -4,13 +4,13 @@ use core::sync::atomic::AtomicU32;
 
 use super::whole_blocks::{SplitBlock, first_block};
 use super::{Cache, Drain, Given, Refill, Store, is_one_hold, remembered_type};
-use crate::buddy::{Capture, Env, Locked, Stage};
+use crate::buddy::{Capture, Stage};
 use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::policy::Backing;
 use crate::policy::lists::order_of;
 use crate::sync::LockedWord;
-use crate::zone::{Zone, ZoneGuard};
+use crate::zone::{Env, Zone, ZoneGuard};
 
 /// The most blocks that a drain moves under one hold of the locks of region and pageset: as many as a refill.
 pub(super) const HOLD_BLOCKS: usize = Backing::REFILL_BLOCKS as usize;
@@ -49,16 +49,16 @@ impl Store for Lists {
 
     #[inline(always)]
     fn may_serve<M: Machine>(&self, zone: &Zone<'_, M>, region: usize, pages: u64) -> bool {
-        zone.buddy.regions[region].free_pages.get() >= pages
+        zone.regions[region].free_pages.get() >= pages
     }
 
     fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64 {
-        zone.buddy.listed()
+        zone.listed()
     }
 }
 
 fn refill_from_lists<M: Machine>(
-    guard: &Locked<'_, '_, M>,
+    guard: &ZoneGuard<'_, '_, M>,
     refill: &Refill<'_, M>,
     cache: &impl Cache,
     blocks: u32,
@@ -68,8 +68,8 @@ fn refill_from_lists<M: Machine>(
     let taken = cache.fill(refill.list, blocks, || {
         let page =
             split.next(guard).or_else(|| split.begin(guard, wanted)).or_else(|| guard.take(wanted, &mut stage))?;
-        let kind = remembered_type(guard.buddy, guard.env.tuning, page, wanted.migratetype);
-        guard.buddy.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
+        let kind = remembered_type(guard.zone, guard.env.tuning, page, wanted.migratetype);
+        guard.zone.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
         Some(page)
     });
     if refill.leaves && guard.env.tuning.backing.bitmaps() {
@@ -81,7 +81,7 @@ fn refill_from_lists<M: Machine>(
 }
 
 /// Moves whole lists, from the first one on, until the wanted pages have moved. Returns the number moved.
-fn drain_lists<M: Machine>(guard: &Locked<'_, '_, M>, drain: &Drain<'_, M>, cache: &impl Cache) -> u32 {
+fn drain_lists<M: Machine>(guard: &ZoneGuard<'_, '_, M>, drain: &Drain<'_, M>, cache: &impl Cache) -> u32 {
     let lists = guard.env.tuning.lists.count();
     let mut drained = 0;
     for list in (drain.start..lists).chain(0..drain.start) {
@@ -150,12 +150,12 @@ pub(super) fn free_some_to_regions<'z, M: Machine>(
     held: &mut Held<'z, M>,
 ) {
     // First the regions whose locks are free, then the others.
-    let (mut later, mut waits) = (0, zone.buddy.regions.len() == 1);
+    let (mut later, mut waits) = (0, zone.regions.len() == 1);
     while left | later != 0 {
         if left == 0 {
             (left, later, waits) = (later, 0, true);
         }
-        let number = zone.buddy.region_of(blocks[left.trailing_zeros() as usize].get());
+        let number = zone.region_of(blocks[left.trailing_zeros() as usize].get());
         let Some(guard) = held.lock(zone, env, number, waits, left.count_ones() as usize) else {
             let busy = in_region(zone, blocks, left, number);
             (left, later) = (left & !busy, later | busy);
@@ -176,7 +176,7 @@ pub(super) fn free_some_to_regions<'z, M: Machine>(
 fn in_region<M: Machine>(zone: &Zone<'_, M>, blocks: &[AtomicU32], of: u64, number: usize) -> u64 {
     let mut set = 0;
     for (at, block) in blocks.iter().enumerate() {
-        set |= u64::from(zone.buddy.region_of(block.get()) == number) << at;
+        set |= u64::from(zone.region_of(block.get()) == number) << at;
     }
     set & of
 }
@@ -229,7 +229,7 @@ pub(super) fn ones(count: usize) -> u64 {
     u64::MAX.checked_shr(u64::BITS - count as u32).unwrap_or(0)
 }
 
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Frees those of some blocks that are in the region: of those in the set `left`, bit by bit. Returns the set of the others.
     #[cfg_attr(feature = "rules", inline(always))]
     pub(super) fn free_own(&self, blocks: &[AtomicU32], mut left: u64, order: Order, capture: Option<&Capture>) -> u64 {
@@ -267,11 +267,11 @@ impl<M: Machine> Locked<'_, '_, M> {
 
     /// The list that a drained block goes to. Specification 2.6.
     pub(crate) fn drained_type(&self, page: u32) -> MigrateType {
-        let block_type = self.buddy.frames.block_type(page);
+        let block_type = self.zone.frames.block_type(page);
         if self.env.tuning.type_at_drain || block_type == MigrateType::Isolate {
             block_type
         } else {
-            self.buddy.frames.tag(page).kind().unwrap_or(block_type)
+            self.zone.frames.tag(page).kind().unwrap_or(block_type)
         }
     }
 

@@ -1,4 +1,4 @@
-//! What lies behind the pagesets: stores of free pages, asked in order. Uses `frame`, `machine`, `policy`, `buddy`, `zone`.
+//! What lies behind the pagesets: stores of free pages, asked in order. Uses `frame`, `machine`, `policy`, `zone`, `buddy`.
 //!
 //! A refill asks one store after the other until it has its blocks. A drain offers blocks until a store takes some. Who needs every free
 //! page settles the stores: their pages go to the free lists. How long a store holds which lock is its own concern.
@@ -22,11 +22,11 @@ mod words;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::buddy::{Buddy, Capture, Env, Mismatch, Wanted};
+use crate::buddy::{Capture, Wanted};
 use crate::frame::{MigrateType, Order};
 use crate::machine::{LockPath, Machine};
 use crate::policy::Tuning;
-use crate::zone::{Zone, ZoneGuard};
+use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
 pub(crate) use bitmaps::Parts;
 pub(crate) use depot::Batches;
@@ -167,8 +167,8 @@ pub(crate) struct Counts {
 pub(crate) fn counts<M: Machine>(zone: &Zone<'_, M>) -> Counts {
     Counts {
         depot: Batches.pages(zone),
-        depot_in_pages: zone.buddy.sum(|region| &region.depot.pages_in),
-        depot_out_pages: zone.buddy.sum(|region| &region.depot.pages_out),
+        depot_in_pages: zone.sum(|region| &region.depot.pages_in),
+        depot_out_pages: zone.sum(|region| &region.depot.pages_out),
         bitmap: Parts.pages(zone),
     }
 }
@@ -219,7 +219,7 @@ pub(crate) struct Drain<'d, M: Machine> {
 /// Whether one hold of the zone's only lock serves a refill or a drain, as in the kernels.
 #[inline]
 pub(crate) fn is_one_hold<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>) -> bool {
-    matches!(zone.buddy.regions, [_]) && !env.tuning.backing.has_short_holds()
+    matches!(zone.regions, [_]) && !env.tuning.backing.has_short_holds()
 }
 
 /// What a store took from a drain.
@@ -268,7 +268,7 @@ pub(crate) fn settle<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, scope: Sco
         }
         Scope::Parts(from) => Parts.settle(zone, env, from).map(Scope::Parts),
         Scope::Pageblock(page) => {
-            if zone.buddy.has_parts(page) {
+            if zone.has_parts(page) {
                 zone.lock(env, LockPath::Map, page).settle(page, Order::PAGEBLOCK);
             }
             None
@@ -279,7 +279,7 @@ pub(crate) fn settle<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, scope: Sco
 /// Settles the pages of some regions that no refill needed for a round. A round is `cpus` ticks, of any CPUs. Each tick looks after the next
 /// regions in turn, so no region depends on one CPU. Returns whether a region has hidden pages.
 pub(crate) fn tick<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, cpus: u32) -> bool {
-    let regions = zone.buddy.regions.len() as u32;
+    let regions = zone.regions.len() as u32;
     if !hides(zone) || cpus == 0 {
         return false;
     }
@@ -293,6 +293,11 @@ pub(crate) fn tick<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, cpus: u32) -
 }
 
 /// The type stored in a cached page's tag: its pageblock's type. Specification 2.6.
-pub(crate) fn remembered_type<L>(buddy: &Buddy<'_, L>, tuning: &Tuning, page: u32, asked: MigrateType) -> MigrateType {
-    if tuning.type_at_drain { asked } else { buddy.frames.block_type(page) }
+pub(crate) fn remembered_type<M: Machine>(
+    zone: &Zone<'_, M>,
+    tuning: &Tuning,
+    page: u32,
+    asked: MigrateType,
+) -> MigrateType {
+    if tuning.type_at_drain { asked } else { zone.frames.block_type(page) }
 }

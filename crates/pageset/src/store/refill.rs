@@ -3,10 +3,10 @@
 use core::sync::atomic::AtomicU32;
 
 use super::{ALL, Batches, Cache, Lists, Parts, Refill, Store, is_one_hold};
-use crate::buddy::{Env, Wanted};
+use crate::buddy::Wanted;
 use crate::machine::{LockPath, Machine};
 use crate::sync::{self, LockedWord};
-use crate::zone::{Zone, ZoneGuard};
+use crate::zone::{Env, Zone, ZoneGuard};
 
 /// How often a refill tries to lock its own region while that region's depot has blocks. Between two tries it pauses, and the holder keeps
 /// the lock's cache line. A guess: about a microsecond, in which a drain to a depot copies its blocks.
@@ -29,7 +29,7 @@ fn refill_in_holds<M: Machine>(unlocked: &Refill<'_, M>, cache: &impl Cache, mut
     let &Refill { zone, env, wanted, batch, .. } = unlocked;
     let in_hold = env.tuning.backing.refill_blocks();
     let mut taken = ALL.take(unlocked, cache, blocks);
-    if taken == 0 && Batches.is_worth_a_lock(unlocked) && zone.buddy.regions.len() > 1 {
+    if taken == 0 && Batches.is_worth_a_lock(unlocked) && zone.regions.len() > 1 {
         // A batch, or [`Tuning::batch_blocks`] if that is more, is enough: more are on their way, and others may never have been
         // touched.
         let batch = (batch >> wanted.order.get()).max(env.tuning.batch_blocks.into());
@@ -91,7 +91,7 @@ pub(crate) fn take_from_regions<'z, 'a, M: Machine, T>(
     wanted: Wanted,
     mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<T>,
 ) -> Option<T> {
-    if let [_] = zone.buddy.regions {
+    if let [_] = zone.regions {
         return take(&zone.lock_for(env, path, wanted)?, wanted);
     }
     if wanted.waits {
@@ -100,7 +100,7 @@ pub(crate) fn take_from_regions<'z, 'a, M: Machine, T>(
     let own = preferred.get() as usize;
     let mut busy = false;
     for is_first in [true, false] {
-        for number in zone.buddy.regions_from(own) {
+        for number in zone.regions_from(own) {
             if !ALL.may_serve(zone, number, wanted.order.pages()) {
                 continue;
             }

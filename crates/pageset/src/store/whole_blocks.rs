@@ -8,12 +8,13 @@
 use core::sync::atomic::AtomicU32;
 
 use super::Cache;
-use crate::buddy::list::End;
-use crate::buddy::{Locked, Wanted};
+use crate::buddy::Wanted;
 use crate::frame::{MigrateType, Order, Tag};
 use crate::frame::{PAGEBLOCK, largest_blocks};
 use crate::machine::Machine;
 use crate::sync::LockedWord;
+use crate::zone::ZoneGuard;
+use crate::zone::list::End;
 
 /// The rest of a block that a refill splits: pages that are on no list, in blocks of `step` pages.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ impl SplitBlock {
     /// Takes the smallest block of the wanted type and returns its first part. That type's smaller lists are empty, so
     /// the parts come in the same order as from splitting one by one. `None` if other types could also serve the
     /// request.
-    pub(super) fn begin<M: Machine>(&mut self, guard: &Locked<'_, '_, M>, wanted: Wanted) -> Option<u32> {
+    pub(super) fn begin<M: Machine>(&mut self, guard: &ZoneGuard<'_, '_, M>, wanted: Wanted) -> Option<u32> {
         let tuning = guard.env.tuning;
         if !tuning.whole_blocks || tuning.backing.has_clusters() || guard.region.free_cma.get() > 0 {
             return None;
@@ -44,7 +45,7 @@ impl SplitBlock {
 
     /// The next part.
     #[inline]
-    pub(super) fn next<M: Machine>(&mut self, guard: &Locked<'_, '_, M>) -> Option<u32> {
+    pub(super) fn next<M: Machine>(&mut self, guard: &ZoneGuard<'_, '_, M>) -> Option<u32> {
         (self.next < self.end).then(|| {
             let page = self.next;
             self.next += self.step;
@@ -54,17 +55,17 @@ impl SplitBlock {
     }
 
     /// As [`Self::end`], with the parts of a pageblock that was whole in its bitmap, where the next refill with blocks of `wanted` finds them.
-    pub(super) fn end_in_bitmap<M: Machine>(self, guard: &Locked<'_, '_, M>, list: MigrateType, wanted: Order) {
+    pub(super) fn end_in_bitmap<M: Machine>(self, guard: &ZoneGuard<'_, '_, M>, list: MigrateType, wanted: Order) {
         if !self.whole {
             return self.end(guard, list);
         }
         for (page, order) in largest_blocks(self.next, self.end) {
-            if order >= Order::PAGEBLOCK || !guard.buddy.frames.block_type(page).is_ordinary() {
+            if order >= Order::PAGEBLOCK || !guard.zone.frames.block_type(page).is_ordinary() {
                 guard.put(page, order, list, End::Head);
                 continue;
             }
             guard.region.bitmaps.pages.add(order.pages());
-            if guard.buddy.bitmaps.put_back(page, order) {
+            if guard.zone.bitmaps.put_back(page, order) {
                 guard.free_whole(page, None);
             }
             if wanted > Order::ZERO
@@ -76,14 +77,14 @@ impl SplitBlock {
     }
 
     /// Frees the unused parts: the halves that splitting one by one would have left.
-    pub(super) fn end<M: Machine>(self, guard: &Locked<'_, '_, M>, list: MigrateType) {
+    pub(super) fn end<M: Machine>(self, guard: &ZoneGuard<'_, '_, M>, list: MigrateType) {
         for (page, order) in largest_blocks(self.next, self.end) {
             guard.put(page, order, list, End::Head);
         }
     }
 }
 
-impl<M: Machine> Locked<'_, '_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Whether a drain may free blocks together: each goes to its pageblock's list and merges at once.
     pub(super) fn drains_whole_blocks(&self) -> bool {
         let tuning = self.env.tuning;
@@ -106,7 +107,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     pub(super) fn free_together(&self, page: u32, together: Order, order: Order) {
         for at in (page..page + together.pages() as u32).step_by(order.pages() as usize) {
             self.touch_page(at);
-            self.buddy.frames.set_tag(at, Tag::INSIDE);
+            self.zone.frames.set_tag(at, Tag::INSIDE);
         }
         self.free_block(page, together);
     }

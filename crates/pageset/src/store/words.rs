@@ -2,12 +2,12 @@
 
 use core::sync::atomic::AtomicU32;
 
-use crate::buddy::bitmaps::{self, Bitmaps};
-use crate::buddy::depot::Depot;
-use crate::buddy::research::ResearchWords;
 use crate::machine::Machine;
 use crate::policy::Tuning;
 use crate::zone::Zone;
+use crate::zone::bitmaps::{self, Bitmaps};
+use crate::zone::depot::Depot;
+use crate::zone::research::ResearchWords;
 
 /// How many words each needs.
 #[derive(Clone, Copy, Debug)]
@@ -41,10 +41,10 @@ impl StoreWords {
     pub(crate) fn place<'a, M: Machine>(self, zone: &mut Zone<'a, M>, words: &'a [AtomicU32]) {
         let (research, words) = words.split_at(self.research.len() as usize);
         let (depots, bitmaps) = words.split_at(self.depots as usize);
-        zone.buddy.research.place(research, self.research);
+        zone.research.place(research, self.research);
         zone.depots = depots;
         if self.bitmaps > 0 {
-            zone.buddy.bitmaps = Bitmaps::new(bitmaps, self.types);
+            zone.bitmaps = Bitmaps::new(bitmaps, self.types);
         }
     }
 }

@@ -1,30 +1,69 @@
-//! Everything behind the cache: a zone's locks, its buddy, watermarks, flags and counters. Uses `frame`, `machine`, `policy`,
-//! `buddy`.
+//! A zone and its regions: what it knows of its pages, its free lists, marks, flags and counters, and the locks. Uses `frame`, `machine`,
+//! `policy`.
 //!
-//! [`Zone::lock`] gives a [`ZoneGuard`] of the region of a page; only through it does the buddy change. Specification:
-//! `linux-page-allocator.md` 1.1 to 1.3, 1.6.
+//! Everything here may be read at any time. A [`ZoneGuard`] holds the lock of a region; with it the layer `buddy` changes the region's
+//! free lists. Specification: `linux-page-allocator.md` 1.1 to 1.3, 1.6.
 
+pub(crate) mod bitmaps;
 pub(crate) mod compaction;
+pub(crate) mod deferral;
 pub(crate) mod deferred;
+pub(crate) mod depot;
 mod guard;
+pub(crate) mod list;
+mod parts;
+pub(crate) mod region;
+#[cfg(feature = "research")]
+pub(crate) mod research;
+#[cfg(not(feature = "research"))]
+#[path = "no_research.rs"]
+pub(crate) mod research;
 pub(crate) mod watermark;
 
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
-use crate::buddy::Buddy;
-use crate::frame::{NodeId, Order, ZoneKind};
-use crate::machine::Machine;
-use crate::policy::{HighAtomicRule, Pressure};
+use crate::frame::{Frames, MigrateType, NodeId, Order, PageState, ZoneKind};
+use crate::machine::{Access, Line, Machine};
+use crate::policy::{Active, HighAtomicRule, Pressure};
 use crate::sync::atomic::AtomicU8;
-use crate::sync::atomic::Ordering::{Acquire, Relaxed};
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::const_new;
-use crate::sync::{AtomicU64, LockedWord};
+use crate::sync::{AtomicU64, Counter, LockedWord};
 
 pub(crate) use guard::ZoneGuard;
 
+use bitmaps::Bitmaps;
 use compaction::CompactionState;
+use deferral::Deferral;
 use deferred::Deferred;
+use region::{Region, Totals};
+use research::Research;
 use watermark::{Boost, Mark, MarkTest};
+
+/// The machine and the rules, which every operation receives.
+#[derive(Debug)]
+pub(crate) struct Env<'e, M> {
+    pub(crate) machine: &'e M,
+    pub(crate) tuning: &'e Active,
+}
+
+impl<M> Copy for Env<'_, M> {}
+
+impl<M> Clone for Env<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Env<'_, M> {
+    #[inline(always)]
+    pub(crate) fn touch(self, line: Line) {
+        self.machine.probe(Access::Touch(line));
+    }
+}
+
+/// Something that a check found wrong: the page if there is one, what does not hold, what the counters say, what was found.
+pub(crate) type Mismatch = (Option<u32>, &'static str, u64, u64);
 
 /// A zone: the data under the locks of its regions, and data that is read without them.
 #[derive(Debug)]
@@ -32,8 +71,34 @@ pub(crate) struct Zone<'a, M: Machine> {
     pub(crate) index: usize,
     pub(crate) node: NodeId,
     pub(crate) kind: ZoneKind,
-    /// What the locks of the regions protect.
-    pub(crate) buddy: Buddy<'a, M::Lock>,
+    pub(crate) frames: Frames<'a>,
+    /// The zone's regions, in the order of their pages. Not empty after construction.
+    pub(crate) regions: &'a [Region<M::Lock>],
+    /// Pages of a region, as a power of two.
+    pub(crate) region_order: u32,
+    /// Sums over the regions, where there are several.
+    totals: Totals,
+    /// How many regions have free blocks of an order and of none above, by order, where there are several.
+    largest: [AtomicU32; Order::COUNT],
+    /// Pages of HIGHATOMIC and of CMA pageblocks, holes included; [`ZoneGuard::set_block_type`] writes both.
+    pub(crate) reserved_highatomic: Counter,
+    pub(crate) cma_pages: Counter,
+    /// Pageblocks of other types than MOVABLE; [`ZoneGuard::set_block_type`] writes it.
+    pub(crate) other_blocks: Counter,
+    /// Pages brought online, and pages managed by the buddy.
+    pub(crate) present: Counter,
+    pub(crate) managed: Counter,
+    /// Blocks taken from other types' pageblocks: claimed, stolen.
+    pub(crate) claims: Counter,
+    pub(crate) steals: Counter,
+    /// Free parts of pageblocks that are on no list.
+    pub(crate) bitmaps: Bitmaps<'a>,
+    /// The pageblock in whose bitmap [`Zone::has_bitmap_block`] found a block last. A hint.
+    found_in: AtomicU32,
+    /// The deferral of compaction.
+    pub(crate) deferral: Deferral,
+    /// What the rules of `research` keep.
+    pub(crate) research: Research<'a>,
     pub(crate) flags: Flags,
     /// The orders, from 0 on, for which every request passes at the high mark: [`Self::has_plenty`].
     plenty: core::sync::atomic::AtomicU8,
@@ -71,7 +136,22 @@ impl<M: Machine> Zone<'_, M> {
             index: 0,
             node: NodeId(0),
             kind: ZoneKind::Normal,
-            buddy: Buddy::new(),
+            frames: Frames::EMPTY,
+            regions: &[],
+            region_order: 0,
+            totals: Totals::new(),
+            largest: [const { AtomicU32::new(0) }; Order::COUNT],
+            reserved_highatomic: Counter::new(),
+            cma_pages: Counter::new(),
+            other_blocks: Counter::new(),
+            present: Counter::new(),
+            managed: Counter::new(),
+            claims: Counter::new(),
+            steals: Counter::new(),
+            bitmaps: Bitmaps::NONE,
+            found_in: AtomicU32::new(0),
+            deferral: Deferral::new(),
+            research: Research::new(),
             flags: Flags::new(),
             plenty: core::sync::atomic::AtomicU8::new(0),
             highatomic: HighAtomicRule::Free,
@@ -92,9 +172,53 @@ impl<M: Machine> Zone<'_, M> {
 }
 
 impl<M: Machine> Zone<'_, M> {
+    /// The list that a free block is on.
+    pub(crate) fn list_of(&self, page: u32) -> MigrateType {
+        self.frames.tag(page).kind().unwrap_or_else(|| self.frames.block_type(page))
+    }
+
+    /// Whether a free block of exactly this order starts here.
+    pub(crate) fn is_free(&self, page: u32, order: Order) -> bool {
+        page < self.frames.len() && self.frames.tag(page).is(PageState::Free, order)
+    }
+
+    /// The block that a page is inside of: its first page, order and state. A page in a bitmap is on no list: it reads as a block in a
+    /// pageset.
+    pub(crate) fn block_around(&self, page: u32) -> Option<(u32, Order, PageState)> {
+        let block = Order::all().find_map(|order| {
+            let head = page & !(order.pages() as u32 - 1);
+            let tag = self.frames.tag(head);
+            let reaches = tag.state() != PageState::Inside && head + tag.order().pages() as u32 > page;
+            reaches.then(|| (head, tag.order(), tag.state()))
+        });
+        block.or_else(|| self.is_part(page).then_some((page, Order::ZERO, PageState::Cached)))
+    }
+
+    /// The first of some pages that already belongs to a block.
+    pub(crate) fn first_known(&self, page: u32, pages: u64) -> Option<u32> {
+        if self.block_around(page).is_some() {
+            return Some(page);
+        }
+        let end = page + pages as u32;
+        let mut at = page;
+        while at < end {
+            let next = end.min((at + 1).next_multiple_of(Order::PAGEBLOCK.pages() as u32));
+            if self.frames.pageblock(at).is_online()
+                && let Some(known) =
+                    (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside || self.is_part(at))
+            {
+                return Some(known);
+            }
+            at = next;
+        }
+        None
+    }
+}
+
+impl<M: Machine> Zone<'_, M> {
     /// The link of a block, which is unused while the block is in use: the list of deferred frees has it.
-    fn deferred_link(&self, page: u32) -> &core::sync::atomic::AtomicU32 {
-        let frames = &self.buddy.frames;
+    pub(crate) fn deferred_link(&self, page: u32) -> &core::sync::atomic::AtomicU32 {
+        let frames = &self.frames;
         frames.links.next(frames.slot(page, frames.tag(page).order()))
     }
 
@@ -102,13 +226,19 @@ impl<M: Machine> Zone<'_, M> {
     pub(crate) fn defer(&self, page: u32) {
         let link = self.deferred_link(page);
         // Relaxed: only the sum counts. Added first, so that the holder that completes the free does not subtract more than there is.
-        self.deferred_pages.fetch_add(self.buddy.frames.tag(page).order().pages() as u32, Relaxed);
+        self.deferred_pages.fetch_add(self.frames.tag(page).order().pages() as u32, Relaxed);
         self.deferred.push(page, |before| link.set(before));
+    }
+
+    /// Subtracts pages whose free is complete.
+    pub(crate) fn sub_deferred(&self, pages: u32) {
+        // Release: pairs with the acquire in deferred_pages.
+        self.deferred_pages.fetch_sub(pages, Release);
     }
 
     /// Pages whose free is deferred, at a recent moment.
     pub(crate) fn deferred_pages(&self) -> u64 {
-        // Acquire: pairs with the release in `defer`. A reader that sees a free complete also sees the counters that it added to.
+        // Acquire: pairs with the release in `sub_deferred`. A reader that sees a free complete also sees the counters that it added to.
         self.deferred_pages.load(Acquire).into()
     }
 
@@ -154,13 +284,13 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Whether the limit leaves room for one more HIGHATOMIC pageblock.
     pub(crate) fn may_reserve_highatomic(&self) -> bool {
-        self.buddy.reserved_highatomic.get() < self.highatomic.limit(self.buddy.managed.get())
+        self.reserved_highatomic.get() < self.highatomic.limit(self.managed.get())
     }
 
     /// Whether a HIGHATOMIC pageblock can be returned: the last one only if `forced`.
     pub(crate) fn may_unreserve_highatomic(&self, forced: bool) -> bool {
         let last = if forced { 0 } else { Order::PAGEBLOCK.pages() };
-        self.buddy.reserved_highatomic.get() > last
+        self.reserved_highatomic.get() > last
     }
 }
 

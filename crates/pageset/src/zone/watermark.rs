@@ -4,7 +4,6 @@
 
 use core::sync::atomic::AtomicU32;
 
-use crate::buddy::region::Region;
 use crate::frame::MigrateType;
 use crate::frame::Order;
 use crate::frame::ZoneKind;
@@ -13,6 +12,7 @@ use crate::policy::{HighAtomicRule, Watermarks};
 use crate::sync::LockedWord;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::zone::Zone;
+use crate::zone::region::Region;
 
 /// A mark that is tested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,15 +106,15 @@ impl<M: Machine> Zone<'_, M> {
     /// Free pages reserved for requests with a right to HIGHATOMIC pageblocks.
     pub(crate) fn kept_highatomic(&self) -> u64 {
         match self.highatomic {
-            HighAtomicRule::Reserved => self.buddy.reserved_highatomic.get(),
-            HighAtomicRule::Free => self.buddy.free_pages().highatomic,
+            HighAtomicRule::Reserved => self.reserved_highatomic.get(),
+            HighAtomicRule::Free => self.free_pages().highatomic,
         }
     }
 
     /// Free pages that cannot serve a request, whatever the marks.
     pub(crate) fn unusable(&self, test: &MarkTest) -> u64 {
         let highatomic = if test.rights.any() { 0 } else { self.kept_highatomic() };
-        let cma = if test.cma { 0 } else { self.buddy.free_pages().cma };
+        let cma = if test.cma { 0 } else { self.free_pages().cma };
         test.order.pages() - 1 + highatomic + cma
     }
 
@@ -123,8 +123,8 @@ impl<M: Machine> Zone<'_, M> {
     /// The specification's fast variant for single pages is a shortcut to the same answer.
     pub(crate) fn passes(&self, mark: u64, test: &MarkTest) -> bool {
         let floor = test.rights.lowered(mark).saturating_add(self.reserve[test.highest.index()].get());
-        let certain = self.surely_passes(floor.saturating_add(test.order.pages()));
-        (certain || self.buddy.free().saturating_sub(self.unusable(test)) > floor) && self.has_block(test)
+        let certain = self.surely_free() > floor.saturating_add(test.order.pages());
+        (certain || self.free().saturating_sub(self.unusable(test)) > floor) && self.has_block(test)
     }
 
     /// The watermark test at one of the zone's own marks. At the min mark, an urgent request for a single page ignores
@@ -138,7 +138,7 @@ impl<M: Machine> Zone<'_, M> {
     /// Notes for which orders every request passes at the high mark, whatever its reserve. `region` is the one whose lock is held: only
     /// its lists have changed since the last call.
     pub(crate) fn note_plenty(&self, region: &Region<M::Lock>) {
-        let plenty = self.buddy.orders_with_blocks(region).min(self.orders_with_pages());
+        let plenty = self.orders_with_blocks(region).min(self.orders_with_pages());
         if self.plenty.get() != plenty {
             // Relaxed, as all hints: an old value sends a request to the general path, or lets one pass that the marks would have
             // let pass a moment earlier.
@@ -150,18 +150,13 @@ impl<M: Machine> Zone<'_, M> {
     /// this answer lasts until the next hold.
     fn orders_with_pages(&self) -> u8 {
         let floor = self.mark(Mark::High).saturating_add(self.largest_reserve.get());
-        if self.surely_passes(floor.saturating_add(Order::MAX.pages())) {
+        if self.surely_free() > floor.saturating_add(Order::MAX.pages()) {
             return Order::COUNT as u8;
         }
-        let usable = self.buddy.listed().saturating_sub(self.unusable(&MarkTest::SINGLE));
+        let usable = self.listed().saturating_sub(self.unusable(&MarkTest::SINGLE));
         // The test of an order keeps one page less than its block above the floor: so its block fits between them.
         let largest = usable.saturating_sub(floor).checked_ilog2();
         largest.map_or(0, |order| (order + 1).min(Order::COUNT as u32) as u8)
-    }
-
-    /// Whether the zone certainly has more than `floor` pages for every request, by its sums alone.
-    fn surely_passes(&self, floor: u64) -> bool {
-        self.buddy.surely_free() > floor && self.highatomic == HighAtomicRule::Free
     }
 
     /// Whether a single page is available above the min mark after a block of `order` is taken, for a request without a
@@ -179,9 +174,9 @@ impl<M: Machine> Zone<'_, M> {
 
     /// As [`Self::has_block`], with a check for single pages as well.
     pub(crate) fn has_any_block(&self, test: &MarkTest) -> bool {
-        let is_there = |order| move |&&list: &&MigrateType| self.buddy.has_block(order, list) && test.may_use(list);
+        let is_there = |order| move |&&list: &&MigrateType| self.has_listed(order, list) && test.may_use(list);
         Order::all().skip(test.order.index()).any(|order| MigrateType::ALL.iter().find(is_there(order)).is_some())
-            || self.buddy.has_bitmap_block(test.order, |list| test.may_use(list))
+            || self.has_bitmap_block(test.order, |list| test.may_use(list))
     }
 }
 
@@ -234,12 +229,12 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
-    use crate::buddy::list::End;
-    use crate::buddy::region::Region;
     use crate::frame::CpuId;
     use crate::frame::Links;
     use crate::frame::MigrateType::{Cma, HighAtomic, Isolate, Movable};
     use crate::machine::SpinLock;
+    use crate::zone::list::End;
+    use crate::zone::region::Region;
 
     struct OneCpu;
 
@@ -265,14 +260,14 @@ mod tests {
     /// of 50 pages against requests that a MOVABLE zone could serve.
     fn zone(regions: &[Region<SpinLock>; 1], boost: u64) -> Zone<'_, OneCpu> {
         let mut zone = Zone::new();
-        zone.buddy.regions = regions;
+        zone.regions = regions;
         for (word, mark) in zone.marks.iter().zip([400, 500, 600]) {
             word.set(mark);
         }
         zone.boost.raise(|_| boost);
         regions[0].free_cma.set(100);
         regions[0].free_highatomic.set(200);
-        zone.buddy.reserved_highatomic.add(512);
+        zone.reserved_highatomic.add(512);
         zone.reserve[ZoneKind::Movable.index()].set(50);
         zone
     }
@@ -284,7 +279,7 @@ mod tests {
     /// The fewest free pages with which a zone passes.
     fn fewest(zone: &Zone<'_, OneCpu>, mark: Mark, test: &MarkTest) -> u64 {
         let passes = |free: &u64| {
-            zone.buddy.regions[0].free_pages.set(*free);
+            zone.regions[0].free_pages.set(*free);
             zone.passes_mark(mark, test)
         };
         let all: Vec<u64> = (0..2000).filter(passes).collect();

@@ -4,12 +4,12 @@ extern crate std;
 
 use super::AuditError;
 use crate::alloc::owned::OwnedMetadata;
-use crate::buddy::list::End;
 use crate::frame::{PageState, Tag};
 use crate::pcp::CachedZone;
 use crate::policy::lists::order_of;
 use crate::store::depot::words_of;
 use crate::sync::{self, LockedWord};
+use crate::zone::list::End;
 use crate::{
     Allocator, Config, CpuId, Free, FreeTo, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request,
     SpinLock, Tuning, ZoneKind, ZoneSpec,
@@ -54,7 +54,7 @@ fn world(test: impl FnOnce(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>)) {
     let blocks: Vec<_> = (0..5).map(|_| AtomicU32::new(pcp.pop(LIST).expect("cached"))).collect();
     pcp.count.set(pcp.count.get() - 5);
     sync::add(&pcp.drain_pages, 5);
-    zone.shared.buddy.regions[0].depot.put(words_of(&zone.shared, 0), LIST, &blocks, || ());
+    zone.shared.regions[0].depot.put(words_of(&zone.shared, 0), LIST, &blocks, || ());
     drop(pcp);
     assert_eq!(order_of(LIST), Order::ZERO);
     test(&world, zone);
@@ -70,7 +70,7 @@ fn found(world: &Allocator<'_, OneCpu>) -> String {
 /// The slots of the free blocks of order 1, and their list.
 fn pairs(zone: &CachedZone<'_, OneCpu>) -> Vec<u32> {
     let (list, links) =
-        (zone.shared.buddy.regions[0].list(Order::new(1).expect("one"), MigrateType::Movable), zone.frames().links);
+        (zone.shared.regions[0].list(Order::new(1).expect("one"), MigrateType::Movable), zone.frames().links);
     let slots: Vec<_> = core::iter::successors(list.first(), |&slot| list.after(links, slot)).collect();
     assert!(slots.len() > 3, "{slots:?}");
     slots
@@ -99,13 +99,13 @@ fn faults_are_found() {
         }),
         // A free block that is on no list, with all counters in agreement.
         ("pages on free lists against pages tagged free", |_, zone| {
-            let list = zone.shared.buddy.regions[0].list(Order::new(1).expect("one"), MigrateType::Movable);
+            let list = zone.shared.regions[0].list(Order::new(1).expect("one"), MigrateType::Movable);
             list.remove(zone.frames().links, pairs(zone)[1], |_| ());
-            sync::sub(&zone.shared.buddy.regions[0].free_pages, 2);
+            sync::sub(&zone.shared.regions[0].free_pages, 2);
         }),
         // A block that is on the list of another type.
         ("the list of a block", |_, zone| {
-            let region = &zone.shared.buddy.regions[0];
+            let region = &zone.shared.regions[0];
             let slot = pairs(zone)[1];
             let order = Order::new(1).expect("one");
             region.list(order, MigrateType::Movable).remove(zone.frames().links, slot, |_| ());
@@ -136,20 +136,17 @@ fn faults_are_found() {
         }),
         // A block in the depot that is also in a pageset.
         ("how often a cached block is in a pageset or depot", |_, zone| {
-            let depot =
-                zone.shared.buddy.regions[0].depot.batches(words_of(&zone.shared, 0), LIST).next().expect("a batch");
+            let depot = zone.shared.regions[0].depot.batches(words_of(&zone.shared, 0), LIST).next().expect("a batch");
             depot[1].set(depot[2].get());
         }),
         // A batch of a depot that lost its last page, which the depot's own count still has.
-        ("the pages of a depot", |_, zone| {
-            zone.shared.buddy.regions[0].depot.lose_block(words_of(&zone.shared, 0), LIST)
-        }),
+        ("the pages of a depot", |_, zone| zone.shared.regions[0].depot.lose_block(words_of(&zone.shared, 0), LIST)),
         ("how often a cached block is in a pageset or depot", |world, zone| {
             let pcp = zone.lock_pageset(world.env(), CpuId(0));
             pcp.pop(LIST).expect("cached");
             pcp.count.set(pcp.count.get() - 1);
         }),
-        ("the pages in bitmaps", |_, zone| zone.shared.buddy.regions[0].bitmaps.pages.add(1)),
+        ("the pages in bitmaps", |_, zone| zone.shared.regions[0].bitmaps.pages.add(1)),
         ("pages whose free is deferred", |_, zone| zone.shared.plant_deferred_page()),
         ("the count of a pageset", |world, zone| {
             zone.lock_pageset(world.env(), CpuId(0)).pop(LIST).expect("cached");
@@ -175,7 +172,7 @@ fn a_lost_block_is_named() {
         pcp.pop(LIST).expect("cached")
     };
     let from_depot: Lose =
-        |_, zone| zone.shared.buddy.regions[0].depot.take(words_of(&zone.shared, 0), LIST, 1, || ())[0].get();
+        |_, zone| zone.shared.regions[0].depot.take(words_of(&zone.shared, 0), LIST, 1, || ())[0].get();
     for lose in [from_pageset, from_depot] {
         world(|world, zone| {
             let lost = lose(world, zone);

@@ -41,14 +41,13 @@ use crate::admin::owner::Owner;
 use crate::admin::views::{NodeView, ZoneView};
 use crate::alloc::Allocator;
 use crate::alloc::request::Request;
-use crate::buddy::Env;
 use crate::frame::{MigrateType, Order, PAGEBLOCK, Pfn, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::sync::{self, LockedWord};
 use crate::zone::compaction::CompactionState;
 use crate::zone::watermark::MarkTest;
-use crate::zone::{Zone, ZoneGuard};
+use crate::zone::{Env, Zone, ZoneGuard};
 
 use run::{Plan, Run};
 use suitable::fragmentation_score;
@@ -168,7 +167,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             score: None,
         };
         for zone in list.zones().filter(|_| order > Order::ZERO) {
-            if !last_resort && zone.shared.buddy.deferral.defers(order) {
+            if !last_resort && zone.shared.deferral.defers(order) {
                 report.outcome = report.outcome.max(CompactOutcome::Deferred);
                 continue;
             }
@@ -177,11 +176,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
             self.count_attempt(zone, of_zone.outcome);
             match of_zone.outcome {
                 CompactOutcome::Success => {
-                    zone.shared.buddy.deferral.reset(order, of_zone.captured.is_some());
+                    zone.shared.deferral.reset(order, of_zone.captured.is_some());
                     break;
                 }
                 CompactOutcome::Complete | CompactOutcome::PartialSkipped if mode != CompactMode::Async => {
-                    zone.shared.buddy.deferral.on_failure(order);
+                    zone.shared.deferral.on_failure(order);
                 }
                 _ => {}
             }
@@ -250,14 +249,14 @@ impl<M: Machine> Zone<'_, M> {
             return;
         }
         self.compaction.flush.set(false);
-        self.compaction.start_over(&self.buddy.frames);
-        let (at_once, len) = (CLEARED_AT_ONCE * PAGEBLOCK, self.buddy.frames.len());
+        self.compaction.start_over(&self.frames);
+        let (at_once, len) = (CLEARED_AT_ONCE * PAGEBLOCK, self.frames.len());
         let mut from = 0;
         while from < len {
             let guard = self.lock(env, LockPath::Map, from);
-            let end = guard.buddy.region_end(from).min(from.saturating_add(at_once));
+            let end = guard.zone.region_end(from).min(from.saturating_add(at_once));
             for page in (from..end).step_by(PAGEBLOCK as usize) {
-                guard.buddy.frames.set_pageblock(page, guard.buddy.frames.pageblock(page).with_skip(false));
+                guard.zone.frames.set_pageblock(page, guard.zone.frames.pageblock(page).with_skip(false));
             }
             from = end;
         }
@@ -265,7 +264,7 @@ impl<M: Machine> Zone<'_, M> {
 
     fn set_skip(&self, env: Env<'_, M>, page: u32) {
         let guard = self.lock(env, LockPath::Map, page);
-        guard.buddy.frames.set_pageblock(page, guard.buddy.frames.pageblock(page).with_skip(true));
+        guard.zone.frames.set_pageblock(page, guard.zone.frames.pageblock(page).with_skip(true));
     }
 }
 
@@ -300,17 +299,17 @@ impl<'a, M: Machine> NodeView<'_, 'a, M> {
     pub fn compact(self, order: Order, highest: ZoneKind, owner: &impl Owner) -> CompactReport {
         let mut report = CompactReport::default();
         for zone in self.zones(highest).filter(|_| order > Order::ZERO) {
-            if zone.shared.buddy.deferral.defers(order) {
+            if zone.shared.deferral.defers(order) {
                 report.outcome = report.outcome.max(CompactOutcome::Deferred);
                 continue;
             }
             let of_zone = Run::zone(self.allocator, zone, owner, Plan::background(order, highest));
             report.add(&of_zone);
             match of_zone.outcome {
-                CompactOutcome::Success => zone.shared.buddy.deferral.reset(order, false),
+                CompactOutcome::Success => zone.shared.deferral.reset(order, false),
                 CompactOutcome::Complete | CompactOutcome::PartialSkipped => {
                     self.allocator.drain_zone(zone);
-                    zone.shared.buddy.deferral.on_failure(order);
+                    zone.shared.deferral.on_failure(order);
                 }
                 _ => {}
             }
@@ -334,10 +333,10 @@ impl<'a, M: Machine> NodeView<'_, 'a, M> {
     #[must_use]
     pub fn fragmentation_score(self) -> u8 {
         let zones = || self.allocator.zones.iter().filter(|zone| zone.shared.node == self.node);
-        let present: u64 = zones().map(|zone| zone.shared.buddy.present.get()).sum();
+        let present: u64 = zones().map(|zone| zone.shared.present.get()).sum();
         let weighed = |zone: &CachedZone<'a, M>| {
             let score = u64::from(fragmentation_score(&zone.shared.free_by_order()));
-            (score * zone.shared.buddy.present.get()).checked_div(present).unwrap_or(0)
+            (score * zone.shared.present.get()).checked_div(present).unwrap_or(0)
         };
         zones().map(weighed).sum::<u64>() as u8
     }

@@ -9,15 +9,15 @@ use super::suitable::{Suitability, fragmentation_score};
 use super::{CompactMode, CompactOutcome, CompactReport};
 use crate::admin::owner::{MoveError, Owner};
 use crate::alloc::Allocator;
-use crate::buddy::list::{End, List};
-use crate::buddy::{Capture, Env};
+use crate::buddy::Capture;
 use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::store::Scope;
-use crate::zone::ZoneGuard;
 use crate::zone::compaction::last_pageblock;
+use crate::zone::list::{End, List};
 use crate::zone::watermark::MarkTest;
+use crate::zone::{Env, ZoneGuard};
 
 /// The purpose and limits of a run.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             Suitability::Unsuitable => return at_once(CompactOutcome::Skipped),
             Suitability::Suitable => {}
         }
-        if plan.order.is_some_and(|order| zone.shared.buddy.deferral.restarts(order)) {
+        if plan.order.is_some_and(|order| zone.shared.deferral.restarts(order)) {
             zone.shared.forget_skipped(allocator.env());
         }
         // Pages freed from here on must merge, and so must pages that skipped merging before.
@@ -187,7 +187,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         if !self.migrate.is_multiple_of(PAGEBLOCK) {
             return None;
         }
-        if zone.shared.buddy.has_block_for(plan.order?, plan.migratetype) {
+        if zone.shared.has_block_for(plan.order?, plan.migratetype) {
             return Some(CompactOutcome::Success);
         }
         self.contended.then_some(CompactOutcome::Contended)
@@ -261,7 +261,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         if let Some((page, order)) = self.captured().zip(self.plan.order) {
             self.capture = None;
             guard = guard.at(page);
-            guard.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, order, self.plan.migratetype));
+            guard.zone.frames.set_tag(page, Tag::new(PageState::Allocated, order, self.plan.migratetype));
             guard.count_direct_alloc(order.pages());
             self.report.captured = Some(zone.frames().pfn(page));
             outcome = CompactOutcome::Success;
@@ -279,10 +279,10 @@ impl<M: Machine, O> Run<'_, '_, M, O> {
     /// Returns the unused targets to the free lists. Returns the lock of the region of the last one.
     fn give_back<'z, 'b>(&mut self, mut guard: ZoneGuard<'z, 'b, M>) -> ZoneGuard<'z, 'b, M> {
         let mut highest = None;
-        while let Some((page, order)) = self.targets.pop(guard.env, &guard.buddy.frames) {
+        while let Some((page, order)) = self.targets.pop(guard.env, &guard.zone.frames) {
             highest = highest.max(Some(page));
             guard = guard.at(page);
-            guard.free_or_capture(page, order, guard.buddy.frames.block_type(page), self.capture.as_ref());
+            guard.free_or_capture(page, order, guard.zone.frames.block_type(page), self.capture.as_ref());
         }
         if let Some(page) = highest {
             self.zone.shared.compaction.raise_free(start_of(page, Order::PAGEBLOCK));

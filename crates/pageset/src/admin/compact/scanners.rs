@@ -7,11 +7,11 @@
 use super::CompactMode;
 use super::run::{CLUSTER, Run};
 use crate::admin::owner::Owner;
-use crate::buddy::list::End;
 use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::store::Scope;
 use crate::zone::ZoneGuard;
+use crate::zone::list::End;
 
 /// The migrate scanner. Specification 7.4.
 impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
@@ -99,7 +99,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
     /// The first page at or after `page` where a block begins: a block of the largest order may reach in from the
     /// previous pageblock.
     fn enter(&mut self, page: u32, end: u32) -> u32 {
-        match self.zone.shared.buddy.block_around(page) {
+        match self.zone.shared.block_around(page) {
             Some((head, order, _)) if head < page => {
                 self.report.migrate_scanned += 1;
                 end.min(head + order.pages() as u32)
@@ -224,7 +224,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         self.settle(start);
         // A free block of at least the wanted order stays whole.
         let large = self.plan.order.unwrap_or(Order::PAGEBLOCK);
-        if let Some((_, order, PageState::Free)) = self.zone.shared.buddy.block_around(start)
+        if let Some((_, order, PageState::Free)) = self.zone.shared.block_around(start)
             && order >= large
         {
             return false;
@@ -278,7 +278,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     fn lock(&mut self, page: u32) -> ZoneGuard<'r, 'a, M> {
         let (env, zone) = (self.allocator.env(), &self.zone.shared);
         if self.plan.mode == CompactMode::Async && !self.contended {
-            if let Some(guard) = zone.try_lock(env, LockPath::Map, page) {
+            if let Some(guard) = zone.try_lock_region(env, LockPath::Map, zone.region_of(page)) {
                 return guard;
             }
             self.contended = true;
@@ -292,14 +292,14 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// false and changes nothing if the zone would fall to its min mark. A block of half a pageblock or more turns its
     /// pageblock MOVABLE. Specification 1.5, "Taking a free block without allocating it".
     fn take_unallocated(&self, page: u32, order: Order) -> bool {
-        if self.buddy.list_of(page) != MigrateType::Isolate && !self.zone().has_above_min(order) {
+        if self.zone.list_of(page) != MigrateType::Isolate && !self.zone.has_above_min(order) {
             return false;
         }
         self.remove(page, order);
         if order.get() + 1 >= Order::PAGEBLOCK.get() {
             let first = start_of(page, Order::PAGEBLOCK);
             for start in (first..page + order.pages() as u32).step_by(PAGEBLOCK as usize) {
-                if self.buddy.frames.block_type(start).is_ordinary() {
+                if self.zone.frames.block_type(start).is_ordinary() {
                     self.move_free_blocks(start, MigrateType::Movable, End::Tail);
                     self.set_block_type(start, MigrateType::Movable);
                 }
@@ -346,14 +346,14 @@ mod tests {
             let reserve = ZoneKind::ALL.map(|highest| if highest == ZoneKind::Dma { 0 } else { 1 << 20 });
             world.zone(0).expect("a zone").set_watermarks(Default::default(), reserve);
             world.set_pageblock_type(Pfn(0), MigrateType::Unmovable).expect("in the zone");
-            let zone = world.zones[0].shared.lock(world.env(), LockPath::Map, 0);
+            let guard = world.zones[0].shared.lock(world.env(), LockPath::Map, 0);
             // The pageblock is one free block: split it to have a block of the order at its start.
-            zone.remove(0, Order::PAGEBLOCK);
-            zone.split(0, Order::PAGEBLOCK, order, MigrateType::Unmovable);
-            zone.put(0, order, MigrateType::Unmovable, End::Head);
-            assert!(zone.take_unallocated(0, order));
-            assert_eq!(zone.buddy.frames.block_type(0), expected, "order {order}");
-            drop(zone);
+            guard.remove(0, Order::PAGEBLOCK);
+            guard.split(0, Order::PAGEBLOCK, order, MigrateType::Unmovable);
+            guard.put(0, order, MigrateType::Unmovable, End::Head);
+            assert!(guard.take_unallocated(0, order));
+            assert_eq!(guard.zone.frames.block_type(0), expected, "order {order}");
+            drop(guard);
             let min = 4 * u64::from(PAGEBLOCK);
             world
                 .zone(0)

@@ -65,8 +65,7 @@ impl<M: Machine> Zone<'_, M> {
     pub(super) fn listed_by_order(&self) -> FreeBlocks {
         let mut blocks = FreeBlocks::default();
         for (order, blocks) in Order::all().zip(&mut blocks) {
-            *blocks =
-                MigrateType::ALL.iter().map(|&migratetype| u64::from(self.buddy.blocks(order, migratetype))).sum();
+            *blocks = MigrateType::ALL.iter().map(|&migratetype| u64::from(self.blocks(order, migratetype))).sum();
         }
         blocks
     }

@@ -26,12 +26,11 @@ use core::fmt;
 use crate::admin::owner::{MoveError, Owner};
 use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError, WrongFree};
-use crate::buddy::Env;
 use crate::frame::{MigrateType, Order, PAGEBLOCK, PageRange, PageState, Pfn, Tag, start_of};
 use crate::frame::{largest_at, largest_blocks, pageblocks};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
-use crate::zone::{Zone, ZoneGuard};
+use crate::zone::{Env, Zone, ZoneGuard};
 
 /// How often the passes over a range, and the moves of a block, are tried before they fail. A guess: a free that had
 /// begun has ended after one pass, unless its thread was suspended.
@@ -273,7 +272,7 @@ impl<M: Machine> TakenSpan<'_, '_, M> {
     /// Takes the next piece, if all of it is free.
     fn take(&mut self, piece: Span, owner: &impl Owner) -> Result<(), RangeError> {
         if !owner.keep_going() {
-            return Err(RangeError { pfn: self.zone.buddy.frames.pfn(piece.first), obstacle: Obstacle::Cancelled });
+            return Err(RangeError { pfn: self.zone.frames.pfn(piece.first), obstacle: Obstacle::Cancelled });
         }
         let guard = self.zone.lock(self.env, LockPath::Map, piece.first);
         guard.check_free(piece)?;
@@ -327,13 +326,13 @@ impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
         let start = self.to;
         let guard = self.zone.lock(self.env, LockPath::Map, start);
         let (first, end) = (start.max(span.first), (start + PAGEBLOCK).min(span.end));
-        let error = |page, obstacle| Err(RangeError { pfn: guard.buddy.frames.pfn(page), obstacle });
-        if guard.buddy.frames.block_type(start) == MigrateType::Isolate {
+        let error = |page, obstacle| Err(RangeError { pfn: guard.zone.frames.pfn(page), obstacle });
+        if guard.zone.frames.block_type(start) == MigrateType::Isolate {
             return error(first, Obstacle::Isolated);
         }
         let mut page = first;
         while page < end {
-            match guard.buddy.block_around(page) {
+            match guard.zone.block_around(page) {
                 Some((head, order, _)) => page = head + order.pages() as u32,
                 None => return error(page, Obstacle::Offline),
             }
@@ -349,7 +348,7 @@ impl<M: Machine> Drop for Isolation<'_, '_, M> {
         for start in (self.from..self.to).step_by(PAGEBLOCK as usize) {
             let guard = self.zone.lock(self.env, LockPath::Map, start);
             // A pageblock whose type was set meanwhile keeps it.
-            if let Some(former) = guard.buddy.frames.pageblock(start).former() {
+            if let Some(former) = guard.zone.frames.pageblock(start).former() {
                 guard.change_type(start, former);
             }
         }
@@ -362,9 +361,9 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     fn check_free(&self, span: Span) -> Result<(), RangeError> {
         let mut page = span.first;
         while page < span.end {
-            let error = |page, obstacle| Err(RangeError { pfn: self.buddy.frames.pfn(page), obstacle });
-            match self.buddy.block_around(page) {
-                Some((head, order, PageState::Free)) if self.buddy.list_of(head) == MigrateType::Isolate => {
+            let error = |page, obstacle| Err(RangeError { pfn: self.zone.frames.pfn(page), obstacle });
+            match self.zone.block_around(page) {
+                Some((head, order, PageState::Free)) if self.zone.list_of(head) == MigrateType::Isolate => {
                     page = head + order.pages() as u32;
                 }
                 Some((_, _, PageState::Free)) => return error(page, Obstacle::Reused),
@@ -381,7 +380,7 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     fn take_span(&self, span: Span) {
         let (mut lowest, mut page) = (span.first, span.first);
         while page < span.end {
-            let Some((head, order, _)) = self.buddy.block_around(page) else { break };
+            let Some((head, order, _)) = self.zone.block_around(page) else { break };
             self.remove(head, order);
             lowest = lowest.min(head);
             page = head + order.pages() as u32;
@@ -396,8 +395,8 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Tags a span as its largest aligned blocks. Its pageblocks may be tagged as blocks of their own before.
     fn tag_blocks(&self, span: Span, state: PageState, migratetype: MigrateType) {
         for (page, order) in largest_blocks(span.first, span.end) {
-            self.buddy.frames.set_tag(page, Tag::new(state, order, migratetype));
-            pageblocks(page, order).skip(1).for_each(|inner| self.buddy.frames.set_tag(inner, Tag::INSIDE));
+            self.zone.frames.set_tag(page, Tag::new(state, order, migratetype));
+            pageblocks(page, order).skip(1).for_each(|inner| self.zone.frames.set_tag(inner, Tag::INSIDE));
         }
     }
 
@@ -409,16 +408,16 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
 
     /// Turns the pages of a taken piece into pages that are neither present nor managed.
     pub(crate) fn retire(&self, span: Span) {
-        largest_blocks(span.first, span.end).for_each(|(page, _)| self.buddy.frames.set_tag(page, Tag::INSIDE));
-        self.buddy.managed.sub(span.pages());
-        self.buddy.present.sub(span.pages());
+        largest_blocks(span.first, span.end).for_each(|(page, _)| self.zone.frames.set_tag(page, Tag::INSIDE));
+        self.zone.managed.sub(span.pages());
+        self.zone.present.sub(span.pages());
         for start in (start_of(span.first, Order::PAGEBLOCK)..span.end).step_by(PAGEBLOCK as usize) {
             let end = start + PAGEBLOCK;
             let mut others = (start..span.first.max(start)).chain(span.end.min(end)..end);
-            if !others.any(|page| self.buddy.frames.tag(page) != Tag::INSIDE) {
-                self.buddy.frames.set_pageblock(start, self.buddy.frames.pageblock(start).with_online(false));
+            if !others.any(|page| self.zone.frames.tag(page) != Tag::INSIDE) {
+                self.zone.frames.set_pageblock(start, self.zone.frames.pageblock(start).with_online(false));
                 // An empty pageblock has no HIGHATOMIC pages to reserve or to return.
-                if self.buddy.frames.pageblock(start).former() == Some(MigrateType::HighAtomic) {
+                if self.zone.frames.pageblock(start).former() == Some(MigrateType::HighAtomic) {
                     self.set_block_type(start, MigrateType::Movable);
                 }
             }

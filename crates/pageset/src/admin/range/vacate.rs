@@ -15,7 +15,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let mut page = span.first;
         while page < span.end {
             // These reads hold no lock. An outdated answer is found when the range is taken.
-            page = match zone.shared.buddy.block_around(page) {
+            page = match zone.shared.block_around(page) {
                 Some((head, order, state)) => {
                     if state == PageState::Allocated {
                         if !owner.keep_going() {

@@ -5,11 +5,10 @@ extern crate std;
 
 use crate::admin::audit::AuditError;
 use crate::alloc::owned::OwnedMetadata;
-use crate::buddy::Buddy;
-use crate::buddy::research::clusters::Cluster;
 use crate::policy::BatchRule;
 use crate::policy::presets::CLUSTERS;
 use crate::zone::Zone;
+use crate::zone::research::clusters::Cluster;
 use crate::{
     Allocator, Config, CpuId, Free, FreeTo, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock,
     Tuning, ZoneKind, ZoneSpec,
@@ -83,16 +82,16 @@ fn merging_goes_on_while_somebody_needs_it() {
 #[test]
 fn merging_goes_on_once_compaction_is_passed_over() {
     taken(|world, zone| {
-        zone.buddy.deferral.on_failure(Order::PAGEBLOCK);
+        zone.deferral.on_failure(Order::PAGEBLOCK);
         free(world, 0..2);
         assert_eq!(blocks(world), [2, 0, 0, 0], "merging is skipped right after the failure");
-        assert!(zone.buddy.deferral.defers(Order::PAGEBLOCK));
+        assert!(zone.deferral.defers(Order::PAGEBLOCK));
         free(world, 2..4);
         assert_eq!(blocks(world), [2, 1, 0, 0]);
         let before = world.zone(0).expect("a zone").stats().cluster_alloc_pages;
         assert_eq!(take(world), 1);
         assert_eq!(world.zone(0).expect("a zone").stats().cluster_alloc_pages, before, "page by page");
-        zone.buddy.deferral.reset(Order::PAGEBLOCK, true);
+        zone.deferral.reset(Order::PAGEBLOCK, true);
         free(world, 6..8);
         assert_eq!(blocks(world)[0], 2);
     });
@@ -100,7 +99,7 @@ fn merging_goes_on_once_compaction_is_passed_over() {
 
 #[test]
 fn planted_inconsistencies_are_found() {
-    type Plant = fn(&Buddy<'_, SpinLock>);
+    type Plant = fn(&Zone<'_, OneCpu>);
     let rows: [(Plant, &str); 7] = [
         (
             |zone| zone.research.clusters.set(Cluster(0), 0, 3),
@@ -138,7 +137,7 @@ fn planted_inconsistencies_are_found() {
             // Clusters 3 2 1 0 and 4.
             free(world, 0..5);
             world.zone(0).expect("a zone").audit().expect("nothing is planted yet");
-            plant(&zone.buddy);
+            plant(zone);
             let error: AuditError = world.zone(0).expect("a zone").audit().expect_err(message);
             assert_eq!(error.to_string(), message);
         });

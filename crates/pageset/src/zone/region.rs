@@ -6,11 +6,12 @@
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
+use super::Zone;
 use super::depot::Depot;
 use super::list::List;
-use super::{Buddy, Locked};
 use crate::frame::{MigrateType, Order};
-use crate::machine::{Guard, LockPath, Machine, RawLock};
+use crate::machine::{LockPath, Machine};
+use crate::policy::HighAtomicRule;
 use crate::sync::{AtomicU64, Counter, LockedWord};
 
 /// A part of a zone: a lock, and the free lists of the pages in this part. [`crate::ZoneMetadata`] brings the memory for it.
@@ -44,7 +45,7 @@ pub struct Region<L> {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct InBitmaps {
-    /// A part of the number of pages in the zone's bitmaps: [`Buddy::bitmap_pages`]. CPUs that prefer the region count here, whatever the
+    /// A part of the number of pages in the zone's bitmaps: [`Zone::bitmap_pages`]. CPUs that prefer the region count here, whatever the
     /// pages' regions, so a part may be below 0.
     pub(crate) pages: Counter,
     /// Refills that found pages in the region's bitmaps, and their number at the last tick that looked after them.
@@ -130,7 +131,7 @@ impl Totals {
     }
 }
 
-impl<L> Buddy<'_, L> {
+impl<M: Machine> Zone<'_, M> {
     /// The free pages of the zone, with those in bitmaps, at a recent moment. Exact with one region and no bitmaps while the region's lock is
     /// held. Reads every region.
     #[inline]
@@ -168,13 +169,13 @@ impl<L> Buddy<'_, L> {
     }
 
     /// Whether a free block of one order and type exists.
-    pub(crate) fn has_block(&self, order: Order, list: MigrateType) -> bool {
+    pub(crate) fn has_listed(&self, order: Order, list: MigrateType) -> bool {
         self.regions.iter().any(|region| region.list(order, list).len() > 0)
     }
 
     /// The orders, from 0 on, that the zone's free lists of ordinary types have a block for; single pages need none. `region` is the one
     /// whose lock is held: only its lists have changed since the last call.
-    pub(crate) fn orders_with_blocks(&self, region: &Region<L>) -> u8 {
+    pub(crate) fn orders_with_blocks(&self, region: &Region<M::Lock>) -> u8 {
         let ordinary = &MigrateType::ALL[..MigrateType::PCP_COUNT];
         let has = |order: &Order| ordinary.iter().any(|&migratetype| region.list(*order, migratetype).len() > 0);
         let orders = Order::all().rev().find(has).map_or(0, |order| order.get() + 1);
@@ -194,21 +195,19 @@ impl<L> Buddy<'_, L> {
         largest.map_or(1, |order| order as u8 + 1)
     }
 
-    /// Free pages of the zone that certainly exist and serve every request: at most [`Self::drift`] pages of each kind fewer than
-    /// [`Self::free_pages`] would say. One read instead of one for each region; 0 with one region, which keeps no sums.
+    /// Free pages of the zone that certainly exist and serve every request: fewer than [`Self::free_pages`] would say, by what the regions may
+    /// not have added to the sums yet. One read instead of one for each region. 0 with one region, which keeps no sums, and where pages
+    /// are kept for some requests.
     #[inline]
     pub(crate) fn surely_free(&self) -> u64 {
-        if self.regions.len() == 1 {
+        if self.regions.len() == 1 || self.highatomic != HighAtomicRule::Free {
             return 0;
         }
         let Totals { free, cma, highatomic } = &self.totals;
         let [free, cma, highatomic] = [free, cma, highatomic].map(Counter::get);
-        free.saturating_sub(cma).saturating_sub(highatomic).saturating_sub(3 * self.drift())
-    }
-
-    /// By how many pages one of the sums can differ from the regions' pages.
-    pub(crate) fn drift(&self) -> u64 {
-        self.region_drift() * self.regions.len() as u64
+        free.saturating_sub(cma)
+            .saturating_sub(highatomic)
+            .saturating_sub(3 * self.region_drift() * self.regions.len() as u64)
     }
 
     /// How many pages a region may change before it adds them to the sums: together a 64th of the zone.
@@ -216,40 +215,9 @@ impl<L> Buddy<'_, L> {
         u64::from(self.frames.len()) / (64 * self.regions.len().max(1) as u64)
     }
 
-    /// Takes the lock of a region.
-    #[inline]
-    pub(crate) fn lock(&self, number: usize) -> Guard<'_, L>
-    where
-        L: RawLock,
-    {
-        Guard::lock(&self.regions[number].lock)
-    }
-
-    /// As [`Self::lock`], if it is free.
-    #[inline]
-    pub(crate) fn try_lock(&self, number: usize) -> Option<Guard<'_, L>>
-    where
-        L: RawLock,
-    {
-        Guard::try_lock(&self.regions[number].lock)
-    }
-
-    /// The holds of the regions' locks so far. Takes each lock once, after `before`, without counting that hold.
-    pub(crate) fn holds(&self, before: impl Fn(usize)) -> u64
-    where
-        L: RawLock,
-    {
-        let holds = self.regions.iter().enumerate().map(|(number, region)| {
-            before(number);
-            let _guard = Guard::lock(&region.lock);
-            region.holds.iter().map(LockedWord::get).sum::<u64>()
-        });
-        holds.sum()
-    }
-
     /// Adds to the zone's sums what has changed in a region, whose lock is held, where that is more than a few pages.
     #[inline]
-    pub(crate) fn add_up(&self, region: &Region<L>) {
+    pub(crate) fn add_up(&self, region: &Region<M::Lock>) {
         if self.regions.len() == 1 {
             return;
         }
@@ -293,20 +261,12 @@ impl<L> Buddy<'_, L> {
     }
 
     /// The numbers of all regions, from one on and around.
-    pub(crate) fn regions_from(&self, first: usize) -> impl Iterator<Item = usize> + use<L> {
+    pub(crate) fn regions_from(&self, first: usize) -> impl Iterator<Item = usize> + use<M> {
         (first..self.regions.len()).chain(0..first.min(self.regions.len()))
     }
 
     /// The sum of a counter over the regions, at a recent moment.
-    pub(crate) fn sum(&self, counter: impl Fn(&Region<L>) -> &AtomicU64) -> u64 {
+    pub(crate) fn sum(&self, counter: impl Fn(&Region<M::Lock>) -> &AtomicU64) -> u64 {
         self.regions.iter().map(|region| counter(region).get()).sum()
-    }
-}
-
-impl<M: Machine> Locked<'_, '_, M> {
-    /// Whether this is the lock of a page's region.
-    #[inline]
-    pub(crate) fn covers(&self, page: u32) -> bool {
-        self.buddy.region_of(page) == self.number
     }
 }

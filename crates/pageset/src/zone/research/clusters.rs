@@ -6,9 +6,9 @@
 
 use core::sync::atomic::AtomicU32;
 
-use crate::buddy::list::{End, List, NONE, some};
 use crate::frame::Links;
 use crate::sync::{self, AtomicU64, LockedWord};
+use crate::zone::list::{End, List, NONE, some};
 
 /// The memory of a zone's order-0 clusters.
 #[derive(Debug)]
