@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# table.sh compare|survive FILE SECONDS TEXT: the result of a guest, from its console. The first line is the answer. TEXT is the size of
-# the module's code, in bytes.
+# table.sh compare|survive FILE SECONDS TEXT CALLS: the result of a guest, from its console. The first line is the answer. TEXT is the size
+# of the module's code, in bytes, and CALLS that without audit and statistics.
 set -euo pipefail
-awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
+awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
     { sub(/^\[ *[0-9.]+\] /, "") }
     /^GUEST kernel/ { kernel = $3 }
     /^GUEST cpus/ { all = $3 }
@@ -82,7 +82,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
             for (i = 1; i <= cells; i++) print lines[i]
             print "\nInstructions for a pair (an allocation and its free), under -icount: no time. The turn of the loop is up to " longest " of them."
             if (at[4]) printf "Order 3 takes %.0f %% of order 4 (32 held).\n", 100 * at[3] / at[4]
-            printf "pageset takes a zone lock more often in %d cells, of bulk and random in: %s.\n", held_more, held_in == "" ? "none" : list(held_in)
+            printf "pageset takes a zone lock more often in %d cells, of bulk, random and churn in: %s.\n", held_more, held_in == "" ? "none" : list(held_in)
             printf "Its CPUs wait more often in: %s.\n", waited_in == "" ? "none" : list(waited_in)
             if (refused != "") print "Refused calls of alloc_pages, pageset: " list(refused) "."
             if (!cells) failures[++failed] = "no cell was measured"
@@ -113,7 +113,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" '
             printf "%-44s %s\n", "mapped from /dev/pageset", pages(mapped) (device ? ", all back" : ", not all back")
             printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
         }
-        printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code. The guest took %d s.\n", most, text, seconds
+        printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code, %d of them for its calls, without audit and statistics. The guest took %d s.\n", most, text, calls, seconds
         for (i = 1; i <= failed; i++) print "error: " failures[i] > "/dev/stderr"
         if (failed) { print "the guest said: " file > "/dev/stderr"; exit 1 }
     }

@@ -31,6 +31,9 @@ MODULE_PARM_DESC(lose, "survive: plants a fault: one page is never freed");
 
 #define FLAGS (GFP_NOWAIT | __GFP_MOVABLE | __GFP_HIGHMEM | __GFP_NOWARN)
 #define SLOTS 512
+/* Pages that all CPUs together keep in the pattern churn, and how many of them a CPU replaces at a time, as in crates/pageset-bench. */
+#define KEPT 65536
+#define REPLACED 512
 /* Pairs of a cell. */
 #define PAIRS 8192
 /* Pairs before a cell is measured. */
@@ -52,6 +55,7 @@ struct slot {
 struct worker {
 	struct slot slots[SLOTS];
 	struct page *pages[SLOTS];
+	struct page *kept[KEPT];
 	u64 random, pairs, refused;
 	u64 (*work)(struct worker *worker, unsigned int order, unsigned int held, unsigned long pairs);
 	unsigned int order, held, cpu;
@@ -208,7 +212,39 @@ static __always_inline void no_free_bulk(unsigned long count, struct page **page
 		return allocations;                                                                                   \
 	}
 
-#define PATTERNS(WHO) HOLD(WHO) BULK(WHO) RANDOM(WHO)
+/*
+ * Frees 512 scattered pages of the `held` that it keeps, then allocates as many. Without pairs it allocates the pages that it keeps, or
+ * frees them.
+ */
+#define CHURN(WHO)                                                                                                   \
+	static noinline u64 WHO##_churn(struct worker *w, unsigned int order, unsigned int held, unsigned long pairs) \
+	{                                                                                                             \
+		bool fills = !pairs && !w->kept[0];                                                                   \
+		unsigned int at = 0, step = pairs ? 40503 : 1, count = pairs ? REPLACED : held, i;                    \
+		unsigned long done = 0;                                                                               \
+                                                                                                                      \
+		do {                                                                                                  \
+			if (pairs)                                                                                    \
+				at = next_random(&w->random);                                                         \
+			for (i = 0; i < count && !fills; i++) {                                                       \
+				struct page **page = &w->kept[(at + i * step) % held];                                \
+                                                                                                                      \
+				if (*page)                                                                            \
+					WHO##_free(*page, order);                                                     \
+				*page = NULL;                                                                         \
+			}                                                                                             \
+			for (i = 0; i < count && (fills || pairs); i++) {                                             \
+				struct page **page = &w->kept[(at + i * step) % held];                                \
+                                                                                                                      \
+				*page = WHO##_alloc(order);                                                           \
+				w->refused += !*page;                                                                 \
+			}                                                                                             \
+			done += count;                                                                                \
+		} while (done < pairs);                                                                               \
+		return done;                                                                                          \
+	}
+
+#define PATTERNS(WHO) HOLD(WHO) BULK(WHO) RANDOM(WHO) CHURN(WHO)
 PATTERNS(ours)
 PATTERNS(kernels)
 PATTERNS(no)
@@ -245,7 +281,7 @@ static int run_worker(void *argument)
 		start_timer(&w->timer, end_turn, TURN_NS);
 	if (w->masked)
 		local_irq_save(flags);
-	w->work(w, w->order, w->held, max(WARM, w->held));
+	w->work(w, w->order, w->held, WARM);
 	w->refused = 0;
 	/* All begin together. */
 	atomic_dec(&waiting);
@@ -260,6 +296,16 @@ static int run_worker(void *argument)
 		local_irq_restore(flags);
 	if (w->short_turns)
 		hrtimer_cancel(&w->timer);
+	complete(&w->done);
+	return 0;
+}
+
+/* Allocates or frees what a pattern keeps. */
+static int run_keep(void *argument)
+{
+	struct worker *w = argument;
+
+	w->work(w, w->order, w->held, 0);
 	complete(&w->done);
 	return 0;
 }
@@ -378,6 +424,21 @@ static u64 measure(struct worker **workers, unsigned int cpus, work_fn *work, un
 	return pairs ? div64_u64((end - begin) * 10, pairs) : 0;
 }
 
+/* Allocates, before a measurement, or frees, after it, the pages that each CPU keeps: only churn has more than a CPU's slots. */
+static void keep(struct worker **workers, unsigned int cpus, work_fn *work, unsigned int order, unsigned int held)
+{
+	unsigned int i;
+
+	if (held <= SLOTS)
+		return;
+	for (i = 0; i < cpus; i++) {
+		workers[i]->work = work;
+		workers[i]->order = order;
+		workers[i]->held = held;
+	}
+	on_cpus(workers, cpus, run_keep, "pageset_bench/%u");
+}
+
 static void cell(struct worker **workers, unsigned int cpus, const char *pattern, work_fn *none, work_fn *kernels,
 		 work_fn *ours, unsigned int order, unsigned int held)
 {
@@ -386,20 +447,31 @@ static void cell(struct worker **workers, unsigned int cpus, const char *pattern
 	struct kprobe *probes[ARRAY_SIZE(lock_probes)];
 	unsigned int i;
 
+	keep(workers, cpus, none, order, held);
 	spent[0] = measure(workers, cpus, none, order, held, false, &nothing);
+	keep(workers, cpus, none, order, held);
+	keep(workers, cpus, kernels, order, held);
 	spent[1] = measure(workers, cpus, kernels, order, held, false, &refused_kernels);
+	keep(workers, cpus, kernels, order, held);
+	keep(workers, cpus, ours, order, held);
 	pageset_audit(&before);
 	spent[2] = measure(workers, cpus, ours, order, held, false, &refused_ours);
 	pageset_audit(&after);
+	keep(workers, cpus, ours, order, held);
 	held_ours = after.holds - before.holds;
 	/* Once more, for waits: the timers cost instructions. One CPU has nobody to wait for. */
 	if (cpus > 1) {
+		keep(workers, cpus, kernels, order, held);
 		atomic64_set(&waits, 0);
 		measure(workers, cpus, kernels, order, held, true, &nothing);
 		waited[0] = atomic64_xchg(&waits, 0);
+		keep(workers, cpus, kernels, order, held);
+		keep(workers, cpus, ours, order, held);
 		measure(workers, cpus, ours, order, held, true, &nothing);
 		waited[1] = atomic64_read(&waits);
+		keep(workers, cpus, ours, order, held);
 	}
+	keep(workers, cpus, kernels, order, held);
 	/* Once more, with probes, which cost instructions. */
 	for (i = 0; i < ARRAY_SIZE(lock_probes); i++) {
 		probes[i] = &lock_probes[i];
@@ -414,6 +486,7 @@ static void cell(struct worker **workers, unsigned int cpus, const char *pattern
 	} else {
 		pr_err("pageset_bench: cannot count holds of the kernel's zone locks: no kprobes\n");
 	}
+	keep(workers, cpus, kernels, order, held);
 	pr_info("pageset_bench: cell cpus=%u pattern=%s order=%u held=%u loop=%llu alloc_pages=%llu pageset=%llu holds=%llu,%llu waits=%llu,%llu refused=%llu,%llu\n",
 		cpus, pattern, order, held, spent[0], spent[1], spent[2], held_kernels, held_ours, waited[0], waited[1],
 		refused_kernels, refused_ours);
@@ -440,6 +513,7 @@ static int compare(struct worker **workers, unsigned int cpus)
 		for (j = 1; j < ARRAY_SIZE(held); j++)
 			cell(workers, n, "bulk", no_bulk, kernels_bulk, ours_bulk, 0, held[j]);
 		cell(workers, n, "random", no_random, kernels_random, ours_random, 0, 512 / n);
+		cell(workers, n, "churn", no_churn, kernels_churn, ours_churn, 0, KEPT / n);
 	}
 	unregister_kprobe(&wait_probe);
 	return 0;

@@ -48,6 +48,5 @@ unsigned long host_lock(raw_spinlock_t *lock);
 bool host_try_lock(raw_spinlock_t *lock, unsigned long *flags);
 void host_unlock(raw_spinlock_t *lock, unsigned long flags);
 void host_write(void *to, const char *text, size_t length);
-void __noreturn host_panic(const char *file, size_t length, u32 line);
 
 #endif

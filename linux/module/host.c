@@ -80,12 +80,6 @@ void host_unlock(raw_spinlock_t *lock, unsigned long flags)
 	raw_spin_unlock_irqrestore(lock, flags);
 }
 
-void __noreturn host_panic(const char *file, size_t length, u32 line)
-{
-	pr_emerg("pageset: panic at %.*s:%u\n", (int)length, file ?: "", line);
-	BUG();
-}
-
 /* ---- what other modules call */
 
 static __always_inline u32 wait_of(gfp_t flags)
@@ -232,7 +226,7 @@ static void tick(struct work_struct *work)
 /* ---- load and unload */
 
 /* Runs core_build with a painted stack. Returns the bytes of stack that it used, or a negative error. */
-static noinline long build(size_t bytes)
+static noinline long __init build(size_t bytes)
 {
 	const u64 paint = 0x57ac57ac57ac57acULL;
 	/* The frames of this function and of its callees until the paint begins. */

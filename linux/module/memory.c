@@ -31,7 +31,7 @@ unsigned int span_count;
 static unsigned long in_vain[MAX_SPANS], in_vain_until[MAX_SPANS];
 
 /* Takes blocks of one node until it has `count` of them, or the node has no more. */
-static int take_blocks(int node, unsigned long count)
+static int __init take_blocks(int node, unsigned long count)
 {
 	u64 first = U64_MAX, end = 0;
 	unsigned long i;
@@ -53,7 +53,7 @@ static int take_blocks(int node, unsigned long count)
 	return 0;
 }
 
-int memory_take(unsigned int mib)
+int __init memory_take(unsigned int mib)
 {
 	int node, result;
 
@@ -71,7 +71,7 @@ int memory_take(unsigned int mib)
 	return 0;
 }
 
-int memory_online(void)
+int __init memory_online(void)
 {
 	unsigned long i;
 
@@ -263,7 +263,7 @@ static unsigned long give_idle(struct shrinker *shrinker, struct shrink_control 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
 static struct shrinker *shrinker;
 
-int memory_begin(void)
+int __init memory_begin(void)
 {
 	shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE, "pageset");
 	if (!shrinker)
@@ -288,7 +288,7 @@ static struct shrinker shrinker = {
 	.flags = SHRINKER_NUMA_AWARE,
 };
 
-int memory_begin(void)
+int __init memory_begin(void)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 0, 0)
 	return register_shrinker(&shrinker, "pageset");

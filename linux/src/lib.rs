@@ -36,8 +36,6 @@ unsafe extern "C" {
     safe fn host_cpu() -> u32;
     /// Adds `length` bytes of text to what a reader of a file gets.
     fn host_write(to: *mut c_void, text: *const u8, length: usize);
-    /// Ends the current task; `file` is not terminated by a null byte.
-    safe fn host_panic(file: *const u8, length: usize, line: u32) -> !;
 }
 
 /// The machine, as the allocator sees it.
@@ -80,10 +78,7 @@ static NODES: Loaded<[NodeId; MAX_CPUS]> = Loaded(UnsafeCell::new([NodeId(0); MA
 #[inline(always)]
 fn allocator() -> &'static Allocator<'static, Kernel> {
     // SAFETY: written only when no other call runs.
-    match unsafe { &*ALLOCATOR.0.get() } {
-        Some(allocator) => allocator,
-        None => host_panic(ptr::null(), 0, line!()),
-    }
+    unsafe { &*ALLOCATOR.0.get() }.as_ref().expect("called between core_build and core_drop")
 }
 
 /// The memory that a node gives: its number, and the first page and the pages of the span of its blocks.
@@ -117,8 +112,10 @@ unsafe fn configured<R>(
         zone.node = NodeId(span.node);
         zone.span = PageRange::new(Pfn(span.start), span.pages);
     }
+    // Written in place: with `..` a second configuration lies on the stack.
+    let mut config = Config::new(zones, of_cpus);
     // The first CPU stands for all until the module hears of them.
-    let config = Config { online_cpus: &[CpuId(0)], ..Config::new(zones, of_cpus) };
+    config.online_cpus = &[CpuId(0)];
     work(&config)
 }
 
@@ -149,9 +146,11 @@ pub unsafe extern "C" fn core_build(
     let build = |config: &Config<'_>| {
         // SAFETY: the caller vouches for the memory.
         let memory = unsafe { slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), bytes) };
-        let built = Allocator::from_bytes(Kernel, config, memory).ok()?;
-        // SAFETY: no other call runs.
-        unsafe { *ALLOCATOR.0.get() = Some(built) };
+        match Allocator::from_bytes(Kernel, config, memory) {
+            // SAFETY: no other call runs.
+            Ok(built) => unsafe { *ALLOCATOR.0.get() = Some(built) },
+            Err(_) => return None,
+        }
         Some(())
     };
     // SAFETY: the caller vouches for the arguments.
@@ -194,8 +193,7 @@ pub extern "C" fn core_is_free(start: u64, pages: u64) -> bool {
 /// The pages of a zone that nobody uses, at a recent moment. Takes no lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn core_idle(zone: u32) -> u64 {
-    let stats = allocator().zone(zone as usize).map(|zone| zone.stats());
-    stats.map_or(0, |stats| stats.nr_free_pages + stats.cached_pages())
+    allocator().zone(zone as usize).map_or(0, |zone| zone.unused_pages())
 }
 
 /// Counts a CPU among those that run, or no longer. A CPU that is counted already, and the last one, stay as they are.
@@ -376,8 +374,10 @@ pub unsafe extern "C" fn core_counters(to: *mut c_void) {
     }
 }
 
+/// Not called: a panic is an illegal instruction where it happens. See `.cargo/config.toml`.
 #[panic_handler]
-fn panic(info: &PanicInfo<'_>) -> ! {
-    let (file, line) = info.location().map_or(("", 0), |location| (location.file(), location.line()));
-    host_panic(file.as_ptr(), file.len(), line)
+fn panic(_: &PanicInfo<'_>) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
 }

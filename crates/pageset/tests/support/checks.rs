@@ -113,6 +113,8 @@ impl Model<'_> {
                 .map(|order| order.pages() * u64::from(self.world.at(zone).free_blocks(order, MigrateType::Isolate)))
                 .sum();
             assert_eq!(stats.nr_free_pages + isolated, books.free, "zone {zone}: free pages");
+            let unused = stats.nr_free_pages + stats.cached_pages();
+            assert_eq!(self.world.at(zone).unused_pages(), unused, "zone {zone}: unused pages");
         }
     }
 
