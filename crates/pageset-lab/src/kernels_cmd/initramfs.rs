@@ -225,6 +225,14 @@ record() {{ # NAME SECONDS OPTIONS... COMMAND...
     echo "LAB end $name $? $(tail -n 1 $name.log)"
     tar c $name.* >&3; rm -f /tmp/out/*; sync
 }}
+observe() {{ # NAME SECONDS COMMAND...
+    name=$1; seconds=$2; shift 2
+    sync; echo 3 > /proc/sys/vm/drop_caches
+    pageset agent --interval 2 -o $name.agent 2> $name.agent.log & agent=$!
+    for try in $(seq 60); do [ -s $name.agent ] && break; sleep 1; done
+    begin=$(date +%s); timeout -s INT $seconds "$@" > /dev/null 2>&1; echo "$((begin + 1)) $(date +%s)" > $name.during
+    kill $agent; wait $agent
+}}
 "#,
         modules = modules.join(" "),
     );
@@ -235,7 +243,11 @@ record() {{ # NAME SECONDS OPTIONS... COMMAND...
         }
         let (name, seconds, options) = (&workload.name, workload.seconds(), boot.record().join(" "));
         let command = format!("record {name} {seconds} {options} -- {}", workload.command);
-        for line in [&workload.before, &command, &workload.after].into_iter().filter(|line| !line.is_empty()) {
+        let observe = match lab.agent {
+            true => format!("observe {name} {seconds} {}", workload.command),
+            false => String::new(),
+        };
+        for line in [&workload.before, &observe, &command, &workload.after].into_iter().filter(|line| !line.is_empty()) {
             script += &format!("{line}\n");
         }
     }
