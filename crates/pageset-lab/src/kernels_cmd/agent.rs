@@ -92,7 +92,8 @@ fn watched(lines: &str, during: &str) -> Result<Line, String> {
 
 /// A line for each row.
 pub(super) fn csv(rows: &[Row]) -> String {
-    let mut text = "kernel,load,agent,agent_sets,advise,advise_sets,trust,agreement,agent_says,advise_says\n".to_owned();
+    let mut text =
+        "kernel,load,agent,agent_sets,advise,advise_sets,trust,agreement,agent_says,advise_says\n".to_owned();
     for row in rows {
         let (agent, advice) = (&row.agent, &row.advice);
         let basis = serde_json::to_value(advice.verdict.basis).unwrap_or_default();

@@ -209,7 +209,7 @@ impl<'l> Runner<'l> {
         let workloads = self.lab.workloads(boot);
         // An emulated CPU takes up to 40 s to the first workload. Most workloads end long before their limit.
         let seconds: u64 = workloads.iter().map(|workload| u64::from(workload.seconds())).sum();
-        let limit = Duration::from_secs(120 + seconds);
+        let limit = Duration::from_secs(120 + seconds * (1 + u64::from(self.lab.agent)));
         let root = match &self.lab.root {
             Some(root) if workloads.iter().any(|workload| workload.needs_root()) => {
                 Some(packages::root_image(root, &self.dir)?)
@@ -276,6 +276,9 @@ impl<'l> Runner<'l> {
 
     /// Writes the table of the agent's verdicts, and prints what it comes to. Each load without two verdicts prints a line.
     fn agent(&self, output: Option<PathBuf>) -> Result<bool, String> {
+        if !self.lab.agent {
+            return Err("the agent watches no load of this definition; try --definition lab/agent.toml".into());
+        }
         let boots = self.lab.boots();
         let loads = boots.iter().flat_map(|boot| self.lab.workloads(*boot).into_iter().map(move |load| (boot, load)));
         let loads: Vec<_> = loads.filter(|(boot, _)| guest::ended(&self.dir, &boot.name()).is_some()).collect();
