@@ -109,7 +109,7 @@ fn lists_decide_the_rules_against_the_version() {
     };
     for (release, bounds, differ, name, is_another, tuning) in [
         ("6.6.87", false, false, "linux-6.6.37", false, "not-in-kernel"),
-        ("6.6.87", false, true, "linux-6.9.8", true, "on"),
+        ("6.6.87", false, true, "linux-6.6-tuned", true, "on"),
         ("5.14.0-1.el9", true, false, "linux-6.18", true, "on"),
         ("6.18.0", true, true, "linux-6.18", false, "on"),
     ] {

@@ -47,6 +47,26 @@ fn the_traffic_overrides_the_release() {
     assert!(!advice.contains("the traffic agrees"), "{advice}");
 }
 
+/// The rules of 6.6 with auto-tuning have a name, although other rules explain this traffic as well.
+#[test]
+fn a_6_6_that_tunes_its_lists_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (["6.12.117+deb13-amd64", "6.12.117-1"], ["6.6.87-1.vendor", "6.6.87-1"]);
+    let file = with_release(folder.path(), "6.12-amd64.4cpu.thp", from, to);
+    let said =
+        "the traffic agrees with linux-6.6-tuned (confidence fair) and not with linux-6.6.37, which its release names";
+    let (advice, _) = ends(0, &[&"advise", &file]);
+    assert!(advice.contains(said) && advice.contains("rules linux-6.6-tuned"), "{advice}");
+    let (text, _) = ends(0, &[&"replay", &file, &"--identify"]);
+    assert!(
+        text.starts_with("other: linux-6.6-tuned, confidence fair") && text.contains("= linux-6.6-tuned "),
+        "{text}"
+    );
+    ends(0, &[&"replay", &file, &"--rules", &"linux-6.6-tuned"]);
+    let (explained, _) = ends(0, &[&"explain", &"linux-6.6-tuned"]);
+    assert!(explained.contains("6.6 with the series of 6.7"), "{explained}");
+}
+
 #[test]
 fn rules_that_traffic_cannot_distinguish_are_listed() {
     let (text, _) = ends(0, &[&"replay", &corpus("5.10-amd64.4cpu.thp"), &"--identify"]);

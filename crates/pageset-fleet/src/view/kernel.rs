@@ -1,6 +1,6 @@
 //! The rules in force.
 
-use pageset_trace::replay::setting::kernel_of;
+use pageset_trace::replay::setting::{kernel_of, tuned_of};
 use pageset_trace::verdict::machine::Lists;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,10 +28,6 @@ pub struct Kernel {
     /// `vm.percpu_pagelist_high_fraction`, 0 for none; null if unknown.
     pub high_fraction: Option<u32>,
 }
-
-/// The rules of a kernel that tunes although its release does not, and prints no bounds: 6.6 with the series of 6.7, as two
-/// distributions have it, and with the lists of 6.6.37. These are the rules of this release.
-const TUNED_6_6: &str = "6.9.8";
 
 /// Whether pagesets size themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -93,11 +89,7 @@ impl Kernel {
         };
         let (release, high_fraction) = (look.release.clone(), look.high_fraction);
         let is_another = known && tunes && !preset.tuning.auto_high;
-        let preset = match is_another {
-            // With bounds, the form of zoneinfo decides.
-            true => kernel_of(Some(TUNED_6_6).filter(|_| !shows_bounds), None, &look.zoneinfo).0,
-            false => preset,
-        };
+        let preset = if is_another { tuned_of(&look.zoneinfo) } else { preset };
         Kernel { release, rules: preset.name.to_owned(), known, is_another, auto_tuning, high_fraction }
     }
 

@@ -8,6 +8,9 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(super) struct Lab {
     pub(super) suites: Vec<String>,
+    /// Whether `pageset agent` watches each load before it is recorded.
+    #[serde(default)]
+    pub(super) agent: bool,
     pub(super) root: Option<Root>,
     #[serde(rename = "kernel")]
     pub(super) kernels: Vec<Kernel>,

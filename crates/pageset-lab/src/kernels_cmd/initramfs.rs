@@ -225,6 +225,14 @@ record() {{ # NAME SECONDS OPTIONS... COMMAND...
     echo "LAB end $name $? $(tail -n 1 $name.log)"
     tar c $name.* >&3; rm -f /tmp/out/*; sync
 }}
+observe() {{ # NAME SECONDS COMMAND...
+    name=$1; seconds=$2; shift 2
+    sync; echo 3 > /proc/sys/vm/drop_caches
+    pageset agent --interval 1 -o $name.agent 2> $name.agent.log & agent=$!
+    for try in $(seq 60); do [ -s $name.agent ] && break; sleep 1; done
+    begin=$(date +%s); timeout -s INT $seconds "$@" > /dev/null 2>&1; echo "$((begin + 1)) $(date +%s)" > $name.during
+    kill $agent; wait $agent
+}}
 "#,
         modules = modules.join(" "),
     );
@@ -235,7 +243,12 @@ record() {{ # NAME SECONDS OPTIONS... COMMAND...
         }
         let (name, seconds, options) = (&workload.name, workload.seconds(), boot.record().join(" "));
         let command = format!("record {name} {seconds} {options} -- {}", workload.command);
-        for line in [&workload.before, &command, &workload.after].into_iter().filter(|line| !line.is_empty()) {
+        let observe = match lab.agent {
+            true => format!("observe {name} {seconds} {}", workload.command),
+            false => String::new(),
+        };
+        for line in [&workload.before, &observe, &command, &workload.after].into_iter().filter(|line| !line.is_empty())
+        {
             script += &format!("{line}\n");
         }
     }
@@ -337,6 +350,17 @@ mod tests {
         let script = init(&lab, boot, &["virtio_blk", "ext4"]);
         assert!(script.contains("\nrecord p-redis 120 --empty-lists -- chroot /root program redis\n"));
         assert!(script.contains("mount -t ext4 /dev/vdc /root && cp /bin/program /root/bin\n"));
+    }
+
+    #[test]
+    fn the_agent_watches_a_load_before_its_recording() {
+        let lab = Lab::parse(include_str!("../../../../lab/agent.toml")).unwrap();
+        for boot in lab.boots() {
+            let script = init(&lab, boot, &["virtio_blk", "ext4"]);
+            assert!(script.contains("\nobserve pf1 40 wl faults 3 1\nrecord pf1 40  -- wl faults 3 1\n"), "{script}");
+            let fixed = "percpu_pagelist_high_fraction\nobserve hf1000 40 wl faults 3 0\nrecord hf1000 ";
+            assert!(script.contains(fixed) && lab.workloads(boot).len() >= 12, "{script}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `pageset-lab kernels`: boots distribution kernels under QEMU, records page traffic in them, replays the recordings, and
-//! writes `docs/truth.csv`. Modules in call order: `packages`, `initramfs`, `guest`, `replay`, `truth`. All use `definition`,
+//! writes `docs/truth.csv`. Modules in call order: `packages`, `initramfs`, `guest`, `agent`, `replay`, `truth`. All use `definition`,
 //! `tool` and `progress`. `predict` is a command of its own, which boots such guests.
 
+mod agent;
 mod definition;
 mod guest;
 mod initramfs;
@@ -17,6 +18,7 @@ use std::fs;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -79,7 +81,13 @@ enum Part {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Run all these steps in this order
+    /// Compare what the agent said of the loads of agent.toml with the advice on their recordings
+    Agent {
+        /// Write the table to FILE [default: docs/agent.csv of the repository]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Run install, boot, replay and truth in this order
     All,
 }
 
@@ -105,6 +113,7 @@ fn part(arguments: &Args) -> Result<bool, String> {
         Part::Boot { names, guest_pageset } => runner.boot(names, guest_pageset.as_deref()),
         Part::Replay { names } => runner.replay(names),
         Part::Truth { output } => runner.truth(output.clone()),
+        Part::Agent { output } => runner.agent(output.clone()),
         Part::All => {
             runner.install()?;
             let booted = runner.boot(&[], None)?;
@@ -200,7 +209,7 @@ impl<'l> Runner<'l> {
         let workloads = self.lab.workloads(boot);
         // An emulated CPU takes up to 40 s to the first workload. Most workloads end long before their limit.
         let seconds: u64 = workloads.iter().map(|workload| u64::from(workload.seconds())).sum();
-        let limit = Duration::from_secs(120 + seconds);
+        let limit = Duration::from_secs(120 + seconds * (1 + u64::from(self.lab.agent)));
         let root = match &self.lab.root {
             Some(root) if workloads.iter().any(|workload| workload.needs_root()) => {
                 Some(packages::root_image(root, &self.dir)?)
@@ -263,6 +272,35 @@ impl<'l> Runner<'l> {
         progress.clear();
         eprintln!("{} replays, {} failed", recordings.len(), failed.load(Ordering::Relaxed));
         Ok(failed.into_inner() == 0)
+    }
+
+    /// Writes the table of the agent's verdicts, and prints what it comes to. Each load without two verdicts prints a line.
+    fn agent(&self, output: Option<PathBuf>) -> Result<bool, String> {
+        if !self.lab.agent {
+            return Err("the agent watches no load of this definition; try --definition lab/agent.toml".into());
+        }
+        let boots = self.lab.boots();
+        let loads = boots.iter().flat_map(|boot| self.lab.workloads(*boot).into_iter().map(move |load| (boot, load)));
+        let loads: Vec<_> = loads.filter(|(boot, _)| guest::ended(&self.dir, &boot.name()).is_some()).collect();
+        let (rows, progress) = (Mutex::new(BTreeMap::new()), Progress::new(loads.len()));
+        in_parallel(self.jobs(), &(0..loads.len()).collect::<Vec<_>>(), |at| {
+            let (boot, load) = loads[*at];
+            let name = format!("{}.{}", boot.name(), load.name);
+            progress.show(&name, "");
+            match agent::Row::of(&self.dir, *boot, &load.name) {
+                Ok(row) => drop(rows.lock().expect("no thread panicked").insert(*at, row)),
+                Err(reason) => progress.say(&format!("gap: {name}: {reason}")),
+            }
+            progress.done(&name);
+        });
+        progress.clear();
+        let rows: Vec<_> = rows.into_inner().expect("no thread panicked").into_values().collect();
+        let path = output.unwrap_or_else(|| initramfs::repository().join("docs/agent.csv"));
+        tool::write_whole(&path, agent::csv(&rows))?;
+        let written = std::io::stdout().write_all(agent::summary(&rows).as_bytes());
+        written.map_err(|error| format!("cannot write the summary: {error}"))?;
+        eprintln!("{}", path.display());
+        Ok(rows.len() == loads.len())
     }
 
     fn truth(&self, output: Option<PathBuf>) -> Result<bool, String> {

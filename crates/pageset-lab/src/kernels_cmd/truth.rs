@@ -190,7 +190,7 @@ fn verdict(outcome: &Outcome, level: &str) -> &'static str {
 }
 
 /// Adds a line. Cells with a comma, a quote or a line break are quoted.
-fn line(text: &mut String, cells: &[String]) {
+pub(super) fn line(text: &mut String, cells: &[String]) {
     let quoted = |cell: &String| {
         if cell.contains([',', '"', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.clone() }
     };

@@ -1,7 +1,7 @@
 //! Identifies the kernel rules of a recording: replays every preset and compares its refills and drains with the
 //! kernel's.
 
-use pageset::policy::{FallbackRule, PRESETS, Preset};
+use pageset::policy::{FallbackRule, PRESETS, Preset, TUNED_6_6};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,8 @@ const SAME_PCT: f64 = 2.0;
 /// The margin by which another preset must explain more than the one that the release names. A guess: rules of another
 /// era differ far more, and gaps in a recording explain less. Unit: percent.
 const CONTRADICTS_PCT: f64 = 15.0;
+/// The release whose rules some distributions replace with [`TUNED_6_6`].
+const WITHOUT_TUNING: &str = "linux-6.6.37";
 /// The number of refills and drains below which even a perfect match proves little. A guess.
 const MOVES_MIN: u64 = 20;
 
@@ -82,7 +84,8 @@ pub struct Identified {
 
 impl Identified {
     /// The preset to replay under: the release's preset, unless the traffic contradicts it. The traffic contradicts it
-    /// if another preset agrees with the kernel, the release's preset does not, and the other explains far more.
+    /// if another preset agrees with the kernel, the release's preset does not, and the other explains far more. Of presets that
+    /// the traffic does not distinguish, a 6.6 has the one that is known of 6.6.
     #[must_use]
     pub fn choice(&self) -> &'static Preset {
         let best = &self.candidates[0];
@@ -91,7 +94,12 @@ impl Identified {
             && self.candidates.iter().find(|c| c.is(named.name)).is_none_or(|candidate| {
                 !candidate.agrees && best.explained_pct - candidate.explained_pct >= CONTRADICTS_PCT
             });
-        if contradicted { best.preset } else { named }
+        let tuned = || {
+            let is_alike =
+                named.name == WITHOUT_TUNING && self.candidates[..self.alike].iter().any(|c| c.is(TUNED_6_6));
+            Preset::find(TUNED_6_6).filter(|_| is_alike)
+        };
+        if contradicted { tuned().unwrap_or(best.preset) } else { named }
     }
 }
 
@@ -253,5 +261,13 @@ mod tests {
         assert_eq!((identified.choice().name, identified.confidence), ("linux-6.19", Confidence::Fair));
         let none = vec![candidate("linux-6.16", 99.0, false), candidate("linux-6.19", 50.0, false)];
         assert_eq!(found("linux-6.19", none, 500).choice().name, "linux-6.19", "no preset agrees");
+        // Distributions have the auto-tuning in 6.6, and in no other release before it.
+        let tuned = |explained_pct: f64| {
+            let known = Candidate { same: vec![TUNED_6_6], ..candidate("linux-6.9.8", explained_pct, true) };
+            vec![candidate("linux-6.12.0", 99.0, true), known, candidate("linux-6.6.37", 60.0, false)]
+        };
+        assert_eq!(found("linux-6.6.37", tuned(98.0), 500).choice().name, TUNED_6_6);
+        assert_eq!(found("linux-6.6.37", tuned(90.0), 500).choice().name, "linux-6.12.0", "clearly worse");
+        assert_eq!(found("linux-6.1.104", tuned(98.0), 500).choice().name, "linux-6.12.0");
     }
 }

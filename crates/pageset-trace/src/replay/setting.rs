@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use pageset::policy::sizes::ZoneSize;
-use pageset::policy::{BatchRule, Bounds, Preset, Release, Tuning, Watermarks};
+use pageset::policy::{BatchRule, Bounds, Preset, Release, TUNED_6_6, Tuning, Watermarks};
 use pageset::{CpuId, NodeId, Order, Pfn, ZoneKind};
 use pageset_rules::on_machine;
 
@@ -342,16 +342,27 @@ pub fn kernel_of(release: Option<&str>, version: Option<&str>, info: &Zoneinfo) 
     (Preset::of_release(release), is_known)
 }
 
+/// The rules of a kernel that tunes lists although its release does not: those of 6.6 with auto-tuning, or, where it prints bounds, of
+/// the kernel that the form of zoneinfo shows.
+pub fn tuned_of(info: &Zoneinfo) -> &'static Preset {
+    let tuned = Preset::find(TUNED_6_6).filter(|_| !has_bounds(info));
+    tuned.unwrap_or_else(|| kernel_of(None, None, info).0)
+}
+
+/// Whether the kernel prints the bounds of `high`: from 6.13 on.
+fn has_bounds(info: &Zoneinfo) -> bool {
+    info.zones.iter().flat_map(|z| &z.pagesets).any(|p| p.high_max.is_some())
+}
+
 /// The release that `uname` names, or one that fits the form of zoneinfo; and whether it is named.
 fn release_or_guess(release: Option<&str>, version: Option<&str>, info: &Zoneinfo) -> (Release, bool) {
-    let has_bounds = info.zones.iter().flat_map(|z| &z.pagesets).any(|p| p.high_max.is_some());
     let has_new_counters =
         info.zones.iter().flat_map(|z| &z.counters).any(|(name, _)| NEW_COUNTERS.contains(&name.as_str()));
-    // Kernels from 6.7 on tune `high`, and print its bounds from 6.13 on.
+    // Kernels from 6.7 on tune `high`.
     let tunes = info.zones.iter().any(|z| z.pagesets.windows(2).any(|pair| pair[0].high != pair[1].high));
     // Without a release, guess the kernel that the specification was checked against, the last kernel without bounds
     // that tunes or does not, or the last one without the counters.
-    let guess = match (has_bounds, tunes, has_new_counters) {
+    let guess = match (has_bounds(info), tunes, has_new_counters) {
         (true, ..) => Release::newest(6, 18),
         (false, true, _) => Release::newest(6, 12),
         (false, false, true) => Release::newest(6, 6),

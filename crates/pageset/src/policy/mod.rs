@@ -17,7 +17,7 @@ use core::fmt;
 
 pub(crate) use active::{Active, SMALL};
 pub use backing::{Backing, BulkFree, ClaimRule, ClusterRule, Holds, OwnerRule, RegionRule};
-pub use presets::{HAS_RESEARCH, PRESETS, Preset, Release};
+pub use presets::{HAS_RESEARCH, PRESETS, Preset, Release, TUNED_6_6};
 pub use sizes::{Bounds, Watermarks};
 pub use state::{Decay, PcpState, Pressure, State};
 

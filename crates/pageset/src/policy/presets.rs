@@ -110,7 +110,7 @@ const fn preset(name: &'static str, about: &'static str, tuning: Tuning) -> Pres
 }
 
 /// All presets, oldest first. Those of kernels before 6.15 (6.12.29 in its series) and of RFCs need the feature `research`. `linux-A.B` and `linux-A.B.0` name the first release with these rules. `linux-A.B.C`
-/// names the first update of the stable series A.B with these rules; it does not apply to other series.
+/// names the first update of the stable series A.B with these rules; it does not apply to other series. [`TUNED_6_6`] is no release.
 pub const PRESETS: &[Preset] = &{
     let parts = [EARLIER, LATER, CLAIMS, OWN];
     let mut all = [OWN[0]; EARLIER.len() + LATER.len() + CLAIMS.len() + OWN.len()];
@@ -138,6 +138,9 @@ const LATER: &[Preset] = &[
     preset("linux-6.18", "6.18: as 6.16", LINUX_6_18),
     preset("linux-6.19", "6.19 on: drains in chunks of a batch", LINUX_6_19),
 ];
+
+/// The name of the rules of distributions that have the auto-tuning of 6.7 in 6.6. Their versions do not tell: only lists and traffic do.
+pub const TUNED_6_6: &str = "linux-6.6-tuned";
 
 const OWN: &[Preset] = &[
     preset("pageset", "this project's default: 6.18 without four of its defects", PAGESET),
@@ -228,7 +231,7 @@ impl Preset {
 
     /// The release in the preset's name.
     fn first_release(&self) -> Option<Release> {
-        Release::parse(self.name.strip_prefix("linux-")?)
+        Release::parse(self.name.strip_prefix("linux-").filter(|_| self.name != TUNED_6_6)?)
     }
 }
 

@@ -152,6 +152,9 @@ fn a_release_is_found_by_its_number() {
         let found = Preset::find(&format!("linux-{release}")).map(|preset| preset.tuning);
         assert_eq!(found, Preset::find(name).map(|preset| preset.tuning), "{release}");
     }
+    // Whose version does not tell its rules has a name that no version has.
+    let tuned = Preset::find(TUNED_6_6).unwrap();
+    assert_eq!((tuned.first_release(), &tuned.tuning), (None, &Preset::find("linux-6.9.8").unwrap().tuning));
     // A recording names such a kernel: the nearest rules are better than none.
     assert_eq!(Preset::of_release(Release::newest(9, 9)).name, "linux-6.19");
     for name in ["linux-12.0", "linux-9.9", "linux-7.4", "linux-6.20", "linux-5.20", "linux-3.10", "linux-2.6"] {

@@ -172,6 +172,7 @@ pub(super) const EARLIER: &[Preset] = &[
     preset("posted-10", "all ten patches as first posted", POSTED_10),
     preset("linux-6.7", "6.7-6.9.7: the series as merged", LINUX_6_7),
     preset("linux-6.9.8", "6.9.8 on: movable huge pages apart", LINUX_6_9_8),
+    preset("linux-6.6-tuned", "6.6 with the series of 6.7, as two distributions have it", LINUX_6_9_8),
     preset("linux-6.10", "6.10: lists and pageblocks agree on types", LINUX_6_10),
     preset("linux-6.11", "6.11: as 6.10", LINUX_6_11),
     preset("linux-6.12.0", "6.12-6.12.28, 6.13-6.14: free highatomic blocks count", LINUX_6_12),
