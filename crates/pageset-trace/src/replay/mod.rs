@@ -14,6 +14,7 @@
 //! | `reclaim` | the times of active reclaim |
 //! | `hotplug` | on-line CPUs, and zones with disabled pagesets |
 //! | `findings` | counts of a recording, and operations without an event of their own |
+//! | `late_allocs` | huge pages whose event comes after other events of the CPU |
 //! | `split_blocks` | blocks that are allocated whole and freed page by page |
 //! | `free_pass`, `list_pass`, `survey` | passes before a replay: the kernel's moves, and changes without an event |
 //! | `high_orders` | free memory in large blocks |
@@ -42,6 +43,7 @@ mod holds;
 mod hotplug;
 pub mod identify;
 mod kernel_lists;
+mod late_allocs;
 mod list_pass;
 pub mod moves;
 pub(crate) mod parallel;
@@ -127,6 +129,10 @@ pub struct Borrowed {
     pub inferred_allocs: u64,
     /// Allocations moved to the refill that they caused. Reconstructed only.
     pub moved_allocs: u64,
+    /// Huge pages that the replay takes before other events of their CPU, although their own event comes later: the kernel clears a page
+    /// before it writes the event. Those that refilled their list show how long that takes. Input only.
+    #[serde(default)]
+    pub late_allocs: u64,
     /// Frees that probably met a busy pageset. Reconstructed only.
     pub direct_frees: u64,
     /// Later snapshots with other watermarks or sizes of pagesets than before: they were set between two snapshots. No event shows the

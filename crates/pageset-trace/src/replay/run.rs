@@ -162,7 +162,7 @@ impl<'r, 'a> Run<'r, 'a> {
             blocks.insert(block.recorded, block.order, block.replayed.0 as ReplayedPfn);
         }
         let reconstructed = plan.level == Level::Reconstructed;
-        let taken = if reconstructed { plan.survey.taken.as_slice() } else { &[] };
+        let taken = if reconstructed { &plan.survey.taken } else { &plan.survey.first.late_allocs };
         let reclaim = if reconstructed { &plan.survey.reclaim } else { &plan.survey.first.reclaim_by_input };
         Run {
             plan,
@@ -376,8 +376,12 @@ impl<'r, 'a> Run<'r, 'a> {
         if taken.shown.is_none() && self.plan.setting.bulk_recorded {
             return;
         }
-        self.outcome.borrowed.moved_allocs += u64::from(taken.shown.is_some());
-        self.outcome.borrowed.inferred_allocs += u64::from(taken.shown.is_none());
+        let borrowed = &mut self.outcome.borrowed;
+        *match (self.plan.level, taken.shown) {
+            (Level::Input, _) => &mut borrowed.late_allocs,
+            (Level::Reconstructed, Some(_)) => &mut borrowed.moved_allocs,
+            (Level::Reconstructed, None) => &mut borrowed.inferred_allocs,
+        } += 1;
         self.calibrate(taken);
         if let (Some(shown), Some(pfn)) = (taken.shown, taken.pfn) {
             self.done.insert(shown.event);
