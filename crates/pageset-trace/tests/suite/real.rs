@@ -56,6 +56,18 @@ fn stacks_go_back_whole() {
     });
 }
 
+/// 7.3: a task clears a huge page before the event of the allocation is written, and a tick comes meanwhile. The tick drains what the
+/// allocation's refill left.
+#[test]
+fn huge_pages_are_taken_before_they_are_cleared() {
+    replayed("late_huge", |replay, [input, reconstructed]| {
+        assert_eq!([input, reconstructed].map(|outcome| outcome.borrowed.late_allocs), [1, 0]);
+        for outcome in [input, reconstructed] {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+        }
+    });
+}
+
 /// 6.12 on three nodes: a CPU drains pages of other nodes every third tick, unless a counter of the zone changed.
 #[test]
 fn pages_of_other_nodes_expire_again() {
