@@ -21,6 +21,7 @@
 //! | `holds` | the work under zone locks |
 //! | `world` | an allocator with the recorded kernel's memory layout |
 //! | `plan` | the inputs of one replay |
+//! | `undecided` | moments that the input does not decide |
 //! | `gfp` | zones, migratetype and urgency of a recorded request |
 //! | `corrections` | memory that changed without an event |
 //! | `zone_counters` | the counters of a zone on each CPU, which the timer work reads |
@@ -56,6 +57,7 @@ mod split_blocks;
 mod start_state;
 mod survey;
 mod types;
+mod undecided;
 pub mod what_if;
 mod world;
 mod zone_counters;
@@ -79,6 +81,7 @@ use crate::error::TraceError;
 use crate::trace::Trace;
 use crate::trace::compact::{Compact, Events};
 use survey::{First, Survey};
+use undecided::Moment;
 pub use what_if::WhatIf;
 
 /// The events and snapshots that a replay may use. One result never mixes levels. Specification: `trace-replay.md` 1.
@@ -127,7 +130,7 @@ pub struct Borrowed {
     pub drain_requests: u64,
     /// Allocations without an event, inferred from the kernel's lists. Reconstructed only.
     pub inferred_allocs: u64,
-    /// Allocations moved to the refill that they caused. Reconstructed only.
+    /// Allocations moved to the refill that they caused, or before the timer work if the kernel's drain there shows it. Reconstructed only.
     pub moved_allocs: u64,
     /// Huge pages that the replay takes before other events of their CPU, although their own event comes later: the kernel clears a page
     /// before it writes the event. Those that refilled their list show how long that takes. Input only.
@@ -290,6 +293,11 @@ impl<'r> Recorded<'r> {
         self.compact.events(self.trace)
     }
 }
+
+/// Replays that try undecided moments the other way. A guess.
+const OTHER_WAYS: u64 = 12;
+/// The events that they read in all. A guess: as long as one replay of a recording of a minute.
+const OTHER_WAYS_EVENTS: u64 = 2_000_000;
 
 /// The number of times that [`Replay::prepare`] reads each event at most.
 pub const PASSES: u64 = 3;
@@ -467,7 +475,33 @@ impl<'t> Replay<'t> {
             _ => None,
         };
         let setting = rescaled.as_ref().unwrap_or(&self.decoded.setting);
-        plan::Plan { recorded: self.decoded.recorded(), setting, survey: &self.survey, level, rules, what_if }
-            .run(progress)
+        let input_taken = &self.survey.first.late_allocs;
+        let (recorded, survey, locked_out) = (self.decoded.recorded(), &*self.survey, &[][..]);
+        plan::Plan { recorded, setting, survey, level, rules, what_if, input_taken, locked_out }.run(progress)
+    }
+
+    /// The totals of replays of the input under the recorded kernel's rules, each with one undecided moment the other way. They are few, and
+    /// none for a long recording.
+    ///
+    /// # Errors
+    /// The errors of [`Self::run`].
+    pub(crate) fn other_ways(&self) -> Result<Vec<Totals>, ReplayError> {
+        let most = (OTHER_WAYS_EVENTS / self.notes().events.max(1)).min(OTHER_WAYS) as usize;
+        let first = &self.survey.first;
+        let other_way = |moment: &Moment| {
+            let (mut input_taken, mut locked_out) = (first.late_allocs.clone(), &[][..]);
+            match moment {
+                Moment::BeforeTick(taken) => {
+                    input_taken.push(*taken);
+                    input_taken.sort_by_key(|taken| taken.event);
+                }
+                Moment::LockedOut(frees) => locked_out = frees,
+            }
+            let (recorded, survey, setting) = (self.decoded.recorded(), &*self.survey, &self.decoded.setting);
+            let (level, what_if, rules) = (Level::Input, WhatIf::AsRecorded, &self.kernel_rules());
+            plan::Plan { recorded, setting, survey, level, rules, what_if, input_taken: &input_taken, locked_out }
+                .run(&mut |_| {})
+        };
+        first.undecided.some(most).map(|moment| Ok(other_way(moment)?.moves.totals(|_| true))).collect()
     }
 }

@@ -21,6 +21,7 @@ use super::moves::Moves;
 use super::reclaim::{self, Change, Reclaim};
 use super::setting::{Setting, State};
 use super::start_state::Histories;
+use super::undecided::Undecided;
 use crate::error::TraceError;
 use crate::event::Kind;
 
@@ -34,6 +35,8 @@ pub(super) struct First {
     pub(super) earlier_by_input: Vec<Earlier>,
     /// Huge pages whose event comes late. Sorted by event.
     pub(super) late_allocs: Vec<Taken>,
+    /// Moments that the input does not decide.
+    pub(super) undecided: Undecided,
     /// For each zone, the smallest number of CPUs that shared its `high`. `None` if no CPU came or went.
     pub(super) fewest_sharers: Vec<Option<u32>>,
     /// Times of active reclaim, by the events of kswapd alone.
@@ -58,6 +61,7 @@ impl First {
         let mut reclaim = Reclaim::new(setting);
         let mut hotplug = Hotplug::new(setting);
         let mut late_allocs = LateAllocs::default();
+        let mut undecided = Undecided::default();
         let mut fewest_sharers = vec![None::<u32>; setting.zones.len()];
         let mut window = setting.window();
         for (index, event) in recorded.events()?.enumerate() {
@@ -74,12 +78,23 @@ impl First {
             frees.event(&mut notes, setting, &event, state);
             reclaim.event(setting, index as u64, &event);
             late_allocs.event(index as u64, &event, state == State::Inside);
+            let is = (state == State::Inside, preemptible);
+            undecided.event(&mut notes.found, setting, index as u64, &event, is);
             progress(index as u64);
         }
         let (frees, earlier_by_input) = frees.finish(&mut notes, setting.frees_runs_whole);
         let reclaim_by_input = reclaim.finish();
         let late_allocs = late_allocs.finish(setting);
-        Ok(First { preemptible, notes, frees, earlier_by_input, late_allocs, fewest_sharers, reclaim_by_input })
+        Ok(First {
+            preemptible,
+            notes,
+            frees,
+            earlier_by_input,
+            late_allocs,
+            undecided,
+            fewest_sharers,
+            reclaim_by_input,
+        })
     }
 
     /// Whether the first pass over the same recording has this result under the rules of `kernel` as well.
