@@ -4,7 +4,7 @@
 //! the kernel's refills and drains, the reconstructed level finds it. The input does not tell. Such a moment is replayed as its events are
 //! written, which is right for most, and counted here. Specification: `trace-replay.md` 3b.
 
-use pageset::{CpuId, Order};
+use pageset::Order;
 use rustc_hash::FxHashMap;
 
 use super::findings::{Found, Shown, Taken};
@@ -41,7 +41,7 @@ pub(super) struct Undecided {
     /// In the order of the events.
     pub(super) moments: Vec<Moment>,
     /// The last event of each process.
-    last: FxHashMap<u32, (CpuId, u64)>,
+    last: FxHashMap<u32, u64>,
     /// The timer work of each CPU without a later event of another process: its event and process.
     ticks: FxHashMap<u32, (u64, u32)>,
     interrupts: FxHashMap<u32, Interrupt>,
@@ -75,7 +75,7 @@ impl Undecided {
         }
         let interrupt = self.interrupts.remove(&cpu);
         let tick = self.ticks.get(&cpu).copied().filter(|(_, by)| *by != pid);
-        let last = self.last.insert(pid, (event.cpu, index));
+        let last = self.last.insert(pid, index);
         if tick.is_some() {
             self.ticks.remove(&cpu);
         }
@@ -84,7 +84,7 @@ impl Undecided {
             Kind::Alloc { pfn: Some(pfn), order, migratetype, gfp } if is_inside && order <= Order::COSTLY => {
                 let Some(zone) = setting.zone_of(pfn) else { return };
                 if let Some((tick, _)) = tick.filter(|_| setting.preempts)
-                    && last.is_some_and(|(on, at)| on == event.cpu && at < tick)
+                    && last.is_none_or(|at| at < tick)
                 {
                     let (cpu, migratetype) = (event.cpu, ordinary(migratetype));
                     let shown = Some(Shown { event: index, gfp });
@@ -129,7 +129,7 @@ impl Undecided {
 mod tests {
     use std::path::Path;
 
-    use pageset::Pfn;
+    use pageset::{CpuId, Pfn};
 
     use super::*;
     use crate::trace::Trace;
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(undecided.before_ticks()[&1].pfn, Some(pfn(2)));
         let other = [&row[..2], &[(8, Process, alloc(3))], &row[2..]].concat();
         assert_eq!(of(&other).1, 0, "another task ran first");
-        assert_eq!(of(&row[1..]).1, 0, "nothing shows where the task was before");
+        assert_eq!(of(&row[1..]).1, 1, "the task came from another CPU");
         // An interrupt frees, and the interrupted task goes on with its allocation.
         let row = [(7, SoftIrq, free(4)), (7, SoftIrq, free(5)), (7, Process, alloc(2))];
         let (undecided, allocs, frees) = of(&row);
