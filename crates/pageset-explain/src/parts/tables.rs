@@ -2,7 +2,7 @@
 
 use pageset_trace::number::grouped;
 
-use crate::read::tables::{PRESSURE, Tables};
+use crate::read::tables::{HISTOGRAM_NAME as HISTOGRAM, PRESSURE, Tables};
 
 /// A whole number for a sentence.
 fn whole(value: f64) -> String {
@@ -69,6 +69,7 @@ pub(super) fn state(tables: &Tables) -> Option<String> {
         "compactsnoop" => latency(tables, "compactions", "compaction"),
         "drsnoop" => latency(tables, "direct reclaims", "direct reclaim"),
         "top" => threads(tables),
+        HISTOGRAM => histogram(tables),
         _ => None,
     }
 }
@@ -153,6 +154,25 @@ fn latency(tables: &Tables, many: &str, one: &str) -> Option<String> {
     let count = tables.latencies.len();
     let count = if count == 1 { format!("1 {one}") } else { format!("{} {many}", grouped(count as u64)) };
     Some(format!("the text has {count}, and the longest took {longest} ms (process {process})"))
+}
+
+/// The histogram with the largest value.
+fn histogram(tables: &Tables) -> Option<String> {
+    let all = tables.histograms.all.iter().filter(|histogram| histogram.count > 0);
+    let shown = all.max_by_key(|histogram| histogram.below.unwrap_or(i64::MAX))?;
+    let (unit, (most, low, high)) = (shown.unit(), shown.most);
+    let name = if shown.name.is_empty() { String::new() } else { format!(" of {}", shown.name) };
+    let number = |value: i64| match u64::try_from(value) {
+        Ok(value) => grouped(value),
+        Err(_) => format!("-{}", grouped(value.unsigned_abs())),
+    };
+    let range = match (low, high) {
+        (i64::MIN, Some(high)) => format!("below {}", number(high)),
+        (low, Some(high)) => format!("from {} to {}", number(low), number(high - 1)),
+        (low, None) => format!("from {} on", number(low)),
+    };
+    let below = shown.below.map_or(String::new(), |below| format!(", and all are below {}{unit}", number(below)));
+    Some(format!("{} of {} values{name} are {range}{unit}{below}", grouped(most), grouped(shown.count)))
 }
 
 fn events(tables: &Tables) -> Option<String> {

@@ -6,6 +6,7 @@
 //! | `line` | lines without the prefixes of logs, mails and terminals |
 //! | `request` | the message about a request |
 //! | `mem_info` | Mem-Info in logs |
+//! | `histogram` | histograms of tracing tools |
 //! | `tables` | tables of the whole machine |
 //! | `rows` | buddyinfo, pagetypeinfo, extfrag_index, vmstat, sysctls |
 //! | `profile` | profiles and stacks |
@@ -16,6 +17,7 @@
 
 pub(crate) mod events;
 pub(crate) mod heads;
+pub(crate) mod histogram;
 pub(crate) mod line;
 pub(crate) mod mem_info;
 pub(crate) mod notices;

@@ -1,6 +1,7 @@
 //! Tables of the whole machine: `/proc/meminfo`, free, vmstat, sar, numastat, slabtop, top and others. Their numbers, as far as the
 //! answer needs them.
 
+use super::histogram::Histograms;
 use super::line::digits;
 
 /// A kind of table.
@@ -13,7 +14,7 @@ pub(crate) struct Table {
 }
 
 /// The tables by words that a line of each has.
-pub(super) const TABLES: [(&[&str], Table); 25] = [
+pub(super) const TABLES: [(&[&str], Table); 23] = [
     (&["Active / Total Objects"], Table { name: "slabtop", shows: "slab caches" }),
     (&["slabinfo - version"], Table { name: "/proc/slabinfo", shows: "slab caches" }),
     (&[" : slabdata "], Table { name: "/proc/slabinfo", shows: "slab caches" }),
@@ -37,8 +38,6 @@ pub(super) const TABLES: [(&[&str], Table); 25] = [
     (&["Caller", "Avg", "Spin"], Table { name: "klockstat", shows: "waits for mutexes, which the zone lock is not" }),
     (&["Caller", "Avg", "Wait"], Table { name: "klockstat", shows: "waits for mutexes, which the zone lock is not" }),
     (&["outstanding allocations"], Table { name: "memleak", shows: "what is allocated and not freed" }),
-    (&[" |@@", "[", ")"], HISTOGRAM),
-    (&[" |**", "->"], HISTOGRAM),
 ];
 
 /// Pressure stall information; the file is in `Pressure`.
@@ -50,7 +49,8 @@ const GROUP: Table = Table { name: "a memory cgroup's files", shows: "a memory c
 const NUMASTAT: Table = Table { name: "numastat", shows: "on which node allocations ended" };
 const EVENTS: Table = Table { name: "memory.events", shows: "how often a memory cgroup reached its limits" };
 const STAT: Table = Table { name: "memory.stat", shows: "what a memory cgroup's memory is" };
-const HISTOGRAM: Table = Table { name: "a tracing tool (a histogram)", shows: "how often each value occurred" };
+pub(crate) const HISTOGRAM_NAME: &str = "a tracing tool (a histogram)";
+const HISTOGRAM: Table = Table { name: HISTOGRAM_NAME, shows: "how often each value occurred" };
 
 /// The files of pressure: the end of the path, the file, and what tasks wait for. The names of files come with and without a folder.
 const PRESSURES: [(&str, &str, &str); 7] = [
@@ -128,6 +128,7 @@ pub(crate) struct Tables {
     pub(crate) latencies: Vec<(String, f64)>,
     /// The place of the times in the rows below a heading, counted from the right.
     latency_column: Option<usize>,
+    pub(crate) histograms: Histograms,
     /// The last `high`, which memory.events has before `max`.
     high: Option<f64>,
 }
@@ -152,6 +153,10 @@ impl Tables {
         let nodes = node_heading(text);
         if taken || is_heading || nodes.is_some() {
             self.latency_column = None;
+        }
+        if Histograms::may_take(text) && self.histograms.line(text) {
+            self.first.get_or_insert(HISTOGRAM);
+            return true;
         }
         if let Some(file) = pressure_file(text) {
             self.pressure_file = Some(file);
@@ -206,6 +211,7 @@ impl Tables {
             || text.contains("_hugepages")
             || text.contains("memory.")
             || self.group_file.is_some()
+            || Histograms::may_take(text)
             || NAMES.split(' ').any(begins)
     }
 

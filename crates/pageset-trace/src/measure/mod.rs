@@ -73,6 +73,8 @@ struct Run {
     moves: Moves,
     /// The other measurements, without moves.
     outcome: Outcome,
+    /// Replays with one undecided moment the other way, of the kernel's rules at the input level.
+    other_ways: Vec<Totals>,
 }
 
 impl<'t> Measured<'t> {
@@ -170,11 +172,14 @@ fn runs(
         let mut outcome = replay.run(rules, *level, count)?;
         let cache_slice_pages = rules.cache_slice_pages.or(recorded_slice);
         let all = std::mem::take(&mut outcome.moves);
+        // A recording without cache sizes does not contradict the given size.
+        let is_kernel = rules.tuning == kernel_rules.tuning
+            && rules.high_fraction.is_none()
+            && (recorded_slice.is_none() || cache_slice_pages == recorded_slice);
+        let other_ways = if is_kernel && *level == Level::Input { replay.other_ways()? } else { Vec::new() };
         Ok(Run {
-            // A recording without cache sizes does not contradict the given size.
-            is_kernel: rules.tuning == kernel_rules.tuning
-                && rules.high_fraction.is_none()
-                && (recorded_slice.is_none() || cache_slice_pages == recorded_slice),
+            is_kernel,
+            other_ways,
             rules: rules.clone(),
             level: *level,
             cache_slice_pages,
@@ -199,8 +204,9 @@ fn selected(selection: Option<&Selection>, moves: &Moves) -> Moves {
 fn replayed(run: &Run, replay: &Replay<'_>, kernel: &Moves, facts: &Facts, shared: &[Warning]) -> Replayed {
     let Run { rules, outcome, moves, .. } = run;
     let (places, kernel_totals, totals) = (replay.notes().replayed, kernel.totals(|_| true), moves.totals(|_| true));
-    let counted = weaknesses::of_run(outcome, replay.notes());
-    let own = counted.iter().map(|counted| counted.warning(""));
+    let mut counted = weaknesses::of_run(outcome, replay.notes());
+    counted.extend(weaknesses::undecided(&run.whole, &run.other_ways, replay.notes()));
+    let own: Vec<Warning> = counted.iter().map(|counted| counted.warning("")).collect();
     Replayed {
         name: rules.name.clone(),
         level: run.level,

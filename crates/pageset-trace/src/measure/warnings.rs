@@ -1,5 +1,6 @@
 //! The names and texts of warnings.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -75,6 +76,7 @@ names! {
     NotMade = "not-made",
     FreedUnseen = "freed-unseen",
     UnclearStarts = "unclear-starts",
+    UndecidedMoments = "undecided-moments",
 }
 
 /// A warning about a result, in one sentence.
@@ -100,7 +102,7 @@ impl fmt::Display for Warning {
 }
 
 /// A warning with a count and a reason.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Counted {
     /// The warning's name.
     pub name: Name,
@@ -109,7 +111,7 @@ pub struct Counted {
     /// The number of times.
     pub count: u64,
     /// Why the event weakens the result, or how the replay continues.
-    pub(super) why: &'static str,
+    pub(super) why: Cow<'static, str>,
 }
 
 impl fmt::Display for Counted {

@@ -8,8 +8,9 @@ use super::warnings::{Counted, Name, Warning};
 use crate::facts::{Facts, Loss};
 use crate::number::grouped;
 use crate::procfs::ZoneSection;
+use crate::replay::agreement::{agrees, deviations};
 use crate::replay::identify::Identified;
-use crate::replay::{Level, Notes, Outcome, Replay};
+use crate::replay::{Level, Notes, Outcome, Replay, Totals};
 use crate::trace::Trace;
 
 /// The smallest number of kernel refills or drains for which percentages mean something. A guess: one of them is 1 %.
@@ -21,7 +22,9 @@ const TICKS_EXPECTED_AFTER_NS: u64 = 2_000_000_000;
 
 /// The warnings with a count above 0.
 fn counted(rows: impl IntoIterator<Item = (Name, &'static str, u64, &'static str)>) -> impl Iterator<Item = Counted> {
-    rows.into_iter().map(|(name, what, count, why)| Counted { name, what, count, why }).filter(|row| row.count > 0)
+    rows.into_iter()
+        .map(|(name, what, count, why)| Counted { name, what, count, why: why.into() })
+        .filter(|row| row.count > 0)
 }
 
 /// The CPUs that lost events, as `CPU 3` or `CPUs 0, 3`.
@@ -358,10 +361,42 @@ pub(super) fn of_run(outcome: &Outcome, notes: &Notes) -> Vec<Counted> {
     .collect()
 }
 
+/// The warning that the input does not decide the result: replays with one moment the other way leave the limits around it.
+pub(super) fn undecided(written: &Totals, others: &[Totals], notes: &Notes) -> Option<Counted> {
+    let differ: Vec<&Totals> = others.iter().filter(|other| !agrees(written, other)).collect();
+    let ranges = deviations(written, written).into_iter().enumerate().filter_map(|(at, deviation)| {
+        let of = |other: &Totals| deviations(written, other)[at];
+        let is_beyond = differ.iter().any(|other| !of(other).is_within());
+        let amounts = || differ.iter().map(|other| of(other).replay).chain([deviation.kernel]);
+        let (least, most) = (amounts().min()?, amounts().max()?);
+        is_beyond.then(|| format!("{} {} to {}", deviation.limit.quantity.name(), grouped(least), grouped(most)))
+    });
+    let ranges = ranges.collect::<Vec<_>>().join(", ");
+    (!differ.is_empty()).then(|| Counted {
+        name: Name::UndecidedMoments,
+        what: "allocations and frees whose moment the input does not tell",
+        count: notes.found.undecided_allocs + notes.found.undecided_frees,
+        why: format!("with one the other way, {} of {} replays differ: {ranges}", differ.len(), others.len()).into(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::procfs::Zoneinfo;
+
+    #[test]
+    fn a_result_is_undecided_if_another_way_leaves_its_limits() {
+        let totals = |refills, refill_pages| Totals { refills, refill_pages, drains: 0, drain_pages: 0 };
+        let mut notes = Notes::default();
+        (notes.found.undecided_allocs, notes.found.undecided_frees) = (40, 2);
+        let of = |others: &[Totals]| undecided(&totals(50, 6035), others, &notes).map(|counted| counted.to_string());
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[totals(50, 6035), totals(52, 5972)]), None, "within the limits");
+        let expected = "allocations and frees whose moment the input does not tell: 42; with one the other way, 1 of 2 replays differ: \
+                        refill pages 5,846 to 6,035";
+        assert_eq!(of(&[totals(50, 6035), totals(49, 5846)]).as_deref(), Some(expected));
+    }
 
     /// The high watermark that the kernel prints, 1132 pages, includes its boost of 512.
     #[test]

@@ -13,7 +13,7 @@ pub(super) struct Earlier {
 }
 
 /// An allocation whose event comes later than the allocation itself, or that has no event.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     /// The allocation happens before this event. Unit: index in the recording.
     pub(super) event: u64,
@@ -28,7 +28,7 @@ pub(super) struct Taken {
 }
 
 /// The event of an allocation, by its index in the recording.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) event: u64,
     pub(super) gfp: u32,
@@ -110,6 +110,14 @@ pub struct Found {
     /// that does so.
     #[serde(default)]
     pub rejoined_proofs: u64,
+    /// Allocations of which the input does not tell whether they came before the timer work that interrupted their task.
+    #[serde(default)]
+    #[schemars(extend("as" = "the warning undecided-moments"))]
+    pub undecided_allocs: u64,
+    /// Frees by interrupts of which the input does not tell whether the interrupted allocation had locked the pageset.
+    #[serde(default)]
+    #[schemars(extend("as" = "the warning undecided-moments"))]
+    pub undecided_frees: u64,
     /// Pages outside all zones of the recording. The replay omits them.
     #[schemars(extend("as" = "the warning foreign-pages"))]
     pub foreign: u64,

@@ -14,12 +14,14 @@
 //! | `reclaim` | the times of active reclaim |
 //! | `hotplug` | on-line CPUs, and zones with disabled pagesets |
 //! | `findings` | counts of a recording, and operations without an event of their own |
+//! | `late_allocs` | huge pages whose event comes after other events of the CPU |
 //! | `split_blocks` | blocks that are allocated whole and freed page by page |
 //! | `free_pass`, `list_pass`, `survey` | passes before a replay: the kernel's moves, and changes without an event |
 //! | `high_orders` | free memory in large blocks |
 //! | `holds` | the work under zone locks |
 //! | `world` | an allocator with the recorded kernel's memory layout |
 //! | `plan` | the inputs of one replay |
+//! | `undecided` | moments that the input does not decide |
 //! | `gfp` | zones, migratetype and urgency of a recorded request |
 //! | `corrections` | memory that changed without an event |
 //! | `zone_counters` | the counters of a zone on each CPU, which the timer work reads |
@@ -42,6 +44,7 @@ mod holds;
 mod hotplug;
 pub mod identify;
 mod kernel_lists;
+mod late_allocs;
 mod list_pass;
 pub mod moves;
 pub(crate) mod parallel;
@@ -54,6 +57,7 @@ mod split_blocks;
 mod start_state;
 mod survey;
 mod types;
+mod undecided;
 pub mod what_if;
 mod world;
 mod zone_counters;
@@ -77,6 +81,7 @@ use crate::error::TraceError;
 use crate::trace::Trace;
 use crate::trace::compact::{Compact, Events};
 use survey::{First, Survey};
+use undecided::Moment;
 pub use what_if::WhatIf;
 
 /// The events and snapshots that a replay may use. One result never mixes levels. Specification: `trace-replay.md` 1.
@@ -125,8 +130,12 @@ pub struct Borrowed {
     pub drain_requests: u64,
     /// Allocations without an event, inferred from the kernel's lists. Reconstructed only.
     pub inferred_allocs: u64,
-    /// Allocations moved to the refill that they caused. Reconstructed only.
+    /// Allocations moved to the refill that they caused, or before the timer work if the kernel's drain there shows it. Reconstructed only.
     pub moved_allocs: u64,
+    /// Huge pages that the replay takes before other events of their CPU, although their own event comes later: the kernel clears a page
+    /// before it writes the event. Those that refilled their list show how long that takes. Input only.
+    #[serde(default)]
+    pub late_allocs: u64,
     /// Frees that probably met a busy pageset. Reconstructed only.
     pub direct_frees: u64,
     /// Later snapshots with other watermarks or sizes of pagesets than before: they were set between two snapshots. No event shows the
@@ -284,6 +293,11 @@ impl<'r> Recorded<'r> {
         self.compact.events(self.trace)
     }
 }
+
+/// Replays that try undecided moments the other way. A guess.
+const OTHER_WAYS: u64 = 12;
+/// The events that they read in all. A guess: as long as one replay of a recording of a minute.
+const OTHER_WAYS_EVENTS: u64 = 2_000_000;
 
 /// The number of times that [`Replay::prepare`] reads each event at most.
 pub const PASSES: u64 = 3;
@@ -461,7 +475,33 @@ impl<'t> Replay<'t> {
             _ => None,
         };
         let setting = rescaled.as_ref().unwrap_or(&self.decoded.setting);
-        plan::Plan { recorded: self.decoded.recorded(), setting, survey: &self.survey, level, rules, what_if }
-            .run(progress)
+        let input_taken = &self.survey.first.late_allocs;
+        let (recorded, survey, locked_out) = (self.decoded.recorded(), &*self.survey, &[][..]);
+        plan::Plan { recorded, setting, survey, level, rules, what_if, input_taken, locked_out }.run(progress)
+    }
+
+    /// The totals of replays of the input under the recorded kernel's rules, each with one undecided moment the other way. They are few, and
+    /// none for a long recording.
+    ///
+    /// # Errors
+    /// The errors of [`Self::run`].
+    pub(crate) fn other_ways(&self) -> Result<Vec<Totals>, ReplayError> {
+        let most = (OTHER_WAYS_EVENTS / self.notes().events.max(1)).min(OTHER_WAYS) as usize;
+        let first = &self.survey.first;
+        let other_way = |moment: &Moment| {
+            let (mut input_taken, mut locked_out) = (first.late_allocs.clone(), &[][..]);
+            match moment {
+                Moment::BeforeTick(taken) => {
+                    input_taken.push(*taken);
+                    input_taken.sort_by_key(|taken| taken.event);
+                }
+                Moment::LockedOut(frees) => locked_out = frees,
+            }
+            let (recorded, survey, setting) = (self.decoded.recorded(), &*self.survey, &self.decoded.setting);
+            let (level, what_if, rules) = (Level::Input, WhatIf::AsRecorded, &self.kernel_rules());
+            plan::Plan { recorded, setting, survey, level, rules, what_if, input_taken: &input_taken, locked_out }
+                .run(&mut |_| {})
+        };
+        first.undecided.some(most).map(|moment| Ok(other_way(moment)?.moves.totals(|_| true))).collect()
     }
 }

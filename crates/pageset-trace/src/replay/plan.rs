@@ -3,6 +3,7 @@
 use pageset::CpuId;
 use pageset::policy::{Bounds, Tuning};
 
+use super::findings::Taken;
 use super::setting::{PagesetSnapshot, Setting, ZoneState};
 use super::start_state::{Shown, Start};
 use super::survey::Survey;
@@ -17,6 +18,10 @@ pub(super) struct Plan<'r> {
     pub(super) level: Level,
     pub(super) rules: &'r RuleSet,
     pub(super) what_if: WhatIf,
+    /// Allocations before their events, by the input alone. Sorted by event.
+    pub(super) input_taken: &'r [Taken],
+    /// Frees that meet their pageset locked, of those that the input does not decide. By number.
+    pub(super) locked_out: &'r [usize],
 }
 
 impl Plan<'_> {

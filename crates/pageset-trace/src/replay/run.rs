@@ -108,6 +108,8 @@ struct Run<'r, 'a> {
     blocks: BlockMap<ReplayedPfn>,
     /// The survey's early or unseen allocations that have not been replayed yet.
     taken: Peekable<slice::Iter<'r, Taken>>,
+    /// Allocations that may have come before the timer work, by its event.
+    before_ticks: FxHashMap<u64, Taken>,
     /// Requested drains that have not been replayed yet.
     requests: Peekable<slice::Iter<'r, DrainRequest>>,
     /// Moments of settings that have not been replayed yet.
@@ -162,13 +164,15 @@ impl<'r, 'a> Run<'r, 'a> {
             blocks.insert(block.recorded, block.order, block.replayed.0 as ReplayedPfn);
         }
         let reconstructed = plan.level == Level::Reconstructed;
-        let taken = if reconstructed { plan.survey.taken.as_slice() } else { &[] };
+        let taken = if reconstructed { plan.survey.taken.as_slice() } else { plan.input_taken };
+        let decides = reconstructed && plan.is_kernel();
         let reclaim = if reconstructed { &plan.survey.reclaim } else { &plan.survey.first.reclaim_by_input };
         Run {
             plan,
             world,
             blocks,
             taken: taken.iter().peekable(),
+            before_ticks: if decides { plan.survey.first.undecided.before_ticks() } else { FxHashMap::default() },
             requests: plan.survey.drain_requests.iter().peekable(),
             moments: plan.survey.setting_moments.iter().peekable(),
             reclaim: reclaim.iter().peekable(),
@@ -326,7 +330,12 @@ impl<'r, 'a> Run<'r, 'a> {
                     self.release(cpu, *pfn, order, false);
                 }
             }
-            Kind::VmstatWork => self.tick(event.cpu),
+            Kind::VmstatWork => {
+                if let Some(taken) = self.before_ticks.remove(&index) {
+                    self.decide(&taken);
+                }
+                self.tick(event.cpu);
+            }
             Kind::BulkAlloc { taken, gfp, node, .. } => self.bulk(event.cpu, *taken, *gfp, *node),
             Kind::SnapshotEnd(tag) => self.snapshot(tag),
             Kind::StateChange(change) => self.state_change(*change, event.pid),
@@ -348,7 +357,12 @@ impl<'r, 'a> Run<'r, 'a> {
         if frees.is_batched(number) {
             self.pending.insert(pfn, order);
         } else {
-            self.release(cpu, pfn, order, inferred || frees.is_locked_out(number) || offlined);
+            self.release(
+                cpu,
+                pfn,
+                order,
+                inferred || frees.is_locked_out(number) || self.plan.locked_out.contains(&number) || offlined,
+            );
         }
     }
 
@@ -376,11 +390,17 @@ impl<'r, 'a> Run<'r, 'a> {
         if taken.shown.is_none() && self.plan.setting.bulk_recorded {
             return;
         }
-        self.outcome.borrowed.moved_allocs += u64::from(taken.shown.is_some());
-        self.outcome.borrowed.inferred_allocs += u64::from(taken.shown.is_none());
+        let borrowed = &mut self.outcome.borrowed;
+        *match (self.plan.level, taken.shown) {
+            (Level::Input, _) => &mut borrowed.late_allocs,
+            (Level::Reconstructed, Some(_)) => &mut borrowed.moved_allocs,
+            (Level::Reconstructed, None) => &mut borrowed.inferred_allocs,
+        } += 1;
         self.calibrate(taken);
         if let (Some(shown), Some(pfn)) = (taken.shown, taken.pfn) {
-            self.done.insert(shown.event);
+            if !self.done.insert(shown.event) {
+                return;
+            }
             return self.alloc(taken.cpu, pfn, taken.order, taken.migratetype, shown.gfp);
         }
         let request = Request { zone: Some(taken.zone), ..Request::new(taken.order, taken.migratetype) };
@@ -502,6 +522,23 @@ impl<'r, 'a> Run<'r, 'a> {
             let freed = got.is_some_and(|page| run.world.free(page, order).is_ok());
             run.outcome.refused_frees += u64::from(!freed);
         });
+    }
+
+    /// Takes an allocation before the timer work that comes now if the kernel's drain shows it: it has as many pages as the work has to
+    /// drain without the block, and not with it.
+    fn decide(&mut self, taken: &Taken) {
+        let Taken { zone, cpu, order, .. } = *taken;
+        let drains = &self.plan.survey.kernel.drains;
+        let from = drains.partition_point(|drain| drain.place < self.place);
+        let here = drains[from..].iter().take_while(|drain| drain.place == self.place);
+        let of = here.filter(|drain| (drain.zone as usize, drain.cpu) == (zone, cpu));
+        let drained: u32 = of.map(|drain| drain.pages).sum();
+        let state = self.pageset(zone, cpu).state();
+        let due = |count: u32| self.world.tuning().decay(&mut PcpState { count, ..state }).drain;
+        let without = state.count.checked_sub(order.pages() as u32).map(due);
+        if drained > 0 && due(state.count) != drained && without == Some(drained) {
+            self.take_early(taken);
+        }
     }
 
     fn tick(&mut self, cpu: CpuId) {

@@ -15,11 +15,13 @@ use super::Recorded;
 use super::findings::{DrainRequest, Earlier, Notes, SettingMoment, Taken};
 use super::free_pass::{FreeNotes, FreePass};
 use super::hotplug::Hotplug;
+use super::late_allocs::LateAllocs;
 use super::list_pass::ListPass;
 use super::moves::Moves;
 use super::reclaim::{self, Change, Reclaim};
 use super::setting::{Setting, State};
 use super::start_state::Histories;
+use super::undecided::Undecided;
 use crate::error::TraceError;
 use crate::event::Kind;
 
@@ -31,6 +33,10 @@ pub(super) struct First {
     pub(super) frees: FreeNotes,
     /// Freed pages that were in use before the replay, by the input alone.
     pub(super) earlier_by_input: Vec<Earlier>,
+    /// Huge pages whose event comes late. Sorted by event.
+    pub(super) late_allocs: Vec<Taken>,
+    /// Moments that the input does not decide.
+    pub(super) undecided: Undecided,
     /// For each zone, the smallest number of CPUs that shared its `high`. `None` if no CPU came or went.
     pub(super) fewest_sharers: Vec<Option<u32>>,
     /// Times of active reclaim, by the events of kswapd alone.
@@ -54,6 +60,8 @@ impl First {
         let mut frees = FreePass::new(preemptible, setting.bulk_unseen, setting.page_size);
         let mut reclaim = Reclaim::new(setting);
         let mut hotplug = Hotplug::new(setting);
+        let mut late_allocs = LateAllocs::default();
+        let mut undecided = Undecided::default();
         let mut fewest_sharers = vec![None::<u32>; setting.zones.len()];
         let mut window = setting.window();
         for (index, event) in recorded.events()?.enumerate() {
@@ -69,11 +77,24 @@ impl First {
             }
             frees.event(&mut notes, setting, &event, state);
             reclaim.event(setting, index as u64, &event);
+            late_allocs.event(index as u64, &event, state == State::Inside);
+            let is = (state == State::Inside, preemptible);
+            undecided.event(&mut notes.found, setting, index as u64, &event, is);
             progress(index as u64);
         }
         let (frees, earlier_by_input) = frees.finish(&mut notes, setting.frees_runs_whole);
         let reclaim_by_input = reclaim.finish();
-        Ok(First { preemptible, notes, frees, earlier_by_input, fewest_sharers, reclaim_by_input })
+        let late_allocs = late_allocs.finish(setting);
+        Ok(First {
+            preemptible,
+            notes,
+            frees,
+            earlier_by_input,
+            late_allocs,
+            undecided,
+            fewest_sharers,
+            reclaim_by_input,
+        })
     }
 
     /// Whether the first pass over the same recording has this result under the rules of `kernel` as well.

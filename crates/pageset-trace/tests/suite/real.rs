@@ -56,6 +56,31 @@ fn stacks_go_back_whole() {
     });
 }
 
+/// 7.3: a task clears a huge page before the event of the allocation is written, and a tick comes meanwhile. The tick drains what the
+/// allocation's refill left.
+#[test]
+fn huge_pages_are_taken_before_they_are_cleared() {
+    replayed("late_huge", |replay, [input, reconstructed]| {
+        assert_eq!([input, reconstructed].map(|outcome| outcome.borrowed.late_allocs), [1, 0]);
+        for outcome in [input, reconstructed] {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+        }
+    });
+}
+
+/// 7.3: a task takes a page and is preempted before the event. The tick drains a page less, and the next free a batch. The input does not
+/// tell, and the kernel's drain does.
+#[test]
+fn the_drain_of_a_tick_shows_an_allocation_before_it() {
+    replayed("before_tick", |replay, [input, reconstructed]| {
+        assert_eq!(found(replay).undecided_allocs, 1);
+        let pages = |outcome: &Outcome| outcome.moves.drains.iter().map(|drain| drain.pages).collect::<Vec<_>>();
+        assert_eq!((pages(input), pages(reconstructed)), (vec![254], vec![253, 63]));
+        assert_eq!(reconstructed.moves.drains, replay.kernel().drains);
+        assert_eq!(reconstructed.borrowed.moved_allocs, 1);
+    });
+}
+
 /// 6.12 on three nodes: a CPU drains pages of other nodes every third tick, unless a counter of the zone changed.
 #[test]
 fn pages_of_other_nodes_expire_again() {
