@@ -274,7 +274,7 @@ impl<M: Machine> Audit<'_, '_, M> {
             sums.cma += free.cma;
             sums.highatomic += free.highatomic;
         }
-        let hidden = self.checked(store::HIDDEN.free(&self.zone.shared))?;
+        let hidden = self.checked(store::HIDDEN.audit_free(&self.zone.shared))?;
         all += hidden;
         sums.all += hidden;
         let counted = self.zone.shared.free_pages();
@@ -374,7 +374,7 @@ impl<M: Machine> Audit<'_, '_, M> {
 
     /// Visits the blocks of stores that are tagged cached.
     fn each_in_stores(&self, visit: &mut Visit<'_>) -> Found {
-        self.checked(store::HIDDEN.cached(&self.zone.shared, &mut |page, order| {
+        self.checked(store::HIDDEN.audit_cached(&self.zone.shared, &mut |page, order| {
             // If it concerns a page, that is the visited one.
             visit(page, order).map_err(|wrong| (wrong.pfn.map(|_| page), wrong.what, wrong.expected, wrong.found))
         }))

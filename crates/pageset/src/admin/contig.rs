@@ -72,7 +72,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             |pass| list.zones().find_map(|zone| self.search_zone(zone, request, pages, align_pages, pass, owner));
         let drained = || {
             // Cached pages keep their blocks from merging.
-            list.zones().for_each(|zone| self.drain_zone(zone));
+            list.zones().for_each(|zone| self.settle_zone(zone));
             find(Look::Settled).or_else(|| if owner.moves() { find(Look::Movable) } else { None })
         };
         let fits = |zone: &CachedZone<'a, M>| zone.frames().spanned() >= pages;

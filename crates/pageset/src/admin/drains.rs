@@ -70,8 +70,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let allocator = allocator();
-    /// // For a CPU that sleeps.
-    /// while allocator.tick_cpu(CpuId(1)) {}
+    /// // For a CPU that sleeps, once a second. True while it, or any depot or bitmap, has pages to look after.
+    /// let more = allocator.tick_cpu(CpuId(1));
+    /// # let _ = more;
     /// # Ok(())
     /// # }
     /// ```
@@ -108,7 +109,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         in_use == 0
     }
 
-    /// Drains the pagesets of one CPU of all zones, from any CPU. Waits for their locks. A CPU that is not
+    /// Drains the pagesets of one CPU of all zones, from any CPU. Depots and bitmaps keep their pages. Waits for the pagesets' locks. A CPU that is not
     /// possible has none.
     ///
     /// ```
@@ -126,12 +127,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.zones.iter().for_each(|zone| zone.drain_cpu(self.env(), cpu));
     }
 
-    /// Drains all pagesets of one zone.
-    pub(super) fn drain_zone(&self, zone: &'a CachedZone<'a, M>) {
+    /// Moves all hidden pages of one zone to its free lists.
+    pub(super) fn settle_zone(&self, zone: &'a CachedZone<'a, M>) {
         zone.settle_all(self.env(), Scope::Zone);
     }
 
-    /// Drains all pagesets of all zones, each under its lock, and completes the deferred frees, also while another drain of all CPUs is
+    /// Moves the pages of all pagesets, depots and bitmaps to the free lists, each under its lock, and completes the deferred frees, also while another drain of all CPUs is
     /// running. Pages freed meanwhile may stay. Callers in parallel share no work: each takes the lock of every CPU's pageset.
     /// Specification 8.1.
     ///
@@ -147,7 +148,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # }
     /// ```
     pub fn drain_all(&self) {
-        self.zones.iter().for_each(|zone| self.drain_zone(zone));
+        self.zones.iter().for_each(|zone| self.settle_zone(zone));
     }
 
     /// As [`Self::drain_all`], unless another call of this is running: of requests that find no memory, one drains for all.
@@ -185,7 +186,7 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
 
     /// As [`Allocator::drain_all`], for this zone.
     pub fn drain_all(self) {
-        self.allocator.drain_zone(self.zone);
+        self.allocator.settle_zone(self.zone);
     }
 
     /// Drains the pagesets of the zone and keeps them empty until [`Self::enable_pagesets`] has

@@ -37,8 +37,9 @@ impl<M: Machine> Allocator<'_, M> {
         (cpu.0 as usize) < self.rules.nodes.len() && self.rules.online.contains(cpu)
     }
 
-    /// Takes a CPU offline: drains its pagesets of all zones, and computes the bounds for the remaining CPUs. Each of
-    /// them may then keep more, up to the capacity of its pagesets. Waits for the pagesets' locks. Specification 8.3.
+    /// Takes a CPU offline: gives all CPUs new bounds, then moves the pages of its pagesets to the free lists. Each of the
+    /// remaining CPUs may then keep more, up to the capacity of its pagesets. Pages in depots and bitmaps belong to regions,
+    /// and stay. Waits for the lock of changes, then for those of pagesets and regions. Specification 8.3.
     ///
     /// Threads that read their CPU number before may still allocate and free there at any time. After this call
     /// returns, the CPU's pagesets keep nothing until the CPU is online again: such calls pass through them block by
@@ -66,7 +67,7 @@ impl<M: Machine> Allocator<'_, M> {
         }
         self.rules.online.change(cpu, false);
         self.recompute_bounds(changes);
-        // The drain comes last: blocks freed from here on go to the buddy at once.
+        // The drain comes last: blocks freed from here on go to the free lists at once.
         self.zones.iter().for_each(|zone| zone.drain_cpu(self.env(), cpu));
         Ok(())
     }
@@ -313,7 +314,7 @@ impl<M: Machine> Allocator<'_, M> {
             at = head + block.pages() as u32;
         }
         if cached {
-            self.drain_zone(zone);
+            self.settle_zone(zone);
         }
         cached && self.alloc_at(pfn, order)
     }

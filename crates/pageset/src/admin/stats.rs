@@ -313,7 +313,7 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
     #[must_use]
     pub fn unused_pages(self) -> u64 {
         // In this order, so that a page that moves meanwhile counts twice rather than not at all.
-        self.zone.cached_pages() + self.zone.shared.buddy.free()
+        self.zone.cached_pages() + self.zone.shared.free()
     }
 
     /// The number of free blocks of an order and a migratetype, as `/proc/pagetypeinfo` counts them. Parts of a pageblock in a bitmap count as the

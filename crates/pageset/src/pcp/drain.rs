@@ -1,4 +1,4 @@
-//! Drains: blocks move from a pageset to the buddy, after a free, once a second, or on request.
+//! Drains: blocks move from a pageset to the stores behind it after a free, and to the free lists once a second or on request.
 //!
 //! Specification: `linux-page-allocator.md` 3, 4.7, 8.1, 8.2.
 
@@ -6,7 +6,7 @@ use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::Capture;
 use crate::frame::CpuId;
 use crate::machine::Machine;
-use crate::policy::BulkFree;
+use crate::policy::{Backing, BulkFree};
 use crate::store::{self, Batches, Drain, Given, Lists, Parts, Scope, Store};
 use crate::sync::{self, LockedWord};
 use crate::zone::Env;
@@ -168,7 +168,9 @@ impl<M: Machine> CachedZone<'_, M> {
         let mut is_empty = pageset.count() == 0 && nothing_waits();
         while !is_empty {
             let Some(mut pcp) = lock() else { return false };
-            let pages = pcp.batch().max(1) << env.tuning.batch_scale_max;
+            // The batch of a pageset that may keep nothing is 1. Short holds have a bound of their own.
+            let least = if env.tuning.backing.has_short_holds() { Backing::REFILL_BLOCKS } else { 1 };
+            let pages = (pcp.batch().max(1) << env.tuning.batch_scale_max).max(least);
             self.drain(env, &mut pcp, pages, 0, capture);
             is_empty = pcp.count() == 0;
             drop(pcp);
@@ -183,8 +185,8 @@ impl<M: Machine> CachedZone<'_, M> {
 /// Free pages that are on no free list, and their way there. All who need every free page call `settle`, or the method of `ZoneGuard` of
 /// that name with the lock of a region held.
 impl<M: Machine> CachedZone<'_, M> {
-    /// Moves the free pages of a scope to the free lists; of a whole zone also those of pagesets and of deferred frees. Waits for the locks of
-    /// pagesets and regions, one at a time. The caller holds none. Pages that other CPUs free meanwhile may stay. Returns the scope of what is
+    /// Moves the free pages of a scope to the free lists; of a whole zone also those of pagesets and of deferred frees. Waits for the lock of one
+    /// pageset at a time, and under it for those of regions. The caller holds none. Pages that other CPUs free meanwhile may stay. Returns the scope of what is
     /// left to do.
     pub(crate) fn settle(&self, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
         if scope == Scope::Zone {

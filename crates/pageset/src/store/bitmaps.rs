@@ -103,7 +103,7 @@ impl Store for Parts {
         zone.each_bitmap_block(visit);
     }
 
-    fn free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
+    fn audit_free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
         let (frames, bitmaps) = (&zone.frames, &zone.bitmaps);
         let mut all = 0;
         for page in (0..frames.len()).filter(|&page| bitmaps.has(page)) {

@@ -72,7 +72,7 @@ impl Store for Batches {
     }
 
     /// The pages are tagged Cached.
-    fn cached<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut Visit<'_>) -> Result<(), Mismatch> {
+    fn audit_cached<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut Visit<'_>) -> Result<(), Mismatch> {
         for (number, region) in zone.regions.iter().enumerate() {
             let mut pages = 0;
             for list in 0..LISTS {

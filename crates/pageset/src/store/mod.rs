@@ -1,6 +1,7 @@
 //! What lies behind the pagesets: stores of free pages, asked in order. Uses `frame`, `machine`, `policy`, `zone`, `buddy`.
 //!
-//! A refill asks one store after the other until it has its blocks. A drain offers blocks until a store takes some. Who needs every free
+//! A refill asks one store after the other until it has its blocks. A free that drains
+//! offers blocks to depots, then bitmaps, then free lists; every other drain goes to the free lists at once. Who needs every free
 //! page settles the stores: their pages go to the free lists. How long a store holds which lock is its own concern.
 //!
 //! | module | store |
@@ -43,17 +44,22 @@ pub(crate) const ALL: (Batches, (Parts, Lists)) = (Batches, (Parts, Lists));
 pub(crate) type Visit<'v> = dyn FnMut(u32, Order) -> Result<(), Mismatch> + 'v;
 
 /// A store of free pages behind the pagesets of a zone.
+///
+/// Callers hold the pageset's lock in [`Self::take`] and [`Self::give`], and no lock in [`Self::find`], [`Self::settle`] and [`Self::tick`];
+/// that of a region only where [`Refill::held`] is set. `take` tags blocks Cached, `find` Allocated. The caller counts the pageset's pages.
+/// The last store of [`ALL`] takes all that is offered; the others may give and take nothing. A store that has pages is also named in
+/// [`hides`], [`counts`], [`Scope`] and [`StoreWords`].
 pub(crate) trait Store {
     /// Fills the list of a refill with up to `most` blocks. Returns their number.
     fn take<M: Machine>(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32;
 
-    /// Whether the store has blocks for a refill that holds no lock, which are worth one.
+    /// Whether a refill that holds no lock should take the region's first, for this store's blocks.
     #[inline(always)]
     fn is_worth_a_lock<M: Machine>(&self, _refill: &Refill<'_, M>) -> bool {
         false
     }
 
-    /// Takes the oldest blocks of a pageset's lists: what fits one hold of a lock, or nothing.
+    /// Takes the oldest blocks of a pageset's lists: at most 512 blocks if holds are short; no pages if it takes none.
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given;
 
     /// Takes a block for a request that bypasses the pageset, and tags it. Searches from `region` on.
@@ -62,7 +68,7 @@ pub(crate) trait Store {
         None
     }
 
-    /// Moves pages to the free lists: a bounded number of steps, from a number on that is 0 at first. Returns where to go on. Pages that other
+    /// Moves pages to the free lists, from a number on that is 0 at first. Returns where to go on, if that is not all. Pages that other
     /// CPUs leave here meanwhile may stay.
     fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, from: u32) -> Option<u32>;
 
@@ -81,12 +87,12 @@ pub(crate) trait Store {
     fn each_block<M: Machine>(&self, _zone: &Zone<'_, M>, _visit: &mut dyn FnMut(Order, MigrateType)) {}
 
     /// Visits, for the audit, the blocks here that are tagged Cached, until `visit` fails. Compares their number with the counters.
-    fn cached<M: Machine>(&self, _zone: &Zone<'_, M>, _visit: &mut Visit<'_>) -> Result<(), Mismatch> {
+    fn audit_cached<M: Machine>(&self, _zone: &Zone<'_, M>, _visit: &mut Visit<'_>) -> Result<(), Mismatch> {
         Ok(())
     }
 
     /// Checks, for the audit, the pages here that count as free pages of the zone. Returns their number.
-    fn free<M: Machine>(&self, _zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
+    fn audit_free<M: Machine>(&self, _zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
         Ok(0)
     }
 }
@@ -143,13 +149,13 @@ impl<A: Store, B: Store> Store for (A, B) {
         self.1.each_block(zone, visit);
     }
 
-    fn cached<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut Visit<'_>) -> Result<(), Mismatch> {
-        self.0.cached(zone, visit)?;
-        self.1.cached(zone, visit)
+    fn audit_cached<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut Visit<'_>) -> Result<(), Mismatch> {
+        self.0.audit_cached(zone, visit)?;
+        self.1.audit_cached(zone, visit)
     }
 
-    fn free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
-        Ok(self.0.free(zone)? + self.1.free(zone)?)
+    fn audit_free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
+        Ok(self.0.audit_free(zone)? + self.1.audit_free(zone)?)
     }
 }
 

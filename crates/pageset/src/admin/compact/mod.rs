@@ -308,7 +308,7 @@ impl<'a, M: Machine> NodeView<'_, 'a, M> {
             match of_zone.outcome {
                 CompactOutcome::Success => zone.shared.deferral.reset(order, false),
                 CompactOutcome::Complete | CompactOutcome::PartialSkipped => {
-                    self.allocator.drain_zone(zone);
+                    self.allocator.settle_zone(zone);
                     zone.shared.deferral.on_failure(order);
                 }
                 _ => {}

@@ -227,7 +227,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let mut tries = 1;
         loop {
             let rest = Span { first: taken.span.end, ..span };
-            self.drain_zone(zone);
+            self.settle_zone(zone);
             self.vacate(zone, rest, owner)?;
             let Err(error) = rest.pieces().try_for_each(|piece| taken.take(piece, owner)) else { break };
             if tries == TRIES || error.obstacle == Obstacle::Cancelled {
