@@ -109,7 +109,7 @@ pub(crate) fn advise(advice: &Advice, file: Option<&Path>) -> Report {
     };
     let note = match rows.iter().any(|row| row.high_fraction.is_some()) {
         true => "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
-        false => "This kernel has no setting for pagesets; names are the rules of other kernels.",
+        false => "This kernel's setting is not replayed; names are the rules of other kernels.",
     };
     let question = format!("{name}: which setting takes few zone locks and holds few pages?");
     let mut sections = vec![decides::<Setting>(question, note, rows.iter().copied().chain(scale).map(|row| dot(&row)))];

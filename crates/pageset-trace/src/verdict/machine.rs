@@ -278,6 +278,16 @@ impl Finding {
         }
     }
 
+    /// How busy the machine is, to compare findings of one level: percent of a CPU's time, or batches a second where waits are not
+    /// measured.
+    pub fn busy(&self) -> f64 {
+        match self {
+            Finding::Waits { worst, .. } | Finding::Healthy { worst: Some(worst), .. } => worst.percent,
+            Finding::Moves { per_s, .. } | Finding::Healthy { moves: Some((_, per_s)), .. } => *per_s,
+            _ => 0.0,
+        }
+    }
+
     /// The sentence in parts: what it is, and what to do. A narrow screen omits parts from the end.
     pub fn parts(&self) -> Vec<String> {
         match self {

@@ -29,20 +29,13 @@ impl Looks {
     pub(in super::super) fn judged(&mut self, found: Finding) {
         // A look that judges replaces one that cannot, and a busier one a calmer one.
         let rank = |finding: &Finding| {
-            let busy = match finding {
-                Finding::Waits { worst, .. } => worst.percent,
-                Finding::Moves { per_s, .. } => *per_s,
-                Finding::Healthy { worst: Some(wait), .. } => wait.percent,
-                Finding::Healthy { moves: Some((_, per_s)), .. } => *per_s,
-                _ => 0.0,
-            };
             let level = match finding.level() {
                 Level::Severe => 3,
                 Level::Unusual => 2,
                 Level::Healthy => 1,
                 Level::Unknown => 0,
             };
-            (level, busy)
+            (level, finding.busy())
         };
         if self.worst.as_ref().is_none_or(|worst| rank(&found) > rank(worst)) {
             self.worst = Some(found);
