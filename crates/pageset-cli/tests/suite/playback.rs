@@ -92,6 +92,14 @@ fn a_recording_is_a_row_of_looks() {
     assert!(elapsed.len() + 1 < looks.len() && elapsed.iter().all(|ns| *ns >= 300_000_000), "{elapsed:?}");
 }
 
+/// From 5.18 to 6.15 frees of orders 1 to 3 drain a few pages at a time: each drain holds the lock, however few pages it moves.
+#[test]
+fn small_drains_count_as_moves() {
+    let recording = trace("lab/6.1-amd64.2node.unixfar.pstrace");
+    let (text, _) = ends(0, &[&"top", &"--once", &"--from", &recording]);
+    assert!(text.starts_with("CPU 2 moves 2,0") && text.contains(" batches a second, limit 1,000;"), "{text}");
+}
+
 /// Runs `top` on a terminal, of `script`, with a file of settings. Returns the exit code and what the terminal shows.
 fn with_settings(settings: &str, more: &str) -> Option<(i32, String)> {
     let folder = tempfile::tempdir().unwrap();

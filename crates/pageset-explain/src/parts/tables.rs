@@ -195,8 +195,12 @@ fn events(tables: &Tables) -> Option<String> {
 }
 
 /// A twentieth is where a machine begins to reclaim all the time. A guess.
+fn is_short(available: f64, all: f64) -> bool {
+    available < all / 20.0
+}
+
 fn verdict(available: f64, all: f64) -> &'static str {
-    if available < all / 20.0 { "memory is short" } else { "memory is not short" }
+    if is_short(available, all) { "memory is short" } else { "memory is not short" }
 }
 
 fn total(free: Option<f64>, all: Option<f64>, what: &str) -> Option<String> {
@@ -213,16 +217,17 @@ fn meminfo(tables: &Tables) -> Option<String> {
     };
     let kib = |name| tables.one(name).unwrap_or(0.0);
     let mut holders = [
-        (kib("AnonPages"), "processes (AnonPages)"),
-        (kib("Shmem"), "shared memory and tmpfs (Shmem)"),
-        (kib("HugePages_Total") * kib("Hugepagesize"), "reserved huge pages"),
-        (kib("SUnreclaim"), "slab caches (SUnreclaim)"),
-        (kib("PageTables"), "page tables (PageTables)"),
+        (kib("AnonPages"), "processes (AnonPages)", true),
+        (kib("Shmem"), "shared memory and tmpfs (Shmem)", true),
+        (kib("HugePages_Total") * kib("Hugepagesize"), "reserved huge pages", false),
+        (kib("SUnreclaim"), "slab caches (SUnreclaim)", false),
+        (kib("PageTables"), "page tables (PageTables)", false),
     ];
     holders.sort_by(|a, b| b.0.total_cmp(&a.0));
-    for (held, by) in holders {
+    let is_short = tables.one("MemAvailable").is_some_and(|available| is_short(available, all));
+    for (held, by, is_usual) in holders {
         // A machine without a leak has a tenth in the kernel at most. A guess.
-        if held >= all / 5.0 {
+        if held >= all / 5.0 && (is_short || !is_usual) {
             text += &format!(", and {by} hold {} kB ({:.0} %)", whole(held), 100.0 * held / all);
         }
     }

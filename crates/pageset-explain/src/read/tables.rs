@@ -64,7 +64,7 @@ const PRESSURES: [(&str, &str, &str); 7] = [
 ];
 
 /// The first words of the lines whose numbers are kept.
-const NAMES: &str = "MemTotal MemFree HugePages_Total HugePages_Free HugePages_Rsvd HugePages_Surp Mem Swap numa_hit numa_miss numa_foreign local_node other_node \
+const NAMES: &str = "MemTotal MemFree HugePages_Total HugePages_Free HugePages_Rsvd HugePages_Surp AnonPages Shmem PageTables Mem Swap numa_hit numa_miss numa_foreign local_node other_node \
      max oom oom_kill oom_group_kill anon file kernel_stack pagetables sock shmem slab_reclaimable slab_unreclaimable unevictable cache \
      rss mapped_file hierarchical_memory_limit";
 

@@ -71,6 +71,10 @@ fn a_run_is_judged_against_its_first_row() {
             "{judged:?}"
         );
     }
+    let mut drifts = new(&[base.clone(), base.clone()]);
+    drifts.rows[1].settled = Some(false);
+    let found = Weakness::of_runs(&[drifts]);
+    assert_eq!((found[0].to_string().as_str(), trust(found)), ("1 row has not settled", Trust::Low));
     let short = simulated("m", SECOND / 10, &[base, row("new", 4, &[150.0, 150.0])]);
     let unfinished: Vec<_> = unfinished(&short).map(|(row, ended)| (row.rules.as_str(), ended)).collect();
     assert_eq!(unfinished, [("new", 2)]);

@@ -460,6 +460,11 @@ mod tests {
                 "memory is not short; moves and waits are not counted: run as root",
             ),
             (
+                Numbers { two_looks: true, saved: true, ..Numbers::default() },
+                Level::Unknown,
+                "memory is not short; the file has no moves and no waits: save `pageset top --json`",
+            ),
+            (
                 Numbers { counted: true, ..Numbers::default() },
                 Level::Unknown,
                 "memory is not short; moves and waits need a second look",
