@@ -355,7 +355,7 @@ const STATES: &[State] = &[
         age: |world| world.zone(0).expect("a zone").disable_pagesets(),
         slow: &[(
             "alloc alloc_3 alloc_9 alloc_bulk alloc_non_blocking alloc_unmovable free free_3 free_9 free_bulk \
-             free_undrained free_unmovable",
+             free_unmovable",
             "the pagesets keep nothing: each block is split or merged under the zone's lock",
         )],
         ..FRESH
