@@ -56,6 +56,8 @@ struct worker {
 	struct slot slots[SLOTS];
 	struct page *pages[SLOTS];
 	struct page *kept[KEPT];
+	/* Whether a call without pairs allocates what is kept. */
+	bool fills;
 	u64 random, pairs, refused;
 	u64 (*work)(struct worker *worker, unsigned int order, unsigned int held, unsigned long pairs);
 	unsigned int order, held, cpu;
@@ -219,7 +221,7 @@ static __always_inline void no_free_bulk(unsigned long count, struct page **page
 #define CHURN(WHO)                                                                                                   \
 	static noinline u64 WHO##_churn(struct worker *w, unsigned int order, unsigned int held, unsigned long pairs) \
 	{                                                                                                             \
-		bool fills = !pairs && !w->kept[0];                                                                   \
+		bool fills = !pairs && w->fills;                                                                      \
 		unsigned int at = 0, step = pairs ? 40503 : 1, count = pairs ? REPLACED : held, i;                    \
 		unsigned long done = 0;                                                                               \
                                                                                                                       \
@@ -424,19 +426,28 @@ static u64 measure(struct worker **workers, unsigned int cpus, work_fn *work, un
 	return pairs ? div64_u64((end - begin) * 10, pairs) : 0;
 }
 
-/* Allocates, before a measurement, or frees, after it, the pages that each CPU keeps: only churn has more than a CPU's slots. */
-static void keep(struct worker **workers, unsigned int cpus, work_fn *work, unsigned int order, unsigned int held)
+/*
+ * Allocates, before a measurement, or frees, after it, the pages that each CPU keeps: only churn has more than a CPU's slots. Returns how
+ * many were refused.
+ */
+static u64 keep(struct worker **workers, unsigned int cpus, work_fn *work, unsigned int order, unsigned int held, bool fills)
 {
 	unsigned int i;
+	u64 refused = 0;
 
 	if (held <= SLOTS)
-		return;
+		return 0;
 	for (i = 0; i < cpus; i++) {
 		workers[i]->work = work;
 		workers[i]->order = order;
 		workers[i]->held = held;
+		workers[i]->fills = fills;
+		workers[i]->refused = 0;
 	}
 	on_cpus(workers, cpus, run_keep, "pageset_bench/%u");
+	for (i = 0; i < cpus; i++)
+		refused += workers[i]->refused;
+	return refused;
 }
 
 static void cell(struct worker **workers, unsigned int cpus, const char *pattern, work_fn *none, work_fn *kernels,
@@ -447,31 +458,31 @@ static void cell(struct worker **workers, unsigned int cpus, const char *pattern
 	struct kprobe *probes[ARRAY_SIZE(lock_probes)];
 	unsigned int i;
 
-	keep(workers, cpus, none, order, held);
+	keep(workers, cpus, none, order, held, true);
 	spent[0] = measure(workers, cpus, none, order, held, false, &nothing);
-	keep(workers, cpus, none, order, held);
-	keep(workers, cpus, kernels, order, held);
+	keep(workers, cpus, none, order, held, false);
+	refused_kernels += keep(workers, cpus, kernels, order, held, true);
 	spent[1] = measure(workers, cpus, kernels, order, held, false, &refused_kernels);
-	keep(workers, cpus, kernels, order, held);
-	keep(workers, cpus, ours, order, held);
+	keep(workers, cpus, kernels, order, held, false);
+	refused_ours += keep(workers, cpus, ours, order, held, true);
 	pageset_audit(&before);
 	spent[2] = measure(workers, cpus, ours, order, held, false, &refused_ours);
 	pageset_audit(&after);
-	keep(workers, cpus, ours, order, held);
+	keep(workers, cpus, ours, order, held, false);
 	held_ours = after.holds - before.holds;
 	/* Once more, for waits: the timers cost instructions. One CPU has nobody to wait for. */
 	if (cpus > 1) {
-		keep(workers, cpus, kernels, order, held);
+		keep(workers, cpus, kernels, order, held, true);
 		atomic64_set(&waits, 0);
 		measure(workers, cpus, kernels, order, held, true, &nothing);
 		waited[0] = atomic64_xchg(&waits, 0);
-		keep(workers, cpus, kernels, order, held);
-		keep(workers, cpus, ours, order, held);
+		keep(workers, cpus, kernels, order, held, false);
+		keep(workers, cpus, ours, order, held, true);
 		measure(workers, cpus, ours, order, held, true, &nothing);
 		waited[1] = atomic64_read(&waits);
-		keep(workers, cpus, ours, order, held);
+		keep(workers, cpus, ours, order, held, false);
 	}
-	keep(workers, cpus, kernels, order, held);
+	keep(workers, cpus, kernels, order, held, true);
 	/* Once more, with probes, which cost instructions. */
 	for (i = 0; i < ARRAY_SIZE(lock_probes); i++) {
 		probes[i] = &lock_probes[i];
@@ -486,7 +497,7 @@ static void cell(struct worker **workers, unsigned int cpus, const char *pattern
 	} else {
 		pr_err("pageset_bench: cannot count holds of the kernel's zone locks: no kprobes\n");
 	}
-	keep(workers, cpus, kernels, order, held);
+	keep(workers, cpus, kernels, order, held, false);
 	pr_info("pageset_bench: cell cpus=%u pattern=%s order=%u held=%u loop=%llu alloc_pages=%llu pageset=%llu holds=%llu,%llu waits=%llu,%llu refused=%llu,%llu\n",
 		cpus, pattern, order, held, spent[0], spent[1], spent[2], held_kernels, held_ours, waited[0], waited[1],
 		refused_kernels, refused_ours);

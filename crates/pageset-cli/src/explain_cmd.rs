@@ -74,9 +74,11 @@ fn is_path(name: &str) -> bool {
     has_end || has_folder
 }
 
-/// Whether a line is of a kernel's log, as dmesg or journalctl print it: it has the seconds since boot, `[   12.345678]`.
+/// Whether a line is of a kernel's log, as dmesg or syslog print it: it begins with the seconds since boot, `[   12.345678]`, perhaps after
+/// `kernel: `.
 fn is_logged(line: &str) -> bool {
-    let stamp = line.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(stamp, _)| stamp.trim());
+    let line = line.rsplit_once("kernel: ").map_or(line, |(_, line)| line).trim_start();
+    let stamp = line.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(stamp, _)| stamp.trim());
     let parts = stamp.and_then(|stamp| stamp.split_once('.'));
     parts.is_some_and(|(s, us)| [s, us].iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit())))
 }
@@ -109,11 +111,14 @@ fn files(names: &[String], json: &JsonOption) -> Result<Exit, Failure> {
     }
     let inputs: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
     let Some(found) = pageset_explain::explain(&inputs) else {
-        let lines = || inputs.iter().flat_map(|(_, text)| text.lines()).filter(|line| !line.trim().is_empty());
-        let (logged, all) = (lines().filter(|line| is_logged(line)).count(), lines().count());
-        if path.is_none() && 2 * logged > all {
-            let nothing = "no allocation failed, nothing stalled, and no process was killed for memory";
-            output::print(&format!("{nothing} in these {} lines of a kernel's log\n", grouped(all as u64)))?;
+        let lines = |text: &str| text.lines().filter(|line| !line.trim().is_empty()).count();
+        let logged = |text: &str| text.lines().filter(|line| is_logged(line)).count();
+        // There is nothing to write as JSON.
+        if path.is_none() && inputs.iter().all(|(_, text)| 2 * logged(text) > lines(text)) {
+            let all = inputs.iter().map(|(_, text)| lines(text) as u64).sum();
+            let nothing =
+                "no line that this command knows tells of a failed allocation, a stall or a process killed for memory";
+            output::print(&format!("{nothing}: {} lines of a kernel's log\n", grouped(all)))?;
             return Ok(Exit::Done);
         }
         let names: Vec<&str> = names.iter().map(|name| if name == "-" { "standard input" } else { name }).collect();

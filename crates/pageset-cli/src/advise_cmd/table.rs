@@ -12,7 +12,7 @@ pub(super) fn text(advice: &Advice, fit: Fit) -> String {
     let mut text = fit.words(head(advice));
     text += &match advice.settings.iter().any(|row| row.high_fraction.is_some()) {
         true => format!("\nValues of {SYSCTL}; 0 is no fraction, * is in force\n"),
-        false => "\nThe recorded kernel; its setting is not replayed, * is in force\n".to_owned(),
+        false => "\nThe recorded kernel; vm.percpu_pagelist_fraction is not replayed, * is in force\n".to_owned(),
     };
     text += &table(&advice.settings, fit);
     text += &fit.prose(&huge_pages_off(advice.high_orders.replay_end_pages, advice.high_orders.kernel_end_pages));

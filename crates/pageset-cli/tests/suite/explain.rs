@@ -146,7 +146,10 @@ fn posted_texts_and_kernel_names_are_explained() {
     assert!(error.contains("no line is of a kind that this command knows"), "{error}");
     fs::write(&other, "[    0.000000] Linux version 6.1\nkernel: [ 1234.567890] eth0: link up\nx\n").unwrap();
     let (text, _) = ends(0, &[&"explain", &other]);
-    assert!(text.ends_with(" killed for memory in these 3 lines of a kernel's log\n"), "{text}");
+    assert!(text.ends_with(" killed for memory: 3 lines of a kernel's log\n"), "{text}");
+    let unknown = small.at("unknown.txt");
+    fs::write(&unknown, "a [1.5] b\n").unwrap();
+    ends(4, &[&"explain", &other, &unknown]);
     fs::write(&other, " \n").unwrap();
     let (_, error) = ends(4, &[&"explain", &other]);
     assert!(error.contains(&format!("cannot explain {}: it is empty", other.display())), "{error}");

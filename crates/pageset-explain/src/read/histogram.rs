@@ -17,6 +17,10 @@ pub(crate) struct Histogram {
 
 /// A row: its least value, the least value above it, and how many values it has.
 fn row(text: &str) -> Option<(i64, Option<i64>, u64)> {
+    parts(text).filter(|(low, high, _)| high.is_none_or(|high| high > *low))
+}
+
+fn parts(text: &str) -> Option<(i64, Option<i64>, u64)> {
     let (text, _bar) = text.strip_suffix('|')?.split_once('|')?;
     if let Some(rest) = text.strip_prefix(['[', '(']) {
         let (range, count) = rest.split_once([')', ']'])?;
@@ -45,10 +49,10 @@ fn bound(text: &str) -> Option<i64> {
 }
 
 /// The name that stands above the rows: `@wait_ns[bash]:`, `usecs               : count     distribution`.
-fn heading(text: &str) -> Option<&str> {
+fn heading(text: &str) -> Option<String> {
     let name = text.strip_suffix("distribution").and_then(|text| Some(text.split_once(':')?.0));
     let name = name.or_else(|| text.strip_prefix('@')?.strip_suffix(':'));
-    name.map(str::trim).filter(|name| name.len() <= 64)
+    name.map(|name| name.trim().chars().take(64).collect())
 }
 
 /// Reads histograms, one line after the other.
@@ -58,6 +62,8 @@ pub(crate) struct Histograms {
     pub(crate) all: Vec<Histogram>,
     /// The name of the rows that follow.
     name: Option<String>,
+    /// Whether the rows that follow are of a histogram too many.
+    is_cut: bool,
 }
 
 impl Histograms {
@@ -71,17 +77,18 @@ impl Histograms {
     /// Takes a line, and returns whether it is a row or a heading.
     pub(crate) fn line(&mut self, text: &str) -> bool {
         if let Some(name) = heading(text) {
-            self.name = Some(name.to_owned());
+            self.name = Some(name);
             return true;
         }
         let Some((low, high, count)) = row(text) else { return false };
         if self.name.is_some() || self.all.is_empty() {
             let name = self.name.take().unwrap_or_default();
-            if self.all.len() < Self::MAX {
+            self.is_cut = self.all.len() == Self::MAX;
+            if !self.is_cut {
                 self.all.push(Histogram { name, ..Histogram::default() });
             }
         }
-        if let Some(last) = self.all.last_mut().filter(|_| count > 0) {
+        if let Some(last) = self.all.last_mut().filter(|_| count > 0 && !self.is_cut) {
             last.count = last.count.saturating_add(count);
             last.below = high;
             if count > last.most.0 {
@@ -121,9 +128,16 @@ mod tests {
         ] {
             assert_eq!(row(text), Some(expected), "{text}");
         }
-        for text in
-            ["| --0.86%--entry |", "[kernel] |", "a -> b : c |x|", "[1, 2) x |@|", "9223372036854775807T -> 1 : 1 ||"]
-        {
+        for text in [
+            "| --0.86%--entry |",
+            "[kernel] |",
+            "a -> b : c |x|",
+            "[1, 2) x |@|",
+            "9223372036854775807T -> 1 : 1 ||",
+            "[1, -9223372036854775808) 5 |@|",
+            "(..., -9223372036854775808) 5 |@|",
+            "8 -> 7 : 1 |*|",
+        ] {
             assert_eq!(row(text), None, "{text}");
         }
     }
@@ -144,5 +158,13 @@ mod tests {
         assert_eq!((first.name.as_str(), first.unit(), first.count), ("wait_ns[a, 4096]", " ns", 10));
         assert_eq!((first.most, first.below), ((9, 2048, Some(4096)), Some(8192)));
         assert_eq!((second.name.as_str(), second.unit(), second.below), ("usecs", " µs", Some(2)));
+        // A long name is one too, and what is too much is not added to the last.
+        let long = std::format!("@stacks[{}]:", "x".repeat(100));
+        assert!(found.line(&long) && found.line("[1, 2) 7 |@|"));
+        assert_eq!((found.all[2].count, found.all[2].name.len()), (7, 64));
+        for _ in 0..Histograms::MAX {
+            assert!(found.line("@x:") && found.line("[1, 2) 3 |@|"));
+        }
+        assert_eq!((found.all.len(), found.all.last().map(|last| last.count)), (Histograms::MAX, Some(3)));
     }
 }

@@ -143,8 +143,7 @@ pub(super) fn judge(settings: &[Setting], decided: Option<&Decided>) -> Verdict 
         return nothing("the setting in force is not among those replayed".to_owned());
     };
     if now.values() == (None, None) {
-        let why =
-            "its setting, vm.percpu_pagelist_fraction, is not replayed; kernels from 5.14 on have another".to_owned();
+        let why = "vm.percpu_pagelist_fraction, the setting of kernels before 5.14, is not replayed".to_owned();
         return Verdict::none(Basis::NoSetting, why);
     }
     // A setting that lacks memory more often than the one in force is no choice.

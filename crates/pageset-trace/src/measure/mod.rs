@@ -176,7 +176,7 @@ fn runs(
         let is_kernel = rules.tuning == kernel_rules.tuning
             && rules.high_fraction.is_none()
             && (recorded_slice.is_none() || cache_slice_pages == recorded_slice);
-        let other_ways = if is_kernel && *level == Level::Input { replay.other_ways()? } else { Vec::new() };
+        let other_ways = if is_kernel && *level == Level::Input { replay.other_ways(rules)? } else { Vec::new() };
         Ok(Run {
             is_kernel,
             other_ways,

@@ -75,8 +75,9 @@ impl LateAllocs {
                 // A process that has moved may have taken the page before.
                 if let Some(&(_, since_ns)) = self.last.get(&pid).filter(|(cpu, _)| *cpu == event.cpu) {
                     if let Some(clearing_ns) = taken_ns.map(|taken_ns| time_ns.saturating_sub(taken_ns)) {
-                        let share = (1000 * clearing_ns).checked_div(time_ns.saturating_sub(since_ns));
-                        self.shares.push(share.unwrap_or(0).min(1000));
+                        let share =
+                            (1000 * u128::from(clearing_ns)).checked_div(time_ns.saturating_sub(since_ns).into());
+                        self.shares.push(share.unwrap_or(0).min(1000) as u64);
                     }
                     // The page was taken after its free.
                     let is_other = |burst: &Burst| {
@@ -85,7 +86,8 @@ impl LateAllocs {
                     };
                     let bursts = self.bursts.get(&event.cpu.0).into_iter().flatten().copied();
                     let others: Vec<Burst> = bursts.filter(is_other).collect();
-                    if is_inside && !others.is_empty() {
+                    let is_awake = time_ns.saturating_sub(since_ns) < AWAKE_NS;
+                    if is_inside && is_awake && !others.is_empty() {
                         let (cpu, shown) = (event.cpu, Shown { event: index, gfp });
                         self.allocations.push(Allocation { time_ns, since_ns, cpu, pfn, migratetype, shown, others });
                     }

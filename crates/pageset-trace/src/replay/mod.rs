@@ -480,12 +480,12 @@ impl<'t> Replay<'t> {
         plan::Plan { recorded, setting, survey, level, rules, what_if, input_taken, locked_out }.run(progress)
     }
 
-    /// The totals of replays of the input under the recorded kernel's rules, each with one undecided moment the other way. They are few, and
+    /// The totals of replays of the input under the rules of the recorded kernel, each with one undecided moment the other way. They are few, and
     /// none for a long recording.
     ///
     /// # Errors
     /// The errors of [`Self::run`].
-    pub(crate) fn other_ways(&self) -> Result<Vec<Totals>, ReplayError> {
+    pub(crate) fn other_ways(&self, rules: &RuleSet) -> Result<Vec<Totals>, ReplayError> {
         let most = (OTHER_WAYS_EVENTS / self.notes().events.max(1)).min(OTHER_WAYS) as usize;
         let first = &self.survey.first;
         let other_way = |moment: &Moment| {
@@ -498,7 +498,7 @@ impl<'t> Replay<'t> {
                 Moment::LockedOut(frees) => locked_out = frees,
             }
             let (recorded, survey, setting) = (self.decoded.recorded(), &*self.survey, &self.decoded.setting);
-            let (level, what_if, rules) = (Level::Input, WhatIf::AsRecorded, &self.kernel_rules());
+            let (level, what_if) = (Level::Input, WhatIf::AsRecorded);
             plan::Plan { recorded, setting, survey, level, rules, what_if, input_taken: &input_taken, locked_out }
                 .run(&mut |_| {})
         };

@@ -361,7 +361,10 @@ impl<'r, 'a> Run<'r, 'a> {
                 cpu,
                 pfn,
                 order,
-                inferred || frees.is_locked_out(number) || self.plan.locked_out.contains(&number) || offlined,
+                inferred
+                    || frees.is_locked_out(number)
+                    || self.plan.locked_out.binary_search(&number).is_ok()
+                    || offlined,
             );
         }
     }

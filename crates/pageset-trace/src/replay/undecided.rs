@@ -12,7 +12,7 @@ use super::setting::Setting;
 use super::types::ordinary;
 use crate::event::{Context, Event, Kind};
 
-/// The moments of each kind that are kept. Unit: moments. A guess: a replay tries few of them.
+/// The moments that are kept to be tried the other way. Unit: moments. A guess: a replay tries few of them.
 const KEPT: usize = 4096;
 
 /// A moment, the other way.
@@ -21,7 +21,7 @@ pub(super) enum Moment {
     /// The allocation of a task came before the timer work that ran in between, not after it. In recordings of programs on 6.18 and 7.3, 22
     /// of 70 such allocations that refilled did.
     BeforeTick(Taken),
-    /// These frees of an interrupt met the pageset locked by the allocation whose event is next. By number. In 71
+    /// These frees of an interrupt met the pageset locked by the allocation whose event is next. By number, ascending. In 71
     /// recordings of programs, 8 of 3,126 interrupts did, as later events of their pages show.
     LockedOut(Vec<usize>),
 }
@@ -38,8 +38,12 @@ struct Interrupt {
 /// The search, and its result.
 #[derive(Debug, Default)]
 pub(super) struct Undecided {
-    /// In the order of the events.
+    /// Some of all moments, in the order of the events: each so many-th.
     pub(super) moments: Vec<Moment>,
+    seen: usize,
+    every: usize,
+    /// The allocations of all [`Moment::BeforeTick`].
+    takens: Vec<Taken>,
     /// The last event of each process.
     last: FxHashMap<u32, u64>,
     /// The timer work of each CPU without a later event of another process: its event and process.
@@ -90,6 +94,7 @@ impl Undecided {
                     let shown = Some(Shown { event: index, gfp });
                     let taken = Taken { event: tick, zone, cpu, pfn: Some(pfn), order, migratetype, shown };
                     found.undecided_allocs += 1;
+                    self.takens.push(taken);
                     self.keep(Moment::BeforeTick(taken));
                 }
                 // The idle process allocates nothing.
@@ -104,7 +109,17 @@ impl Undecided {
     }
 
     fn keep(&mut self, moment: Moment) {
-        if self.moments.len() < KEPT {
+        let number = self.seen;
+        self.seen += 1;
+        if self.moments.len() == KEPT {
+            let mut at = 0;
+            self.moments.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            self.every = 2 * self.every.max(1);
+        }
+        if number.is_multiple_of(self.every.max(1)) {
             self.moments.push(moment);
         }
     }
@@ -117,11 +132,7 @@ impl Undecided {
 
     /// The allocations that may have come before the timer work, by its event.
     pub(super) fn before_ticks(&self) -> FxHashMap<u64, Taken> {
-        let of = |moment: &Moment| match moment {
-            Moment::BeforeTick(taken) => Some((taken.event, *taken)),
-            Moment::LockedOut(_) => None,
-        };
-        self.moments.iter().filter_map(of).collect()
+        self.takens.iter().map(|taken| (taken.event, *taken)).collect()
     }
 }
 
@@ -176,8 +187,16 @@ mod tests {
 
     #[test]
     fn some_are_from_all_parts() {
-        let moments = (0..100).map(|at| Moment::LockedOut(vec![at])).collect();
-        let undecided = Undecided { moments, ..Undecided::default() };
+        let filled = |count| {
+            let mut undecided = Undecided::default();
+            (0..count).for_each(|at| undecided.keep(Moment::LockedOut(vec![at])));
+            undecided
+        };
+        // More than are kept: each fourth.
+        let many = filled(3 * KEPT);
+        assert!(many.moments.len() <= KEPT, "{}", many.moments.len());
+        assert!(many.moments.iter().enumerate().all(|(at, moment)| *moment == Moment::LockedOut(vec![4 * at])));
+        let undecided = filled(100);
         let some = |most| undecided.some(most).cloned().collect::<Vec<_>>();
         assert_eq!(some(2), [Moment::LockedOut(vec![25]), Moment::LockedOut(vec![75])]);
         assert_eq!((some(0).len(), some(200).len()), (0, 100));

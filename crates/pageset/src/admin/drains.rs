@@ -132,8 +132,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.settle_all(self.env(), Scope::Zone);
     }
 
-    /// Moves the pages of all pagesets, depots and bitmaps to the free lists, each under its lock, and completes the deferred frees, also while another drain of all CPUs is
-    /// running. Pages freed meanwhile may stay. Callers in parallel share no work: each takes the lock of every CPU's pageset.
+    /// Moves the pages of all pagesets, depots and bitmaps to the free lists, under the locks of pagesets and regions. Completes the deferred
+    /// frees, also while another drain of all CPUs is running. Pages freed meanwhile may stay. Callers in parallel share no work: each takes the lock of every CPU's pageset.
     /// Specification 8.1.
     ///
     /// ```

@@ -312,7 +312,7 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
     /// [`Self::stats`].
     #[must_use]
     pub fn unused_pages(self) -> u64 {
-        // In this order, so that a page that moves meanwhile counts twice rather than not at all.
+        // A page that is drained meanwhile counts twice, and one that comes in a refill not at all.
         self.zone.cached_pages() + self.zone.shared.free()
     }
 

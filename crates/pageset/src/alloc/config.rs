@@ -41,7 +41,7 @@ pub enum FreeCheck {
     /// pageset's lock held, which is enough for two threads of one CPU.
     Basic,
     /// Bulk frees of single movable pages do not claim. The claim is an atomic exchange of the tag: a third of the 13.7 ns of a pair
-    /// on an Intel Xeon, at most 0.3 of 12.1 ns on an AMD EPYC. Measure yours with `pageset-host`'s example `free_check`.
+    /// on an Intel Xeon, at most 0.3 of 12.1 ns on an AMD EPYC.
     #[default]
     Single,
     /// All frees claim. Costs bulk frees 1.1 to 1.5 ns more for each page, measured on the EPYC.

@@ -11,6 +11,9 @@ use crate::store::{self, Batches, Drain, Given, Lists, Parts, Scope, Store};
 use crate::sync::{self, LockedWord};
 use crate::zone::Env;
 
+/// What a hold of the pageset of an offline CPU drains at least, with short holds: as many single pages as a hold may move blocks. Unit: pages.
+const OFFLINE_PAGES: u32 = Backing::REFILL_BLOCKS;
+
 impl<M: Machine> CachedZone<'_, M> {
     /// Drains the requested pages: at once, or 512 blocks or one batch per hold of the pageset's lock. Returns the lock, unless
     /// `relock` refused it between two holds. If `leaves`, they may go to depots and bitmaps. Specification 3.3, "E7".
@@ -168,8 +171,8 @@ impl<M: Machine> CachedZone<'_, M> {
         let mut is_empty = pageset.count() == 0 && nothing_waits();
         while !is_empty {
             let Some(mut pcp) = lock() else { return false };
-            // The batch of a pageset that may keep nothing is 1. Short holds have a bound of their own.
-            let least = if env.tuning.backing.has_short_holds() { Backing::REFILL_BLOCKS } else { 1 };
+            // The batch of a pageset that may keep nothing is 1. Short holds have a bound of their own, in blocks.
+            let least = if env.tuning.backing.has_short_holds() && !pageset.may_keep() { OFFLINE_PAGES } else { 1 };
             let pages = (pcp.batch().max(1) << env.tuning.batch_scale_max).max(least);
             self.drain(env, &mut pcp, pages, 0, capture);
             is_empty = pcp.count() == 0;

@@ -146,8 +146,8 @@ pub struct Tuning {
     pub cache_slice: bool,
     /// A CPU's share of the cache is large if it holds more batches than this: 3, or 4 as first posted. Specification 4.3.
     ///
-    /// No kernel has 0. It means four things: the share is always large; up to `batch << block_scale_max` pages and a batch stay, or the lower bound of
-    /// high if that is more, not a batch; [`PcpState::free_count`] grows to 32 batches, as in the kernels, even if [`Self::batch_scale_max`]
+    /// No kernel has 0. It means four things: the share is always large; without a drain, not one batch stays but `(batch << block_scale_max) + batch` pages,
+    /// or the lower bound of high if that is larger; [`PcpState::free_count`] grows to 32 batches, as in the kernels, even if [`Self::batch_scale_max`]
     /// is smaller; and frees in a row raise high to at most as many blocks as the largest drain has pages, and a batch.
     pub cache_slice_batches: u8,
     /// Patch 4: drains and refills grow to at most `batch << batch_scale_max`.

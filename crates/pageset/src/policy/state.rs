@@ -310,8 +310,8 @@ impl Tuning {
     }
 
     /// The count below which blocks of orders 1 to 3 drain nothing with a large cache: [`Self::cache_slice`]. With
-    /// [`Tuning::cache_slice_batches`] = 0 the pages of the largest refill and a batch: the drain takes all, and 32 blocks of order 3 in
-    /// use are more than such a refill. And at least the lower bound of high: a pageset may keep as many pages of any other order, also
+    /// [`Tuning::cache_slice_batches`] = 0 the pages of the largest refill and a batch, a guess: the drain takes all, and 32 blocks of order
+    /// 3 in use are 4 pages more than such a refill. And at least the lower bound of high: a pageset may keep as many pages of any other order, also
     /// where memory is short, so a drain below that helps nobody.
     pub(crate) const fn costly_room(&self, batch: u32, high_min: u32) -> u32 {
         if self.cache_slice_batches > 0 {

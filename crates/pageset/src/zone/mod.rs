@@ -85,7 +85,7 @@ pub(crate) struct Zone<'a, M: Machine> {
     pub(crate) cma_pages: Counter,
     /// Pageblocks of other types than MOVABLE; [`ZoneGuard::set_block_type`] writes it.
     pub(crate) other_blocks: Counter,
-    /// Pages brought online, and pages managed by the buddy.
+    /// Pages brought online, and pages that the zone manages.
     pub(crate) present: Counter,
     pub(crate) managed: Counter,
     /// Blocks taken from other types' pageblocks: claimed, stolen.

@@ -168,7 +168,7 @@ impl<M: Machine> Zone<'_, M> {
         self.regions.iter().map(|region| region.list(order, list).len()).sum()
     }
 
-    /// Whether a free block of one order and type exists.
+    /// Whether a block of one order and type is on a list.
     pub(crate) fn has_listed(&self, order: Order, list: MigrateType) -> bool {
         self.regions.iter().any(|region| region.list(order, list).len() > 0)
     }

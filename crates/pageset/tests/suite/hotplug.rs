@@ -276,6 +276,21 @@ fn a_disabled_pageset_by_hand() {
     });
 }
 
+/// The batch of an offline CPU is 1, which with short holds is no bound of what a hold drains.
+#[test]
+fn an_offline_cpu_is_emptied_in_few_holds() {
+    nodes(PAGESET, 1, &[0; 2], |world| {
+        cache(world, 0, 3000);
+        let drains = || world.pageset(0, CpuId(0)).stats().drains;
+        let (pages, before) = (count(world, 0, 0), drains());
+        assert!(pages > 1000, "{pages}");
+        world.machine().run_on(1);
+        world.cpu_offline(CpuId(0)).expect("another is online");
+        let holds = drains() - before;
+        assert!(count(world, 0, 0) == 0 && holds <= u64::from(pages.div_ceil(512)) + 1, "{holds} for {pages} pages");
+    });
+}
+
 #[test]
 fn only_the_last_enable_ends_a_disable() {
     for preset in PRESETS {
