@@ -11,15 +11,19 @@ for (let i = 0; i < looks; i += 1) {
   for (let cpu = 0; cpu < cpus; cpu += 1) {
     const busy = 0.5 + 0.5 * Math.sin(i / looks * 12 + cpu * 6 / cpus);
     count[cpu] = Math.max(0, Math.min(900, count[cpu] + (random() - 0.5) * 200 * busy));
-    pagesets.push({cpu, count: Math.round(count[cpu]), high: 900 + Math.round(100 * busy)});
+    pagesets.push({cpu, count: Math.round(count[cpu]), high: 900 + Math.round(100 * busy), batch: 63});
     const waits = {refill: path(3 * busy * busy * random()), drain: path(busy * random()), direct_alloc: path(0), direct_free: path(0)};
-    traffic.push({cpu, refill_pages_per_s: Math.round(9000 * busy * random()), drain_pages_per_s: Math.round(8000 * busy * random()), zone_lock_waits: i === 0 ? null : waits});
+    const since = {refill_pages: 0, drain_pages: 0, high_order_drains: 0, fallbacks: 0};
+    traffic.push({cpu, ...since, refill_pages_per_s: Math.round(9000 * busy * random()), drain_pages_per_s: Math.round(8000 * busy * random()), zone_lock_waits: i === 0 ? null : waits});
   }
   const held = pagesets.reduce((sum, set) => sum + set.count, 0);
   process.stdout.write(`${JSON.stringify({
-    schema: 'pageset.top/1', time_ns: 1700000000000000000 + i * 1000000000,
-    kernel: {release: '6.18.0', rules: 'linux-6.18', auto_tuning: 'on'},
-    zones: [{node: 0, zone: 'Normal', managed: 8388608, held, held_change: 0, pagesets}],
-    traffic, missing: [],
+    schema: 'pageset.top/1', source: 'live', time_ns: 1700000000000000000 + i * 1000000000, elapsed_ns: i === 0 ? null : 1000000000,
+    kernel: {release: '6.18.0', rules: 'linux-6.18', auto_tuning: 'on', known: true, is_another: false},
+    zones: [{
+      node: 0, zone: 'Normal', managed: 8388608, free: 4000000, min: 15000, low: 19000, high: 23000, batch: 63,
+      held, held_change: 0, held_pct: 100 * held / 8388608, pagesets,
+    }],
+    traffic, cpu_nodes: [], vmstat: [], news: [], missing: [],
   })}\n`);
 }
