@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use pageset_record::live::Way;
 use pageset_trace::procfs::{PagesetSection, ZoneSection, buddyinfo};
-use pageset_trace::replay::RuleSet;
+use pageset_trace::replay::Preset;
 use pageset_trace::verdict::machine::{Numbers, PURPOSES, Short, Wait};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -306,8 +306,8 @@ impl View {
         let waits: Vec<Wait> = traffic().filter_map(wait).collect();
         let batch = self.zones.iter().map(|zone| zone.batch).max().unwrap_or(0).max(1);
         // From 5.18 to 6.15 a free of orders 1 to 3 after a few others drains, and moves far less than a batch.
-        let drains_apart = RuleSet::parse(&self.kernel.rules)
-            .is_ok_and(|rules| rules.tuning.drain_high_order && !rules.tuning.high_threshold_616);
+        let drains_apart = Preset::find(&self.kernel.rules)
+            .is_some_and(|preset| preset.tuning.drain_high_order && !preset.tuning.high_threshold_616);
         let moves = |traffic: &CpuTraffic| {
             let apart = traffic.high_order_drains_per_s.filter(|_| drains_apart).unwrap_or(0.0);
             Some((traffic.cpu, apart.max(traffic.moved()? / batch as f64)))

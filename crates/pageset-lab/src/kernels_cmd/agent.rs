@@ -1,4 +1,4 @@
-//! The table `docs/agent.csv`: what `pageset agent` said while a load ran, and what `pageset advise` says of a recording of the same load.
+//! The table `agent.csv`: what `pageset agent` said while a load ran, and what `pageset advise` says of a recording of the same load.
 
 use std::fs;
 use std::path::Path;

@@ -83,7 +83,7 @@ enum Part {
     },
     /// Compare what the agent said of the loads of agent.toml with the advice on their recordings
     Agent {
-        /// Write the table to FILE [default: docs/agent.csv of the repository]
+        /// Write the table to FILE [default: agent.csv of DIR]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -295,7 +295,7 @@ impl<'l> Runner<'l> {
         });
         progress.clear();
         let rows: Vec<_> = rows.into_inner().expect("no thread panicked").into_values().collect();
-        let path = output.unwrap_or_else(|| initramfs::repository().join("docs/agent.csv"));
+        let path = output.unwrap_or_else(|| self.dir.join("agent.csv"));
         tool::write_whole(&path, agent::csv(&rows))?;
         let written = std::io::stdout().write_all(agent::summary(&rows).as_bytes());
         written.map_err(|error| format!("cannot write the summary: {error}"))?;

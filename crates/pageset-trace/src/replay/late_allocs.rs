@@ -64,7 +64,7 @@ pub(super) struct LateAllocs {
 }
 
 impl LateAllocs {
-    /// Handles event number `index`.
+    /// Handles event number `index` of a kernel that lets others run while it clears a page.
     pub(super) fn event(&mut self, index: u64, event: &Event, is_inside: bool) {
         let (pid, time_ns) = (event.pid, event.time_ns);
         let in_process = event.context == Context::Process;
@@ -124,9 +124,6 @@ impl LateAllocs {
 
     /// The allocations that come before other events, sorted by the event that they come before.
     pub(super) fn finish(mut self, setting: &Setting) -> Vec<Taken> {
-        if !setting.preempts {
-            return Vec::new();
-        }
         let Some(share) = median(&mut self.shares) else { return Vec::new() };
         let taken = self.allocations.iter().filter_map(|allocation| {
             let event = allocation.comes_before(share)?;

@@ -64,7 +64,6 @@ mod zone_counters;
 
 use std::sync::Arc;
 
-use pageset::policy::Preset;
 use pageset::{MapError, Tuning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,6 +71,7 @@ use serde::{Deserialize, Serialize};
 pub use findings::{Found, Notes};
 pub use high_orders::HighOrders;
 pub use moves::{Move, Moves, Near, Totals, busiest, near};
+pub use pageset::policy::Preset;
 pub use pageset_rules::RuleSet;
 use pageset_rules::RulesError;
 pub use setting::Setting;
@@ -133,7 +133,7 @@ pub struct Borrowed {
     /// Allocations moved to the refill that they caused, or before the timer work if the kernel's drain there shows it. Reconstructed only.
     pub moved_allocs: u64,
     /// Huge pages that the replay takes before other events of their CPU, although their own event comes later: the kernel clears a page
-    /// before it writes the event. Those that refilled their list show how long that takes. Input only.
+    /// before it writes the event. The kernel's refills show how long clearing takes. Input only.
     #[serde(default)]
     pub late_allocs: u64,
     /// Frees that probably met a busy pageset. Reconstructed only.

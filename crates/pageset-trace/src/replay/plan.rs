@@ -20,7 +20,7 @@ pub(super) struct Plan<'r> {
     pub(super) what_if: WhatIf,
     /// Allocations before their events, by the input alone. Sorted by event.
     pub(super) input_taken: &'r [Taken],
-    /// Frees that meet their pageset locked, of those that the input does not decide. By number.
+    /// The numbers of frees, ascending, that find the pageset locked: a moment that the input does not decide.
     pub(super) locked_out: &'r [usize],
 }
 

@@ -77,7 +77,10 @@ impl First {
             }
             frees.event(&mut notes, setting, &event, state);
             reclaim.event(setting, index as u64, &event);
-            late_allocs.event(index as u64, &event, state == State::Inside);
+            // Elsewhere nothing runs while a page is cleared.
+            if setting.preempts {
+                late_allocs.event(index as u64, &event, state == State::Inside);
+            }
             let is = (state == State::Inside, preemptible);
             undecided.event(&mut notes.found, setting, index as u64, &event, is);
             progress(index as u64);

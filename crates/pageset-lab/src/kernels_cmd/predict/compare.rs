@@ -227,8 +227,8 @@ impl Comparison {
         (changes().count(), right, changes().filter(|row| row.is_close()).count())
     }
 
-    /// The counts as cells of a table: changes with the predicted sign, changes within [`CLOSE_PCT`], large ones with the
-    /// predicted sign, amounts unchanged as predicted, and those that replays of the new recordings agree with.
+    /// The counts as cells of a table: changes with the predicted sign, changes within [`CLOSE_PCT`], large changes with the predicted
+    /// sign, and amounts unchanged as predicted. The last cell counts the amounts of replays of the new recordings that agree.
     #[cfg(test)]
     pub(super) fn row(&self) -> String {
         let (changes, right, close) = self.counts();
