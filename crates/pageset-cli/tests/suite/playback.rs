@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::support::{ends, json, trace};
+use crate::support::{Small, ends, json, trace};
 
 /// Looks that are printed again are the same, byte for byte.
 #[test]
@@ -98,6 +98,20 @@ fn small_drains_count_as_moves() {
     let recording = trace("lab/6.1-amd64.2node.unixfar.pstrace");
     let (text, _) = ends(0, &[&"top", &"--once", &"--from", &recording]);
     assert!(text.starts_with("CPU 2 moves 2,0") && text.contains(" batches a second, limit 1,000;"), "{text}");
+}
+
+/// The rules of a look are the name of a preset. A file of that name is not read.
+#[test]
+fn the_rules_of_a_look_are_no_file() {
+    let recording = trace("lab/6.1-amd64.2node.unixfar.pstrace");
+    let small = Small::new();
+    let (text, _) = ends(0, &[&"top", &"--once", &"--from", &recording, &"--json"]);
+    let mut look = json(&text);
+    fs::write(small.at("rules.toml"), "base = \"linux-6.1.104\"\n").unwrap();
+    look["kernel"]["rules"] = small.at("rules.toml").to_str().unwrap().into();
+    fs::write(small.at("looks.json"), look.to_string() + "\n").unwrap();
+    let (text, _) = ends(0, &[&"top", &"--once", &"--from", &small.at("looks.json")]);
+    assert!(text.starts_with("healthy: 162 moves a second"), "{text}");
 }
 
 /// Runs `top` on a terminal, of `script`, with a file of settings. Returns the exit code and what the terminal shows.
