@@ -308,7 +308,8 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
         }
     }
 
-    /// The free pages and [`ZoneStats::cached_pages`], at a recent moment. Takes no lock. Needs less code than [`Self::stats`].
+    /// The pages that nobody uses, at a recent moment: free ones and [`ZoneStats::cached_pages`]. Takes no lock, and needs less code than
+    /// [`Self::stats`].
     #[must_use]
     pub fn unused_pages(self) -> u64 {
         // A page that is drained meanwhile counts twice, and one that comes in a refill not at all.
