@@ -118,7 +118,8 @@ fn files(names: &[String], json: &JsonOption) -> Result<Exit, Failure> {
             let all = inputs.iter().map(|(_, text)| lines(text) as u64).sum();
             let nothing =
                 "no line that this command knows tells of a failed allocation, a stall or a process killed for memory";
-            output::print(&format!("{nothing}: {} lines of a kernel's log\n", grouped(all)))?;
+            let lines = if all == 1 { "line" } else { "lines" };
+            output::print(&format!("{nothing}: {} {lines} of a kernel's log\n", grouped(all)))?;
             return Ok(Exit::Done);
         }
         let names: Vec<&str> = names.iter().map(|name| if name == "-" { "standard input" } else { name }).collect();

@@ -608,9 +608,9 @@ fn a_limit_ends_the_command() {
     let folder = Folder::new("limit");
     let output = run(&["--buffer", "1M", "--duration", "200ms"], &folder.file(), &["sleep", "100"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    // A pause after each 16 MiB: without it the load overruns the buffers where the recorder shares its CPU.
+    // Pauses, and buffers as large as the limit: else the load overruns them where the recorder shares its CPU.
     let forever = "while :; do dd if=/dev/zero of=/dev/null bs=16M count=1 2>/dev/null; sleep 0.02; done";
-    let output = run(&["--max-size", "8M"], &folder.file(), &["sh", "-c", forever]);
+    let output = run(&["--buffer", "8M", "--max-size", "8M"], &folder.file(), &["sh", "-c", forever]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let (facts, events) = events(&folder.file());
     assert!(!facts.lost_events() && facts.after_full == 0, "{}", stderr(&output));

@@ -282,6 +282,9 @@ impl<'l> Runner<'l> {
         let boots = self.lab.boots();
         let loads = boots.iter().flat_map(|boot| self.lab.workloads(*boot).into_iter().map(move |load| (boot, load)));
         let loads: Vec<_> = loads.filter(|(boot, _)| guest::ended(&self.dir, &boot.name()).is_some()).collect();
+        if loads.is_empty() {
+            return Err(format!("no guest of this definition has ended in {}; run `boot` first", self.dir.display()));
+        }
         let (rows, progress) = (Mutex::new(BTreeMap::new()), Progress::new(loads.len()));
         in_parallel(self.jobs(), &(0..loads.len()).collect::<Vec<_>>(), |at| {
             let (boot, load) = loads[*at];

@@ -219,3 +219,13 @@ fn missing_rows_are_a_usage_error() {
     let (_, err) = ends(5, &["compare", "quicksort.csv"]);
     assert!(err.contains("pcp-autotune-patch-by-patch.csv"), "the tables that there are: {err}");
 }
+
+/// Without a guest there is nothing to compare: no empty table is written.
+#[test]
+fn an_agent_that_watched_nothing_is_an_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().to_str().expect("UTF-8");
+    let (_, error) = ends(1, &["kernels", "--definition", "lab/agent.toml", "--dir", dir, "agent"]);
+    assert!(error.contains(&format!("no guest of this definition has ended in {dir}; run `boot` first")), "{error}");
+    assert!(!folder.path().join("agent.csv").exists());
+}
