@@ -608,14 +608,23 @@ fn a_limit_ends_the_command() {
     let folder = Folder::new("limit");
     let output = run(&["--buffer", "1M", "--duration", "200ms"], &folder.file(), &["sleep", "100"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    // Pauses, and buffers as large as the limit: else the load overruns them where the recorder shares its CPU.
+    // Two buffers hold half of the limit, and what they hold is moved when they are half full. Other tests record into
+    // the same buffers and take the recorder's CPU, so the limit leaves it 0.4 s, and an overrun is tried again: a limit
+    // that is not kept overruns each time.
     let forever = "while :; do dd if=/dev/zero of=/dev/null bs=16M count=1 2>/dev/null; sleep 0.02; done";
-    let output = run(&["--buffer", "8M", "--max-size", "8M"], &folder.file(), &["sh", "-c", forever]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let (facts, events) = events(&folder.file());
-    assert!(!facts.lost_events() && facts.after_full == 0, "{}", stderr(&output));
-    let bytes = events.len() * 31;
-    assert!((2 << 20..24 << 20).contains(&bytes), "{bytes}");
+    let (mut bytes, mut said) = (0, String::new());
+    for _ in 0..3 {
+        let output = run(&["--buffer", "64M", "--max-size", "64M"], &folder.file(), &["sh", "-c", forever]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let (facts, events) = events(&folder.file());
+        assert!(!facts.lost_events(), "{}", stderr(&output));
+        said = stderr(&output);
+        if facts.after_full == 0 {
+            bytes = events.len() * 31;
+            break;
+        }
+    }
+    assert!((16 << 20..192 << 20).contains(&bytes), "{bytes}: {said}");
 }
 
 #[test]
