@@ -1,19 +1,24 @@
 //! Frees a block: merges it with its buddies and puts it on a list.
 //!
-//! A block that a direct compaction made goes to that compaction instead ([`Capture`]), before another CPU can take it.
-//! Specification: `linux-page-allocator.md` 1.5, 7.6 "Capture".
+//! A block that a direct compaction made goes to that compaction instead ([`Capture`]), before another CPU can take it. Free parts of
+//! pageblocks, which are on no list, and deferred frees come here later: who takes a region's lock next, and waits for it, completes some
+//! of the deferred frees first. Specification: `linux-page-allocator.md` 1.5, 7.6 "Capture".
 
 use core::cell::Cell;
 
-use crate::frame::{MigrateType, Order, PageState, Tag, pageblocks};
-use crate::machine::Machine;
-use crate::sync;
-use crate::zone::ZoneGuard;
+use super::Wanted;
+use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag, largest_blocks, pageblocks, start_of};
+use crate::machine::{LockPath, Machine};
+use crate::sync::{self, LockedWord};
 use crate::zone::list::End;
+use crate::zone::{Env, Zone, ZoneGuard};
 
 /// From this order on blocks go to the head of their list: a merge would give the largest order, or is impossible.
 /// Specification 1.5, step 3.
 const HEAD_ORDERS: u8 = Order::MAX.get() - 1;
+
+/// The most deferred frees that one hold of the lock completes, in blocks: about as much work as a refill. A guess.
+const DEFERRED_PER_HOLD: u32 = 32;
 
 /// The block that a direct compaction waits for. Only the compaction's own frees see it, under the zone lock.
 #[derive(Debug)]
@@ -207,6 +212,110 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         }
         self.zone.managed.add(pages);
         self.zone.present.add(pages);
+    }
+}
+
+/// Free parts of pageblocks, which are on no list.
+impl<M: Machine> ZoneGuard<'_, '_, M> {
+    /// Moves the free pages of a block's pageblocks that are on no list to the lists, where they merge.
+    pub(crate) fn settle(&self, page: u32, order: Order) {
+        if self.zone.bitmaps.are_kept() {
+            pageblocks(page, order).for_each(|start| self.empty_bitmap(start));
+        }
+    }
+
+    fn empty_bitmap(&self, page: u32) {
+        let mut pages = 0;
+        self.zone.bitmaps.take_all(page >> Order::PAGEBLOCK.get(), |from, end| {
+            pages += end - from;
+            for (page, order) in largest_blocks(from, end) {
+                self.free_block(page, order);
+            }
+        });
+        self.region.bitmaps.pages.sub(pages.into());
+    }
+
+    /// Frees the pageblock around a page if its bitmap has all pages, but for those of a block of the order `own` that begins there and
+    /// that the caller owns. Such a block is counted as one in a bitmap. Returns whether it did; if not, the caller still owns its block.
+    pub(crate) fn free_whole(&self, page: u32, own: Option<Order>) -> bool {
+        // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
+        let is_taken = match own {
+            Some(order) => self.zone.bitmaps.take_around(page, order),
+            None => self.zone.bitmaps.take_whole(page / PAGEBLOCK),
+        };
+        if is_taken {
+            self.free_block(start_of(page, Order::PAGEBLOCK), Order::PAGEBLOCK);
+            self.region.bitmaps.pages.sub(PAGEBLOCK.into());
+        }
+        is_taken
+    }
+}
+
+/// Deferred frees.
+impl<'a, M: Machine> Zone<'a, M> {
+    /// Takes the lock of the region that a page is in, waits for it, and counts the hold. First completes some of the deferred
+    /// frees.
+    pub(crate) fn lock<'z>(&'z self, env: Env<'z, M>, path: LockPath, page: u32) -> ZoneGuard<'z, 'a, M> {
+        self.complete_some_deferred(env);
+        self.lock_region(env, path, self.region_of(page))
+    }
+
+    /// Takes the lock of a zone's only region for a request. Waits for it, unless the request waits for nothing.
+    pub(crate) fn lock_for<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        wanted: Wanted,
+    ) -> Option<ZoneGuard<'z, 'a, M>> {
+        if wanted.waits {
+            self.complete_some_deferred(env);
+        }
+        self.lock_or_try(env, path, 0, wanted.waits)
+    }
+
+    /// Completes some of the deferred frees.
+    #[inline]
+    pub(crate) fn complete_some_deferred(&self, env: Env<'_, M>) {
+        if !self.deferred.is_empty() {
+            self.free_deferred(env);
+        }
+    }
+
+    /// Completes all deferred frees, in as many holds as that takes. The caller does not hold the lock.
+    pub(crate) fn complete_deferred(&self, env: Env<'_, M>) {
+        while !self.deferred.is_empty() {
+            self.free_deferred(env);
+        }
+    }
+
+    /// Frees some of the blocks whose free was deferred, in a hold of its own: the first region's. A block of another region
+    /// takes that region's lock as well. No other call takes two regions' locks.
+    #[cold]
+    fn free_deferred(&self, env: Env<'_, M>) {
+        let path = LockPath::DirectFree;
+        let first = self.lock_region(env, path, 0);
+        let mut pages = 0;
+        for _ in 0..DEFERRED_PER_HOLD {
+            let Some(page) = self.deferred.take(|page| self.deferred_link(page).get()) else { break };
+            let other = (!first.covers(page)).then(|| self.lock_region(env, path, self.region_of(page)));
+            let guard = other.as_ref().unwrap_or(&first);
+            let order = self.frames.tag(page).order();
+            guard.free_direct(page, order);
+            pages += order.pages() as u32;
+        }
+        self.sub_deferred(pages);
+    }
+}
+
+impl<M: Machine> ZoneGuard<'_, '_, M> {
+    /// Goes on with the region of a page: keeps the lock if it is the same region.
+    pub(crate) fn at(self, page: u32) -> Self {
+        let (zone, env) = (self.zone, self.env);
+        if self.covers(page) {
+            return self;
+        }
+        drop(self);
+        zone.lock(env, LockPath::Map, page)
     }
 }
 

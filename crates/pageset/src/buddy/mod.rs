@@ -3,11 +3,9 @@
 //! A [`ZoneGuard`] is the proof that the lists of its region may change. Only [`ZoneGuard::put`] and [`ZoneGuard::remove`] change one.
 //! Specification: `linux-page-allocator.md` 1.4 to 1.6.
 
-mod deferred;
 mod fallback;
 pub(crate) mod free;
 mod pageblocks;
-mod parts;
 
 use crate::frame::{MigrateType, Order};
 use crate::machine::{Line, Machine};

@@ -6,7 +6,6 @@
 
 pub(crate) mod bitmaps;
 pub(crate) mod compaction;
-pub(crate) mod deferral;
 pub(crate) mod deferred;
 pub(crate) mod depot;
 mod guard;
@@ -33,8 +32,7 @@ use crate::sync::{AtomicU64, Counter, LockedWord};
 pub(crate) use guard::ZoneGuard;
 
 use bitmaps::Bitmaps;
-use compaction::CompactionState;
-use deferral::Deferral;
+use compaction::{CompactionState, Deferral};
 use deferred::Deferred;
 use region::{Region, Totals};
 use research::Research;
