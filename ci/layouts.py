@@ -14,7 +14,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent / "crates/pageset/src"
 # A layout: its own files, and the names of fields, methods and modules that ask for it.
 LAYOUTS = {
-    "bitmaps": (["zone/bitmaps", "zone/parts", "buddy/parts"], r"\w*bitmap\w*|free_whole|found_in|is_part|await_moves|part_pages|has_parts|moves_parts|Parts|Moves"),
+    "bitmaps": (["zone/bitmaps", "zone/parts"], r"\w*bitmap\w*|free_whole|take_parts|take_whole|found_in|is_part|await_moves|part_pages|has_parts|moves_parts|Parts|Moves"),
     "regions": (
         ["zone/region"],
         r"regions|region_of|region_order|region_starts|region_end|regions_from|"

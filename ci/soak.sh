@@ -54,5 +54,5 @@ planted "a depot counts pages twice" zone/depot.rs \
     'self.pages.set(before + pages);' 'self.pages.set(before + 2 * pages);' 'the pages of a depot'
 planted "a free pageblock keeps its owner" research/claims.rs \
     'pageblocks(page, order).for_each(|start| self.zone.research.owners.end(start));' 'let _ = pageblocks(page, order);' 'the owner of a free pageblock'
-planted "all regions have the lock of the first" zone/guard.rs \
+planted "all regions have the lock of the first" zone/region.rs \
     'Guard::try_lock(&region.lock)?' 'Guard::try_lock(&self.regions[0].lock)?' 'zone\|page\|lock'

@@ -4,16 +4,13 @@ use core::fmt;
 
 use crate::admin::views::ZoneView;
 use crate::alloc::Allocator;
-use crate::frame::MigrateType;
-use crate::frame::ZoneKind;
-use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
+use crate::frame::{CpuId, List, MigrateType, Order, PageState, Pfn, Tag, ZoneKind};
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, Pageset};
 use crate::policy::lists::{LISTS, order_of};
 use crate::store::{self, Store};
 use crate::sync::LockedWord;
 use crate::zone::Mismatch;
-use crate::zone::list::List;
 use crate::zone::region::FreePages;
 use crate::zone::watermark::{Mark, MarkTest};
 

@@ -15,10 +15,9 @@ use crate::admin::views::ZoneView;
 use crate::alloc::Allocator;
 use crate::alloc::config::MapError;
 use crate::alloc::error::HotplugError;
-use crate::frame::{CpuId, MigrateType, Order, PageRange, PageState, Pfn, Tag};
+use crate::frame::{CpuId, End, MigrateType, Order, PageRange, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::zone::ZoneGuard;
-use crate::zone::list::End;
 
 /// CPUs.
 impl<M: Machine> Allocator<'_, M> {

@@ -5,9 +5,7 @@ use core::ops::AddAssign;
 
 use crate::admin::views::{PagesetView, ZoneView};
 use crate::alloc::Allocator;
-use crate::frame::MigrateType;
-use crate::frame::Order;
-use crate::frame::{NodeId, ZoneKind};
+use crate::frame::{MigrateType, NodeId, Order, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::policy::Watermarks;
 use crate::store::{self, Store};

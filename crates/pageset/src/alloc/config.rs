@@ -5,8 +5,7 @@ use core::sync::atomic::AtomicU32;
 
 use super::CpuSet;
 use super::sections::Sections;
-use crate::frame::{CpuId, NodeId, ZoneKind};
-use crate::frame::{Order, PageRange, Pfn};
+use crate::frame::{CpuId, NodeId, Order, PageRange, Pfn, ZoneKind};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
 pub use crate::pcp::ZoneMetadata;

@@ -3,9 +3,7 @@
 use core::fmt;
 
 use crate::alloc::shortage::OutOfMemory;
-use crate::frame::MigrateType;
-use crate::frame::NodeId;
-use crate::frame::{CpuId, Order, PageState, Pfn};
+use crate::frame::{CpuId, MigrateType, NodeId, Order, PageState, Pfn};
 
 // The error is returned by value, from the slow path only. The limit is a guess.
 const _: () = assert!(size_of::<AllocError>() <= 128);

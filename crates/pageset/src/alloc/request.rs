@@ -1,8 +1,6 @@
 //! Allocation requests, and the blocks that come back.
 
-use crate::frame::MigrateType;
-use crate::frame::{NodeId, ZoneKind};
-use crate::frame::{Order, Pfn};
+use crate::frame::{MigrateType, NodeId, Order, Pfn, ZoneKind};
 use crate::zone::watermark::{MarkTest, Rights};
 
 /// How far a request may go into the reserves. Counts on the slow path only: the first attempt uses the low mark for

@@ -4,9 +4,7 @@ use core::fmt;
 
 use crate::alloc::request::Request;
 use crate::alloc::zonelist::Zonelist;
-use crate::frame::MigrateType;
-use crate::frame::Order;
-use crate::frame::{NodeId, ZoneKind};
+use crate::frame::{MigrateType, NodeId, Order, ZoneKind};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
 use crate::sync::LockedWord;

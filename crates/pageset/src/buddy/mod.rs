@@ -7,11 +7,10 @@ mod fallback;
 pub(crate) mod free;
 mod pageblocks;
 
-use crate::frame::{MigrateType, Order};
+use crate::frame::{End, MigrateType, Order};
 use crate::machine::{Line, Machine};
 use crate::sync::{self, AtomicU64};
 use crate::zone::ZoneGuard;
-use crate::zone::list::End;
 
 #[cfg(feature = "research")]
 pub(crate) use fallback::may_claim;

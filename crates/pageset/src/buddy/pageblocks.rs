@@ -1,10 +1,9 @@
 //! Types of pageblocks, and the moves of their free blocks. Specification: `linux-page-allocator.md` 1.4, 1.6.
 
 use super::free::next;
-use crate::frame::{MigrateType, Order, PageState, pageblocks, start_of};
+use crate::frame::{End, MigrateType, Order, PageState, pageblocks, start_of};
 use crate::machine::Machine;
 use crate::zone::ZoneGuard;
-use crate::zone::list::End;
 
 /// The orders of the halves of blocks that are larger than a pageblock, smallest first.
 fn halves() -> impl DoubleEndedIterator<Item = Order> {

@@ -4,20 +4,18 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `build_time` | the page size and the orders |
-//! | `tag` | the tag byte of a page |
-//! | `pageblock` | the byte of a pageblock |
-//! | `frames` | the metadata of a zone's pages |
+//! | `tag` | the tag byte of a page, the byte of a pageblock |
+//! | `frames` | the metadata of a zone's pages, and lists of blocks |
 
 mod build_time;
 pub(crate) mod frames;
-pub(crate) mod pageblock;
 mod tag;
 
 use core::fmt;
 
-pub(crate) use frames::{Frames, Links, exchange};
+pub(crate) use frames::{End, Frames, Links, List, exchange};
 pub use tag::PageState;
-pub(crate) use tag::Tag;
+pub(crate) use tag::{Pageblock, Tag};
 
 /// A page frame number: the address of a page divided by the page size.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -2,8 +2,7 @@
 //!
 //! Specification: `linux-page-allocator.md` 2.1.
 
-use crate::frame::MigrateType;
-use crate::frame::Order;
+use crate::frame::{MigrateType, Order};
 use crate::policy::ListRule;
 
 /// The largest number of lists in a pageset: three types for each order.

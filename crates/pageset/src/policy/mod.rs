@@ -4,7 +4,6 @@
 //! [`sizes`] computes batch and high. [`expiry`] decides when pages of other nodes are drained. [`presets`] names the sets of rules that
 //! were in use or proposed.
 
-mod active;
 mod backing;
 pub mod lists;
 
@@ -14,8 +13,8 @@ pub mod sizes;
 pub mod state;
 
 use core::fmt;
+use core::ops::Deref;
 
-pub(crate) use active::{Active, SMALL};
 pub use backing::{Backing, BulkFree, ClaimRule, ClusterRule, Holds, OwnerRule, RegionRule};
 pub use presets::{HAS_RESEARCH, PRESETS, Preset, Release, TUNED_6_6};
 pub use sizes::{Bounds, Watermarks};
@@ -411,5 +410,43 @@ impl Default for Tuning {
     /// all orders, and keep at most a quarter of a zone.
     fn default() -> Self {
         presets::PAGESET
+    }
+}
+
+/// A build for a kernel that is to be small: second ways that are only faster are left out.
+pub(crate) const SMALL: bool = cfg!(not(feature = "rules"));
+
+// The stores of a small build do not ask whether the zone has them.
+const _: () = assert!(!SMALL || presets::PAGESET.backing.depot() && presets::PAGESET.backing.bitmaps());
+
+/// The rules of one allocator: any, or in a small build the default rules. Those are constants, so the code of all other rules disappears.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Active {
+    #[cfg(feature = "rules")]
+    tuning: Tuning,
+}
+
+impl Active {
+    /// In a small build `Config::check` has refused other rules than the default ones.
+    #[cfg_attr(not(feature = "rules"), expect(unused_variables, reason = "these are the default rules"))]
+    pub(crate) const fn new(tuning: Tuning) -> Self {
+        Active {
+            #[cfg(feature = "rules")]
+            tuning,
+        }
+    }
+}
+
+impl Deref for Active {
+    type Target = Tuning;
+
+    #[inline(always)]
+    fn deref(&self) -> &Tuning {
+        #[cfg(feature = "rules")]
+        return &self.tuning;
+        #[cfg(not(feature = "rules"))]
+        const {
+            &presets::PAGESET
+        }
     }
 }

@@ -6,8 +6,7 @@ use std::format;
 
 use super::super::sizes::ZoneSize;
 use super::*;
-use crate::frame::MigrateType;
-use crate::frame::Order;
+use crate::frame::{MigrateType, Order};
 
 /// Every release whose rules the specification distinguishes, and some between, before and after.
 const RELEASES: &[(u32, u32)] = &[

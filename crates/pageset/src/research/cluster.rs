@@ -4,13 +4,12 @@
 //! `buddy::research::clusters` has their memory. Specification: `linux-page-allocator.md` 6.2, 6.3.
 
 use crate::buddy::Wanted;
-use crate::frame::{MigrateType, Order, PageState, Tag};
+use crate::frame::{End, List, MigrateType, Order, PageState, Tag};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::{BulkFree, ClusterRule};
 use crate::store::{Cache, Lists, Refill, Store, remembered_type};
 use crate::sync;
-use crate::zone::list::{End, List};
 use crate::zone::research::clusters::{Cluster, Touch};
 use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 

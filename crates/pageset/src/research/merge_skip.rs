@@ -5,10 +5,9 @@
 //! never merges again. Specification: `linux-page-allocator.md` 6.1.
 
 use crate::admin::views::ZoneView;
-use crate::frame::{MigrateType, Order};
+use crate::frame::{End, MigrateType, Order};
 use crate::machine::{LockPath, Machine};
 use crate::sync::{self, LockedWord};
-use crate::zone::list::End;
 use crate::zone::{Env, Zone, ZoneGuard};
 
 /// While a value exists, pages of its zone merge when freed, refills take page by page, and no refill is in flight. The

@@ -3,11 +3,10 @@
 use core::iter::Empty;
 
 use crate::buddy::{Capture, Wanted};
-use crate::frame::{CpuId, MigrateType, Order};
+use crate::frame::{CpuId, End, MigrateType, Order};
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, Freed, Pageset, PcpGuard};
 use crate::store::Refill;
-use crate::zone::list::End;
 use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
 impl<M: Machine> Zone<'_, M> {

@@ -9,12 +9,10 @@ use core::sync::atomic::AtomicU32;
 
 use super::Cache;
 use crate::buddy::Wanted;
-use crate::frame::{MigrateType, Order, Tag};
-use crate::frame::{PAGEBLOCK, largest_blocks};
+use crate::frame::{End, MigrateType, Order, PAGEBLOCK, Tag, largest_blocks};
 use crate::machine::Machine;
 use crate::sync::LockedWord;
 use crate::zone::ZoneGuard;
-use crate::zone::list::End;
 
 /// The rest of a block that a refill splits: pages that are on no list, in blocks of `step` pages.
 #[derive(Debug, Default)]

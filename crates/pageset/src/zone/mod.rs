@@ -8,8 +8,6 @@ pub(crate) mod bitmaps;
 pub(crate) mod compaction;
 pub(crate) mod deferred;
 pub(crate) mod depot;
-mod guard;
-pub(crate) mod list;
 mod parts;
 pub(crate) mod region;
 #[cfg(feature = "research")]
@@ -29,7 +27,7 @@ use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::const_new;
 use crate::sync::{AtomicU64, Counter, LockedWord};
 
-pub(crate) use guard::ZoneGuard;
+pub(crate) use region::ZoneGuard;
 
 use bitmaps::Bitmaps;
 use compaction::{CompactionState, Deferral};

@@ -1,6 +1,7 @@
 //! What a zone asks of the bitmaps of its pageblocks: free parts that are on no list.
 
 use super::Zone;
+use super::region::Region;
 use crate::frame::{MigrateType, Order, PAGEBLOCK, largest_blocks};
 use crate::machine::Machine;
 use crate::sync::LockedWord;
@@ -35,6 +36,30 @@ impl<M: Machine> Zone<'_, M> {
     /// Whether the pageblock around a page may have free parts that are on no list, at a recent moment.
     pub(crate) fn has_parts(&self, page: u32) -> bool {
         self.bitmaps.is_noted(page / PAGEBLOCK)
+    }
+
+    /// Takes the free pages of a pageblock out of its bitmap, and gives their largest blocks to `free`. The lock of its region is held.
+    pub(crate) fn take_parts(&self, region: &Region<M::Lock>, start: u32, free: impl Fn(u32, Order)) {
+        let mut pages = 0;
+        self.bitmaps.take_all(start / PAGEBLOCK, |from, end| {
+            pages += end - from;
+            largest_blocks(from, end).for_each(|(page, order)| free(page, order));
+        });
+        region.bitmaps.pages.sub(pages.into());
+    }
+
+    /// Takes all pages of the pageblock around a page out of its bitmap if it has them all, but for those of a block of the order `own`
+    /// that begins there, and calls `free`. Returns whether it did. The lock of its region is held.
+    pub(crate) fn take_whole(&self, region: &Region<M::Lock>, page: u32, own: Option<Order>, free: impl Fn()) -> bool {
+        let is_taken = match own {
+            Some(order) => self.bitmaps.take_around(page, order),
+            None => self.bitmaps.take_whole(page / PAGEBLOCK),
+        };
+        if is_taken {
+            free();
+            region.bitmaps.pages.sub(PAGEBLOCK.into());
+        }
+        is_taken
     }
 
     /// Visits the largest blocks in bitmaps by their orders and their pageblocks' types, at a recent moment.

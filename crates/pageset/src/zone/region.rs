@@ -1,18 +1,19 @@
-//! A part of a zone with free lists and a lock of its own, and the sums over all parts.
+//! A part of a zone with free lists and a lock of its own, holds of that lock, and the sums over all parts.
 //!
 //! Blocks of different regions never merge, because a region consists of whole blocks of the largest order. A zone with one region
 //! is a zone as the kernel has it.
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
-use super::Zone;
 use super::depot::Depot;
-use super::list::List;
-use crate::frame::{MigrateType, Order};
-use crate::machine::{LockPath, Machine};
+use super::watermark::Breaks;
+use super::{Env, MIXED, Zone};
+use crate::frame::{List, MigrateType, Order};
+use crate::machine::{Access, Guard, Line, LockPath, Machine};
 use crate::policy::HighAtomicRule;
-use crate::sync::{AtomicU64, Counter, LockedWord};
+use crate::sync::{self, AtomicU64, Counter, LockedWord};
 
 /// A part of a zone: a lock, and the free lists of the pages in this part. [`crate::ZoneMetadata`] brings the memory for it.
 #[derive(Debug)]
@@ -268,5 +269,112 @@ impl<M: Machine> Zone<'_, M> {
     /// The sum of a counter over the regions, at a recent moment.
     pub(crate) fn sum(&self, counter: impl Fn(&Region<M::Lock>) -> &AtomicU64) -> u64 {
         self.regions.iter().map(|region| counter(region).get()).sum()
+    }
+}
+
+/// The locks of the regions.
+impl<'a, M: Machine> Zone<'a, M> {
+    /// Takes the lock of a region, waits for it, and counts the hold. Lock order: pageset, changes, region.
+    pub(crate) fn lock_region<'z>(&'z self, env: Env<'z, M>, path: LockPath, number: usize) -> ZoneGuard<'z, 'a, M> {
+        let region = self.before_lock(env, path, number);
+        self.locked(env, path, number, region, Guard::lock(&region.lock))
+    }
+
+    /// As [`Self::lock_region`], but only if the lock is free.
+    pub(crate) fn try_lock_region<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        number: usize,
+    ) -> Option<ZoneGuard<'z, 'a, M>> {
+        let region = self.before_lock(env, path, number);
+        let guard = Guard::try_lock(&region.lock)?;
+        // A holder may wait for refills in flight, and the caller may have interrupted one of them.
+        self.research.is_at_rest().then(|| self.locked(env, path, number, region, guard))
+    }
+
+    /// Takes the lock of a region, for a caller that waits for it or does not.
+    #[inline]
+    pub(crate) fn lock_or_try<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        number: usize,
+        waits: bool,
+    ) -> Option<ZoneGuard<'z, 'a, M>> {
+        if waits { Some(self.lock_region(env, path, number)) } else { self.try_lock_region(env, path, number) }
+    }
+
+    /// The holds of the regions' locks so far. Takes each lock once, without counting that hold.
+    pub(crate) fn holds(&self, env: Env<'_, M>) -> u64 {
+        let holds = (0..self.regions.len()).map(|number| {
+            let region = self.before_lock(env, LockPath::Map, number);
+            let _guard = Guard::lock(&region.lock);
+            region.holds.iter().map(LockedWord::get).sum::<u64>()
+        });
+        holds.sum()
+    }
+
+    /// The region whose lock is about to be taken.
+    #[inline(always)]
+    fn before_lock(&self, env: Env<'_, M>, path: LockPath, number: usize) -> &Region<M::Lock> {
+        env.machine.probe(Access::ZoneLock { zone: self.index, region: number, path });
+        &self.regions[number]
+    }
+
+    /// The guard of a region whose lock `held` holds.
+    #[inline]
+    fn locked<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        number: usize,
+        region: &'z Region<M::Lock>,
+        held: Guard<'z, M::Lock>,
+    ) -> ZoneGuard<'z, 'a, M> {
+        env.touch(Line::Zone { zone: self.index, region: number });
+        sync::add(&region.holds[path as usize], 1);
+        ZoneGuard { zone: self, number, region, env, breaks: Cell::new(Breaks::NONE), _held: held }
+    }
+}
+
+/// Holds the lock of a region of a zone: the proof that the region's free lists may change. The drop raises the marks for each pageblock
+/// of another type that the holder took part of, updates the zone's sums and flags, and releases the lock.
+#[derive(Debug)]
+pub(crate) struct ZoneGuard<'z, 'a, M: Machine> {
+    pub(crate) zone: &'z Zone<'a, M>,
+    /// The number of the region in its zone.
+    pub(crate) number: usize,
+    pub(crate) region: &'z Region<M::Lock>,
+    pub(crate) env: Env<'z, M>,
+    /// What this hold has taken from pageblocks of other types.
+    pub(super) breaks: Cell<Breaks>,
+    _held: Guard<'z, M::Lock>,
+}
+
+impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        // The lock itself is released after this, with the field.
+        if self.breaks.get().count > 0 {
+            self.raise_boosts();
+        }
+        self.zone.add_up(self.region);
+        self.zone.note_plenty(self.region);
+        let mixed = if self.zone.other_blocks.get() == 0 { 0 } else { MIXED };
+        self.zone.flags.replace(MIXED, mixed);
+    }
+}
+
+impl<M: Machine> ZoneGuard<'_, '_, M> {
+    /// Whether this is the lock of a page's region.
+    #[inline]
+    pub(crate) fn covers(&self, page: u32) -> bool {
+        self.zone.region_of(page) == self.number
+    }
+
+    /// Counts pages allocated without a pageset.
+    pub(crate) fn count_direct_alloc(&self, pages: u64) {
+        sync::add(&self.region.direct_alloc_pages, pages);
     }
 }

@@ -4,12 +4,11 @@ extern crate std;
 
 use super::AuditError;
 use crate::alloc::owned::OwnedMetadata;
-use crate::frame::{PageState, Tag};
+use crate::frame::{End, PageState, Tag};
 use crate::pcp::CachedZone;
 use crate::policy::lists::order_of;
 use crate::store::depot::words_of;
 use crate::sync::{self, LockedWord};
-use crate::zone::list::End;
 use crate::{
     Allocator, Config, CpuId, Free, FreeTo, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request,
     SpinLock, Tuning, ZoneKind, ZoneSpec,

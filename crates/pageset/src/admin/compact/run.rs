@@ -10,12 +10,11 @@ use super::{CompactMode, CompactOutcome, CompactReport};
 use crate::admin::owner::{MoveError, Owner};
 use crate::alloc::Allocator;
 use crate::buddy::Capture;
-use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
+use crate::frame::{End, Frames, List, MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::store::Scope;
 use crate::zone::compaction::last_pageblock;
-use crate::zone::list::{End, List};
 use crate::zone::watermark::MarkTest;
 use crate::zone::{Env, ZoneGuard};
 

@@ -7,11 +7,10 @@
 use super::CompactMode;
 use super::run::{CLUSTER, Run};
 use crate::admin::owner::Owner;
-use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, start_of};
+use crate::frame::{End, MigrateType, Order, PAGEBLOCK, PageState, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::store::Scope;
 use crate::zone::ZoneGuard;
-use crate::zone::list::End;
 
 /// The migrate scanner. Specification 7.4.
 impl<M: Machine, O: Owner> Run<'_, '_, M, O> {

@@ -2,8 +2,7 @@
 //!
 //! Specification: `linux-page-allocator.md` 7.2, 7.6.
 
-use crate::frame::MigrateType;
-use crate::frame::Order;
+use crate::frame::{MigrateType, Order};
 use crate::machine::Machine;
 use crate::store::{self, Store};
 use crate::zone::Zone;

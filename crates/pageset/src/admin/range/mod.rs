@@ -26,8 +26,9 @@ use core::fmt;
 use crate::admin::owner::{MoveError, Owner};
 use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError, WrongFree};
-use crate::frame::{MigrateType, Order, PAGEBLOCK, PageRange, PageState, Pfn, Tag, start_of};
-use crate::frame::{largest_at, largest_blocks, pageblocks};
+use crate::frame::{
+    MigrateType, Order, PAGEBLOCK, PageRange, PageState, Pfn, Tag, largest_at, largest_blocks, pageblocks, start_of,
+};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::zone::{Env, Zone, ZoneGuard};

@@ -4,8 +4,7 @@ use super::{Obstacle, RangeError, Span, TRIES};
 use crate::admin::owner::Owner;
 use crate::alloc::Allocator;
 use crate::alloc::request::Request;
-use crate::frame::MigrateType;
-use crate::frame::{Order, PageState};
+use crate::frame::{MigrateType, Order, PageState};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
 

@@ -6,9 +6,9 @@
 
 use core::sync::atomic::AtomicU32;
 
-use crate::frame::Links;
+use crate::frame::frames::{NONE, some};
+use crate::frame::{End, Links, List};
 use crate::sync::{self, AtomicU64, LockedWord};
-use crate::zone::list::{End, List, NONE, some};
 
 /// The memory of a zone's order-0 clusters.
 #[derive(Debug)]
