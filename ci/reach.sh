@@ -40,8 +40,9 @@ for name; do
         /^f[lie]=/ {
             path = in_core(substr($0, 4))
             if (/^fl/) file = path
-            if (path != "" && !(path in functions)) { files++; functions[path] = "" }
         }
+        # Line 0 is code of the compiler, in no file.
+        path != "" && /^[1-9]/ && !(path in passed) { files++; passed[path] }
         /^fn=/ && file != "" {
             called = substr($0, 4)
             sub(/\x27[0-9]+$/, "", called)
@@ -53,6 +54,6 @@ for name; do
         }
         END {
             printf "%-20s %3d files %4d functions\n", name, files, all
-            if (list) for (file in functions) print "    " file functions[file]
+            if (list) for (file in passed) print "    " file functions[file]
         }' "$work/profile"
 done
