@@ -185,7 +185,7 @@ impl<M: Machine> Audit<'_, '_, M> {
                 return self.error(None, what, 0, kept.into());
             }
             let loan = pageset.loan.get();
-            let most = if loan > 0 { self.zone.shares.with_loan(loan) } else { pageset.capacity() };
+            let most = if loan > 0 { self.zone.shares.with_loan(loan) } else { pageset.capacity.get() };
             if may && high > most {
                 let what = "high_max within the capacity of a pageset, or its share of the zone";
                 return self.error(None, what, most.into(), high.into());

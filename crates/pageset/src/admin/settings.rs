@@ -45,7 +45,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let changes = self.change();
         for zone in self.zones {
             let asked = self.tuning.bounds(self.zone_size(zone, |_| true), fraction).high_max;
-            let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
+            let capacity = zone.pagesets.first().map_or(0, |p| p.capacity.get());
             if fraction > 0 && asked > capacity {
                 return Err(MapError::Capacity { asked, capacity });
             }
@@ -238,7 +238,7 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
     /// An upper bound below the lower one, a batch of 0, a value above the pagesets' capacity, or disabled pagesets.
     pub fn set_bounds(self, bounds: Bounds) -> Result<(), MapError> {
         let (zone, allocator) = (self.zone, self.allocator);
-        let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
+        let capacity = zone.pagesets.first().map_or(0, |p| p.capacity.get());
         let asked = bounds.high_max.max(bounds.batch);
         if asked > capacity {
             return Err(MapError::Capacity { asked, capacity });
@@ -288,10 +288,10 @@ impl<'a, M: Machine> PagesetView<'_, 'a, M> {
             allocator.keeps_pages(zone, cpu)
         };
         let scale = allocator.tuning.batch_scale_max;
-        let most = allocator.tuning.free_count_cap(pageset.batch());
+        let most = allocator.tuning.free_count_cap(pageset.batch.get());
         pageset.set_state(&PcpState {
             count: pageset.count(),
-            high: if keeps { state.high.min(pageset.capacity()) } else { 0 },
+            high: if keeps { state.high.min(pageset.capacity.get()) } else { 0 },
             free_count: state.free_count.min(most + Order::PAGEBLOCK.pages() as u32 - 1),
             alloc_factor: state.alloc_factor.min(scale),
             block_factor: state.block_factor.min(scale),

@@ -22,7 +22,7 @@ use crate::policy::ListRule;
 use crate::store::{self, Scope, Store};
 use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest, Rights};
-use crate::zone::{Zone, ZoneGuard};
+use crate::zone::{BOOSTED, Zone, ZoneGuard};
 
 /// Whether a request may take a part of another type's pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -250,7 +250,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             };
             let next = || {
                 let page = reserved(rights.highatomic)
-                    .or_else(|| guard.take(wanted, &mut Stage::default()))
+                    .or_else(|| guard.take(wanted, &mut Stage::Own))
                     .or_else(|| reserved(rights.oom_victim || rights.non_blocking))?;
                 guard.zone.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
                 guard.count_direct_alloc(wanted.order.pages());
@@ -276,7 +276,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// the pageset alone needs no check. Specification 1.6, "Watermark boost".
     #[cold]
     pub(crate) fn report_boost(&self, zone: &CachedZone<'a, M>, request: &Request) {
-        if request.wakes() && zone.shared.take_boosted() {
+        if request.wakes() && zone.shared.flags.take(BOOSTED) {
             self.machine.wake_reclaim(zone.shared.index, Order::ZERO, zone.shared.kind);
         }
     }

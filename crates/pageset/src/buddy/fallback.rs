@@ -14,9 +14,8 @@ use MigrateType::{Cma, Movable, Reclaimable, Unmovable};
 const CLAIM_ORDER: u8 = Order::PAGEBLOCK.get() / 2;
 
 /// The stage that served the last page of a refill; before 6.15 always the first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Stage {
-    #[default]
     Own,
     Cma,
     Claim,

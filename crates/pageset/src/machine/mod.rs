@@ -231,8 +231,7 @@ pub(crate) struct HintGuard<'l, L: RawLock, H: CpuHint<L>>(&'l L, H);
 impl<'l, L: RawLock, H: CpuHint<L>> HintGuard<'l, L, H> {
     #[inline(always)]
     pub(crate) fn try_lock(lock: &'l L, hint: H) -> Option<Self> {
-        // Not then_some, as in Guard::taken.
-        hint.try_lock(lock).then(|| HintGuard(lock, hint))
+        if hint.try_lock(lock) { Some(HintGuard(lock, hint)) } else { None }
     }
 }
 
@@ -304,7 +303,7 @@ impl RawLock for SpinLock {
     }
 }
 
-/// Holds a lock until dropped.
+/// Holds a lock until dropped. Who took the lock in another way builds it.
 #[derive(Debug)]
 pub(crate) struct Guard<'l, L: RawLock>(pub(crate) &'l L);
 
@@ -317,14 +316,7 @@ impl<'l, L: RawLock> Guard<'l, L> {
 
     #[inline]
     pub(crate) fn try_lock(lock: &'l L) -> Option<Self> {
-        Guard::taken(lock, L::try_lock)
-    }
-
-    /// The guard of `lock` if `take` takes the lock.
-    #[inline(always)]
-    pub(crate) fn taken(lock: &'l L, take: impl FnOnce(&L) -> bool) -> Option<Self> {
-        // Not then_some: it would build the guard in either case, and its drop would open another holder's lock.
-        take(lock).then(|| Guard(lock))
+        if lock.try_lock() { Some(Guard(lock)) } else { None }
     }
 }
 

@@ -7,7 +7,6 @@ use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::Wanted;
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
-use crate::policy::Pressure;
 use crate::policy::lists::order_of;
 use crate::store::{self, Cache, Refill};
 use crate::sync::{self, LockedWord};
@@ -80,7 +79,8 @@ impl<M: Machine> CachedZone<'_, M> {
         let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
         pcp.update_threshold();
         let (region, leaves) = (pcp.region.get() as usize, self.may_leave(pcp));
-        let refill = Refill { zone: &self.shared, env, list, wanted, region, held: None, leaves, batch: pcp.batch() };
+        let refill =
+            Refill { zone: &self.shared, env, list, wanted, region, held: None, leaves, batch: pcp.batch.get() };
         let by_clusters = self.refill_from_clusters(&refill, pcp, blocks);
         let taken = by_clusters.unwrap_or_else(|| store::refill(&refill, pcp, blocks));
         let pages = u64::from(taken) * wanted.order.pages();
@@ -99,7 +99,7 @@ impl<M: Machine> CachedZone<'_, M> {
 
     /// Whether refills and drains of this pageset may leave blocks in stores that hide them: while the zone has memory, and the pageset may keep pages.
     pub(super) fn may_leave<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
-        store::hides(&self.shared) && pcp.may_keep() && self.shared.pressure() == Pressure::default()
+        store::hides(&self.shared) && pcp.may_keep() && self.shared.pressure().is_none()
     }
 }
 

@@ -29,7 +29,7 @@ impl<M: Machine> CachedZone<'_, M> {
     ) -> Option<MachineGuard<'p, M::Lock>> {
         let short = env.tuning.backing.has_short_holds();
         let is_chunked = || env.tuning.backing.bulk_free() == Some(BulkFree::Chunked);
-        let chunk = if !short && is_chunked() { pcp.batch() } else { due };
+        let chunk = if !short && is_chunked() { pcp.batch.get() } else { due };
         let mut held = Some(pcp);
         while let Some(pcp) = &mut held {
             let pages = due.min(chunk);
@@ -84,7 +84,7 @@ impl<M: Machine> CachedZone<'_, M> {
         start: usize,
         capture: Option<&'d Capture>,
     ) -> Drain<'d, M> {
-        Drain { zone: &self.shared, env, wanted, start, batch: pcp.batch(), capture }
+        Drain { zone: &self.shared, env, wanted, start, batch: pcp.batch.get(), capture }
     }
 
     /// Moves about `pages` pages from a pageset to the buddy: whole lists from `start` on, the oldest blocks first. The block
@@ -173,7 +173,7 @@ impl<M: Machine> CachedZone<'_, M> {
             let Some(mut pcp) = lock() else { return false };
             // The batch of a pageset that may keep nothing is 1. Short holds have a bound of their own, in blocks.
             let least = if env.tuning.backing.has_short_holds() && !pageset.may_keep() { OFFLINE_PAGES } else { 1 };
-            let pages = (pcp.batch().max(1) << env.tuning.batch_scale_max).max(least);
+            let pages = (pcp.batch.get().max(1) << env.tuning.batch_scale_max).max(least);
             self.drain(env, &mut pcp, pages, 0, capture);
             is_empty = pcp.count() == 0;
             drop(pcp);

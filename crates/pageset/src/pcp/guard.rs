@@ -141,7 +141,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         let used = used.unwrap_or(pages != self.seen_pages.get());
         self.seen_pages.set(pages);
         let mut expiry = Expiry { left: self.expire.get() };
-        let asked = expiry.tick(used, remote, self.count(), self.batch(), all);
+        let asked = expiry.tick(used, remote, self.count(), self.batch.get(), all);
         self.expire.set(expiry.left);
         asked
     }

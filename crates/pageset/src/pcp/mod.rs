@@ -91,7 +91,7 @@ pub struct Pageset<L> {
     large_cache: AtomicBool,
 
     /// The capacity of all lists together, in pages.
-    capacity: AtomicU32,
+    pub(crate) capacity: AtomicU32,
     /// Pages of the zone's share that the pageset may keep beyond its own: [`Shares`].
     pub(crate) loan: AtomicU32,
     /// The region that the next refill tries first. A hint.
@@ -241,17 +241,9 @@ impl<L> Pageset<L> {
         sync::add(&self.caught_up_at, pages);
     }
 
-    pub(crate) fn batch(&self) -> u32 {
-        self.batch.get()
-    }
-
-    pub(crate) fn capacity(&self) -> u32 {
-        self.capacity.get()
-    }
-
     /// High watermarks, or few online CPUs, can lead to bounds above the capacity.
     pub(crate) fn within_capacity(&self, bounds: Bounds) -> Bounds {
-        let [high_min, high_max] = [bounds.high_min, bounds.high_max].map(|high| high.min(self.capacity()));
+        let [high_min, high_max] = [bounds.high_min, bounds.high_max].map(|high| high.min(self.capacity.get()));
         Bounds { high_min, high_max, ..bounds }
     }
 
@@ -424,9 +416,11 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         pageset: &'p Pageset<M::Lock>,
         cpu: CpuId,
     ) -> Option<MachineGuard<'p, M::Lock>> {
-        let guard = Guard::taken(&pageset.lock, |lock| env.machine.try_lock_pageset(lock, cpu))?;
+        if !env.machine.try_lock_pageset(&pageset.lock, cpu) {
+            return None;
+        }
         pageset.catch_up();
-        Some(self.held(pageset, guard))
+        Some(self.held(pageset, Guard(&pageset.lock)))
     }
 
     /// As [`Self::try_lock_pageset`], by a hint of the CPU.

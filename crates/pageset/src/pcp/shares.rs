@@ -123,7 +123,7 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         // At its lower bound, high says nothing: the pages that are there count.
         let high = if pcp.high.get() > pcp.high_min.get() { pcp.high.get() } else { 0 };
-        let needed = (high.max(pcp.count()) + pcp.batch()).saturating_sub(self.shares.each.get());
+        let needed = (high.max(pcp.count()) + pcp.batch.get()).saturating_sub(self.shares.each.get());
         if needed < loan {
             self.shares.left.fetch_add(loan - needed, Relaxed);
             pcp.loan.set(needed);

@@ -55,6 +55,13 @@ pub struct Pressure {
     pub below_high: bool,
 }
 
+impl Pressure {
+    /// Whether the zone is under none.
+    pub(crate) const fn is_none(self) -> bool {
+        !self.reclaim_active && !self.below_high
+    }
+}
+
 /// The result of a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Decay {
@@ -254,7 +261,7 @@ impl Tuning {
         // The common case: no drain is due, and high is within its bounds.
         let high = s.high();
         let settled = s.high_min() <= high && high <= s.high_max() || !self.auto_high;
-        if count < high && settled && !high_order && pressure == Pressure::default() {
+        if count < high && settled && !high_order && pressure.is_none() {
             return 0;
         }
         self.beyond_common_case(s, order, high_order, pressure)

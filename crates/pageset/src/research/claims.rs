@@ -12,7 +12,7 @@ use crate::buddy::{Capture, Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Tag, pageblocks};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::{CachedZone, Freed, Pageset, PcpGuard};
-use crate::policy::{OwnerRule, Pressure};
+use crate::policy::OwnerRule;
 use crate::store::Cache;
 use crate::sync::{self, LockedWord};
 use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
@@ -79,7 +79,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let Some(guard) = self.shared.lock_for(env, LockPath::Refill, wanted) else { return };
         let mut refill = Refill { guard: &guard, pcp, wanted, left: u64::from(pages), got: 0, serves: false };
         refill.own_parts();
-        if self.shared.pressure() == Pressure::default() {
+        if self.shared.pressure().is_none() {
             refill.pageblocks();
         }
         refill.largest();
@@ -190,7 +190,7 @@ impl<M: Machine, G> Refill<'_, '_, '_, M, G> {
 
     /// Phase 3: blocks of the request's order, one at a time, also of other types.
     fn any(&mut self) {
-        let mut stage = Stage::default();
+        let mut stage = Stage::Own;
         while (self.left > 0 || !self.serves)
             && self.pcp.has_room()
             && let Some(page) = self.guard.take(self.wanted, &mut stage)
@@ -334,7 +334,7 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         let gets_more = |owner: &CpuId| {
             let pageset = &self.pagesets[owner.0 as usize];
-            pageset.may_keep() && pageset.research.waiting() < pageset.high.get().max(pageset.batch())
+            pageset.may_keep() && pageset.research.waiting() < pageset.high.get().max(pageset.batch.get())
         };
         self.shared.research.owners.of(page).filter(gets_more).unwrap_or(cpu)
     }

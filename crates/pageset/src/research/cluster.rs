@@ -10,6 +10,7 @@ use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::{BulkFree, ClusterRule};
 use crate::store::{Cache, Lists, Refill, Store, remembered_type};
 use crate::sync;
+use crate::sync::LockedWord;
 use crate::zone::research::clusters::{Cluster, Touch};
 use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
@@ -230,7 +231,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         env.tuning.backing.clusters() == ClusterRule::RefillsAndDrains
             && self.shared.research.clusters.exist()
             && wanted > 1
-            && wanted == pcp.batch()
+            && wanted == pcp.batch.get()
             && comes_first()
             && pcp.len(MOVABLE) >= wanted
     }

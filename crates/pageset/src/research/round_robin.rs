@@ -8,6 +8,7 @@ use crate::machine::{Access, Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};
 use crate::policy::lists::{LISTS, order_of};
 use crate::policy::{BulkFree, ClusterRule, Tuning};
+use crate::sync::LockedWord;
 use crate::zone::{Env, ZoneGuard};
 
 impl<M: Machine> CachedZone<'_, M> {
@@ -48,7 +49,7 @@ impl<M: Machine> CachedZone<'_, M> {
             let Some(page) = oldest[list] else { return };
             oldest[list] = lists[list].next();
             env.touch(Line::Page(pfn(page)));
-            if blocks < pcp.batch() {
+            if blocks < pcp.batch.get() {
                 env.machine.probe(Access::Prefetch(Line::Page(pfn(page ^ 1))));
             }
             blocks += 1;

@@ -64,7 +64,7 @@ fn refill_from_lists<M: Machine>(
     blocks: u32,
 ) -> u32 {
     let wanted = refill.wanted;
-    let (mut stage, mut split) = (Stage::default(), SplitBlock::default());
+    let (mut stage, mut split) = (Stage::Own, SplitBlock::NONE);
     let taken = cache.fill(refill.list, blocks, || {
         let page =
             split.next(guard).or_else(|| split.begin(guard, wanted)).or_else(|| guard.take(wanted, &mut stage))?;

@@ -15,7 +15,7 @@ use crate::sync::LockedWord;
 use crate::zone::ZoneGuard;
 
 /// The rest of a block that a refill splits: pages that are on no list, in blocks of `step` pages.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SplitBlock {
     next: u32,
     end: u32,
@@ -25,6 +25,9 @@ pub(super) struct SplitBlock {
 }
 
 impl SplitBlock {
+    /// No block.
+    pub(super) const NONE: SplitBlock = SplitBlock { next: 0, end: 0, step: 0, whole: false };
+
     /// Takes the smallest block of the wanted type and returns its first part. That type's smaller lists are empty, so
     /// the parts come in the same order as from splitting one by one. `None` if other types could also serve the
     /// request.

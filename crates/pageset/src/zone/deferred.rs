@@ -1,8 +1,10 @@
 //! Blocks whose free was deferred: a list that any context may push on without a lock, and that the zone's holder empties.
 
+use super::Zone;
+use crate::machine::Machine;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::const_new;
+use crate::sync::{LockedWord, const_new};
 
 /// A list of blocks, the newest first. Each block's own link names the block before it.
 #[derive(Debug, Default)]
@@ -58,5 +60,40 @@ impl Deferred {
                 Err(now) => newest = now,
             }
         }
+    }
+}
+
+/// The deferred frees of a zone.
+impl<M: Machine> Zone<'_, M> {
+    /// The link of a block, which is unused while the block is in use: the list of deferred frees has it.
+    pub(crate) fn deferred_link(&self, page: u32) -> &core::sync::atomic::AtomicU32 {
+        let frames = &self.frames;
+        frames.links.next(frames.slot(page, frames.tag(page).order()))
+    }
+
+    /// Puts a claimed block on the list of deferred frees. Takes no lock and waits for nothing.
+    pub(crate) fn defer(&self, page: u32) {
+        let link = self.deferred_link(page);
+        // Relaxed: only the sum counts. Added first, so that the holder that completes the free does not subtract more than there is.
+        self.deferred_pages.fetch_add(self.frames.tag(page).order().pages() as u32, Relaxed);
+        self.deferred.push(page, |before| link.set(before));
+    }
+
+    /// Subtracts pages whose free is complete.
+    pub(crate) fn sub_deferred(&self, pages: u32) {
+        // Release: pairs with the acquire in deferred_pages.
+        self.deferred_pages.fetch_sub(pages, Release);
+    }
+
+    /// Pages whose free is deferred, at a recent moment.
+    pub(crate) fn deferred_pages(&self) -> u64 {
+        // Acquire: pairs with the release in `sub_deferred`. A reader that sees a free complete also sees the counters that it added to.
+        self.deferred_pages.load(Acquire).into()
+    }
+
+    /// Counts a page as deferred that is not.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn plant_deferred_page(&self) {
+        self.deferred_pages.fetch_add(1, Relaxed);
     }
 }

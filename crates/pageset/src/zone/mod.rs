@@ -23,7 +23,7 @@ use crate::frame::{Frames, MigrateType, NodeId, Order, PageState, ZoneKind};
 use crate::machine::{Access, Line, Machine};
 use crate::policy::{Active, HighAtomicRule, Pressure};
 use crate::sync::atomic::AtomicU8;
-use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::const_new;
 use crate::sync::{AtomicU64, Counter, LockedWord};
 
@@ -212,38 +212,6 @@ impl<M: Machine> Zone<'_, M> {
 }
 
 impl<M: Machine> Zone<'_, M> {
-    /// The link of a block, which is unused while the block is in use: the list of deferred frees has it.
-    pub(crate) fn deferred_link(&self, page: u32) -> &core::sync::atomic::AtomicU32 {
-        let frames = &self.frames;
-        frames.links.next(frames.slot(page, frames.tag(page).order()))
-    }
-
-    /// Puts a claimed block on the list of deferred frees. Takes no lock and waits for nothing.
-    pub(crate) fn defer(&self, page: u32) {
-        let link = self.deferred_link(page);
-        // Relaxed: only the sum counts. Added first, so that the holder that completes the free does not subtract more than there is.
-        self.deferred_pages.fetch_add(self.frames.tag(page).order().pages() as u32, Relaxed);
-        self.deferred.push(page, |before| link.set(before));
-    }
-
-    /// Subtracts pages whose free is complete.
-    pub(crate) fn sub_deferred(&self, pages: u32) {
-        // Release: pairs with the acquire in deferred_pages.
-        self.deferred_pages.fetch_sub(pages, Release);
-    }
-
-    /// Pages whose free is deferred, at a recent moment.
-    pub(crate) fn deferred_pages(&self) -> u64 {
-        // Acquire: pairs with the release in `sub_deferred`. A reader that sees a free complete also sees the counters that it added to.
-        self.deferred_pages.load(Acquire).into()
-    }
-
-    /// Counts a page as deferred that is not.
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn plant_deferred_page(&self) {
-        self.deferred_pages.fetch_add(1, Relaxed);
-    }
-
     /// The zone's memory pressure.
     pub(crate) fn pressure(&self) -> Pressure {
         let flags = self.flags.get();
@@ -263,11 +231,6 @@ impl<M: Machine> Zone<'_, M> {
 
     pub(crate) fn set_reclaim_active(&self, on: bool) {
         self.flags.set(RECLAIM_ACTIVE, on);
-    }
-
-    /// Clears the flag "boosted" and returns whether it was set.
-    pub(crate) fn take_boosted(&self) -> bool {
-        self.flags.take(BOOSTED)
     }
 
     /// Whether every request of this order passes the watermark test at the high mark, as of the last hold of a region's lock.
@@ -297,7 +260,7 @@ pub(crate) const RECLAIM_ACTIVE: u8 = 1;
 /// An allocation found the zone below its high mark.
 pub(crate) const BELOW_HIGH: u8 = 2;
 /// The marks were boosted, and reclaim is not yet woken for it.
-const BOOSTED: u8 = 4;
+pub(crate) const BOOSTED: u8 = 4;
 /// Not all pageblocks are MOVABLE.
 pub(crate) const MIXED: u8 = 8;
 
