@@ -6,7 +6,7 @@ use crate::admin::views::ZoneView;
 use crate::alloc::Allocator;
 use crate::frame::{CpuId, List, MigrateType, Order, PageState, Pfn, Tag, ZoneKind};
 use crate::machine::Machine;
-use crate::pcp::{CachedZone, Pageset};
+use crate::pcp::CachedZone;
 use crate::policy::lists::{LISTS, order_of};
 use crate::store::{self, Store};
 use crate::sync::LockedWord;
@@ -333,8 +333,6 @@ impl<M: Machine> Audit<'_, '_, M> {
         for (cpu, pageset) in self.allocator.possible_cpus().zip(self.zone.pagesets) {
             let pages = pages_of(&mut |visit| self.each_in_pageset(cpu, visit))?;
             self.equal("the count of a pageset", pageset.count().into(), pages)?;
-            let waiting = pages_of(&mut |visit| self.each_waiting(pageset, visit))?;
-            self.equal("the pages that wait for an owner", pageset.research.waiting().into(), waiting)?;
         }
         pages_of(&mut |visit| self.each_in_stores(visit))?;
         Ok(all)
@@ -360,21 +358,14 @@ impl<M: Machine> Audit<'_, '_, M> {
         Ok(())
     }
 
-    /// Visits the blocks that other CPUs left for a pageset.
-    fn each_waiting(&self, pageset: &Pageset<M::Lock>, visit: &mut Visit<'_>) -> Found {
-        let frames = self.zone.frames();
-        for page in self.zone.left_by_others(pageset) {
-            visit(page, if page < frames.len() { frames.tag(page).order() } else { Order::ZERO })?;
-        }
-        Ok(())
-    }
-
-    /// Visits the blocks of stores that are tagged cached.
+    /// Visits the blocks of stores that are tagged cached, and those that CPUs left for pagesets of others.
     fn each_in_stores(&self, visit: &mut Visit<'_>) -> Found {
-        self.checked(store::HIDDEN.audit_cached(&self.zone.shared, &mut |page, order| {
+        let mut visit = |page, order| {
             // If it concerns a page, that is the visited one.
             visit(page, order).map_err(|wrong| (wrong.pfn.map(|_| page), wrong.what, wrong.expected, wrong.found))
-        }))
+        };
+        self.checked(store::HIDDEN.audit_cached(&self.zone.shared, &mut visit))?;
+        self.checked(self.zone.audit_waiting(&mut visit))
     }
 
     /// Finds the first block that is tagged cached, and is in no pageset or depot, or more than once: halves the zone until one page
@@ -389,10 +380,7 @@ impl<M: Machine> Audit<'_, '_, M> {
                 }
                 Ok(())
             };
-            self.allocator.possible_cpus().zip(self.zone.pagesets).try_for_each(|(cpu, pageset)| {
-                self.each_in_pageset(cpu, &mut visit)?;
-                self.each_waiting(pageset, &mut visit)
-            })?;
+            self.allocator.possible_cpus().try_for_each(|cpu| self.each_in_pageset(cpu, &mut visit))?;
             self.each_in_stores(&mut visit)?;
             Ok(blocks)
         };

@@ -80,7 +80,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.shared.flags.set(NO_FAST_PATH, !tuning.has_fast_path());
             zone.shared.flags.set(LOOK_UP_ZONE, config.zones.len() > 1 || spec.kind > ZoneKind::Normal);
             zone.shared.boost_factor = config.watermarks.boost_factor;
-            zone.shared.regions = regions;
             zone.shared.region_order = region_order;
             zone.shared.frames = Frames {
                 base,
@@ -138,12 +137,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         };
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {
-                let mut page = (range.start.0 - zone.frames().base.0) as u32;
-                let end = page + range.pages as u32;
-                while page < end {
-                    let next = zone.shared.region_end(page).min(end);
-                    zone.shared.lock(allocator.env(), LockPath::Map, page).online(page, u64::from(next - page));
-                    page = next;
+                let first = (range.start.0 - zone.frames().base.0) as u32;
+                for (from, end) in zone.shared.pieces(first, first + range.pages as u32, u32::MAX) {
+                    zone.shared.lock(allocator.env(), LockPath::Map, from).online(from, u64::from(end - from));
                 }
             }
         }

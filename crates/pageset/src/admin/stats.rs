@@ -245,7 +245,9 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
     pub fn stats(self) -> ZoneStats {
         let zone = self.zone;
         // Read before what they turn into, so that a page that moves meanwhile counts twice rather than not at all.
-        let research = zone.research_counts();
+        let (waiting, [owner_pages, pageset_merges], counters) = zone.research_counts();
+        let [claimed_blocks, own_parts, merge_skips, cluster_alloc_pages, cluster_free_pages, cluster_shortages] =
+            counters;
         let deferred = zone.shared.deferred_pages();
         let mut pagesets = PagesetStats::default();
         for pageset in self.pagesets() {
@@ -253,9 +255,6 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
         }
         let store::Counts { depot, depot_in_pages, depot_out_pages, bitmap } = store::counts(&zone.shared);
         let free = zone.shared.free_pages();
-        let [claimed_blocks, own_parts, merge_skips, cluster_alloc_pages, cluster_free_pages, cluster_shortages] =
-            research.zone;
-        let [owner_pages, pageset_merges] = research.pagesets;
         let holds = |path| zone.shared.sum(|region| &region.holds[path as usize]);
         ZoneStats {
             node: zone.shared.node,
@@ -273,10 +272,10 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
             depot_in_pages,
             depot_out_pages,
             bitmap,
-            bitmap_pages: zone.pagesets.iter().map(|pageset| pageset.bitmap_pages.get()).sum(),
+            bitmap_pages: zone.pagesets.iter().map(|pageset| pageset.unlocked_pages.get()).sum(),
             claimed_blocks,
             own_parts,
-            waiting: research.waiting,
+            waiting,
             owner_pages,
             pageset_merges,
             deferred,

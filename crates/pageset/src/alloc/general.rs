@@ -191,29 +191,25 @@ impl<'a, M: Machine> Allocator<'a, M> {
         request: &Request,
         attempt: Attempt,
     ) -> Option<u32> {
-        let page = self.take_any(zone, cpu, request, attempt)?;
+        let from = match self.cached_list(request) {
+            Some(list) => zone.alloc_cached(self.env(), cpu, list, attempt.wanted(&zone.shared, request)),
+            None => FromCache::Busy,
+        };
+        let page = match from {
+            FromCache::Page(page) => page,
+            FromCache::Refilled(page) => {
+                self.report_boost(zone, request);
+                page
+            }
+            // Before 5.14 the zone fails if the refill fails. Specification 2.3.
+            FromCache::Empty if self.tuning.lists == ListRule::OrderZero => return None,
+            FromCache::Empty | FromCache::Busy => self.take_direct(zone, cpu, request, attempt)?,
+        };
         if attempt.reserves() && zone.shared.may_reserve_highatomic() {
             let guard = zone.shared.lock(self.env(), LockPath::Map, page);
             guard.reserve_highatomic(page, request.order, || zone.shared.may_reserve_highatomic());
         }
         Some(page)
-    }
-
-    #[inline]
-    fn take_any(&self, zone: &CachedZone<'a, M>, cpu: CpuId, request: &Request, attempt: Attempt) -> Option<u32> {
-        if let Some(list) = self.cached_list(request) {
-            match zone.alloc_cached(self.env(), cpu, list, attempt.wanted(&zone.shared, request)) {
-                FromCache::Page(page) => return Some(page),
-                FromCache::Refilled(page) => {
-                    self.report_boost(zone, request);
-                    return Some(page);
-                }
-                // Before 5.14 the zone fails if the refill fails. Specification 2.3.
-                FromCache::Empty if self.tuning.lists == ListRule::OrderZero => return None,
-                FromCache::Empty | FromCache::Busy => {}
-            }
-        }
-        self.take_direct(zone, cpu, request, attempt)
     }
 
     /// Takes a block from the buddy, without the pageset. Specification 2.3, step 5.

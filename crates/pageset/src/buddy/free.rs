@@ -218,10 +218,8 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
 impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Moves the free pages of a block's pageblocks that are on no list to the lists, where they merge.
     pub(crate) fn settle(&self, page: u32, order: Order) {
-        if self.zone.bitmaps.are_kept() {
-            for start in pageblocks(page, order) {
-                self.zone.take_parts(self.region, start, |page, order| self.free_block(page, order));
-            }
+        for start in pageblocks(page, order) {
+            self.zone.take_parts(self.region, start, |page, order| self.free_block(page, order));
         }
     }
 

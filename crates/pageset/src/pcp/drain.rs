@@ -35,13 +35,7 @@ impl<M: Machine> CachedZone<'_, M> {
             let pages = due.min(chunk);
             let drained =
                 if leaves { self.leave(env, pcp, pages, list) } else { self.drain(env, pcp, pages, list, None) };
-            due = due.saturating_sub(match drained {
-                // Nothing is left that could be drained.
-                0 if short => due,
-                _ if short => drained,
-                _ if env.tuning.backing.merges_in_pageset() => drained.max(chunk),
-                _ => chunk,
-            });
+            due = due.saturating_sub(env.tuning.backing.done(drained, chunk, due));
             if due == 0 {
                 break;
             }
@@ -121,8 +115,7 @@ impl<M: Machine> CachedZone<'_, M> {
         self.absorb(env, &pcp);
         let decay = env.tuning.decay(&mut pcp);
         pcp.update_threshold();
-        let above = self.left_above_high(env, &pcp);
-        let Some(mut pcp) = self.drain_in_holds(env, pcp, decay.drain.max(above), 0, false, lock) else {
+        let Some(mut pcp) = self.drain_in_holds(env, pcp, decay.drain, 0, false, lock) else {
             return true;
         };
         let expired = pcp.expire(remote, env.tuning.expire_all, used);
@@ -211,10 +204,11 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Waits for the end of moves between pagesets and bitmaps that have begun: such a page is nowhere for a moment. Returns whether pages
     /// move so in this zone: if not, there was nothing to wait for.
     pub(crate) fn await_moves(&self, env: Env<'_, M>) -> bool {
-        if self.moves_parts() {
+        let moves = self.moves_parts();
+        if moves {
             self.cpus().for_each(|cpu| drop(self.lock_pageset(env, cpu)));
         }
-        self.moves_parts()
+        moves
     }
 
     /// Whether the depots have pages, at a recent moment.

@@ -178,7 +178,7 @@ impl<L, G> Cache for PcpGuard<'_, L, G> {
 
     #[inline(always)]
     fn count_unlocked(&self, pages: u64) {
-        sync::add(&self.bitmap_pages, pages);
+        sync::add(&self.unlocked_pages, pages);
     }
 }
 

@@ -96,8 +96,8 @@ pub struct Pageset<L> {
     pub(crate) loan: AtomicU32,
     /// The region that the next refill tries first. A hint.
     pub(crate) region: AtomicU32,
-    /// Pages that drains left in bitmaps, and that refills took from there, without a lock of the zone.
-    pub(crate) bitmap_pages: AtomicU64,
+    /// Pages that drains left in a store, and that refills took from there, without a lock of the zone.
+    pub(crate) unlocked_pages: AtomicU64,
     /// The CPU that the pageset belongs to.
     cpu: AtomicU32,
     pub(crate) research: PcpResearch,
@@ -173,7 +173,7 @@ impl<L> Pageset<L> {
                 capacity: AtomicU32::new(0),
                 loan: AtomicU32::new(0),
                 region: AtomicU32::new(0),
-                bitmap_pages: AtomicU64::new(0),
+                unlocked_pages: AtomicU64::new(0),
                 cpu: AtomicU32::new(0),
                 research: PcpResearch::new(),
                 pool: Pool::new(),

@@ -211,6 +211,16 @@ impl Backing {
         if self.has_short_holds() { Self::REFILL_BLOCKS } else { u32::MAX }
     }
 
+    /// How many of the due pages are done after a hold that was to drain `chunk` of them and drained some.
+    pub(crate) const fn done(&self, drained: u32, chunk: u32, due: u32) -> u32 {
+        match drained {
+            // Nothing is left that could be drained.
+            0 if self.has_short_holds() => due,
+            _ if self.has_short_holds() || self.merges_in_pageset() && drained > chunk => drained,
+            _ => chunk,
+        }
+    }
+
     /// Whether drains leave batches of blocks in depots.
     #[inline(always)]
     #[must_use]

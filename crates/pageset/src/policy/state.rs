@@ -7,7 +7,7 @@
 //! `alloc/fast.rs` repeats `on_alloc`, `on_take` and the common case of `commit`, for the rules that `Tuning::has_fast_path`
 //! allows.
 
-use super::{DecayRule, ListRule, Tuning};
+use super::{DecayRule, ListRule, OwnerRule, Tuning};
 use crate::frame::Order;
 
 /// The kernels' default of [`Tuning::batch_scale_max`]. Specification 9.
@@ -433,7 +433,9 @@ impl Tuning {
     #[must_use]
     pub fn decay(&self, s: &mut impl State) -> Decay {
         if !self.auto_high {
-            return Decay::default();
+            // What other CPUs left for the pageset: no free of its own has drained it.
+            let above = s.count().saturating_sub(s.high());
+            return Decay { drain: if self.backing.owners() == OwnerRule::List { above } else { 0 }, more: false };
         }
         let mut more = false;
         if s.high() > s.high_min() {

@@ -13,7 +13,7 @@ use crate::frame::{CpuId, MigrateType, Order, PageState, Tag, pageblocks};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::{CachedZone, Freed, Pageset, PcpGuard};
 use crate::policy::OwnerRule;
-use crate::store::Cache;
+use crate::store::{Cache, Visit};
 use crate::sync::{self, LockedWord};
 use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
@@ -227,11 +227,6 @@ impl<M: Machine> CachedZone<'_, M> {
         drained.or_else(|| merges.then(largest))
     }
 
-    /// Pages of a pageset that a tick drains since others may leave more than the pageset may keep, without a drain.
-    pub(crate) fn left_above_high<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) -> u32 {
-        if env.tuning.backing.owners() == OwnerRule::List { pcp.count().saturating_sub(pcp.high.get()) } else { 0 }
-    }
-
     /// Whether other CPUs have left nothing for a pageset that is about to be empty.
     pub(crate) fn nothing_waits(&self, env: Env<'_, M>, pageset: &Pageset<M::Lock>) -> bool {
         if env.tuning.backing.owners() == OwnerRule::List {
@@ -389,12 +384,23 @@ impl<M: Machine> CachedZone<'_, M> {
         }
     }
 
-    /// The blocks that other CPUs left for a pageset. Nobody takes one meanwhile.
-    pub(crate) fn left_by_others(&self, pageset: &Pageset<M::Lock>) -> impl Iterator<Item = u32> {
+    /// Visits, for the audit, the blocks that other CPUs left for pagesets, until `visit` fails. Nobody takes one meanwhile.
+    pub(crate) fn audit_waiting(&self, visit: &mut Visit<'_>) -> Result<(), Mismatch> {
         let frames = self.frames();
         let link = |page| if page < frames.len() { link(&self.shared, page).get() } else { 0 };
-        // Each block has a page.
-        pageset.research.remote.blocks(link).take(pageset.research.waiting() as usize + 1)
+        for pageset in self.pagesets {
+            let (counted, mut pages) = (pageset.research.waiting(), 0);
+            // Each block has a page.
+            for page in pageset.research.remote.blocks(link).take(counted as usize + 1) {
+                let order = if page < frames.len() { frames.tag(page).order() } else { Order::ZERO };
+                visit(page, order)?;
+                pages += order.pages();
+            }
+            if pages != u64::from(counted) {
+                return Err((None, "the pages that wait for an owner", counted.into(), pages));
+            }
+        }
+        Ok(())
     }
 
     /// Takes what other CPUs left for a pageset.

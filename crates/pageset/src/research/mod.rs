@@ -17,8 +17,8 @@
 //! | `CachedZone::refill_by_claims`, `refill_from_clusters` | a refill | none: the stores refill the pageset |
 //! | `CachedZone::free_to_owner` | a free | none: the block enters the caller's pageset |
 //! | `CachedZone::drain_by_research` | a drain | none: whole lists are drained |
-//! | `CachedZone::absorb`, `absorb_all`, `left_above_high`, `nothing_waits`, `end_drain` | drains, ticks, the audit | others leave nothing |
-//! | `CachedZone::left_by_others`, `Zone::has_skipped`, `check_research` | the audit | nothing to check |
+//! | `CachedZone::absorb`, `absorb_all`, `nothing_waits`, `end_drain` | drains, ticks, the audit | others leave nothing |
+//! | `CachedZone::audit_waiting`, `Zone::has_skipped`, `check_research` | the audit | nothing to check |
 //! | `CachedZone::research_counts` | the statistics | zeros |
 //! | `Zone::merges`, `merge_skipped` | compaction, ranges, a request that found nothing | nothing was skipped |
 //!
@@ -48,23 +48,15 @@ use crate::pcp::CachedZone;
 #[cfg(feature = "research")]
 use crate::zone::{Mismatch, Zone};
 
-/// The counters of these rules in one zone.
-pub(crate) struct Counts {
-    /// Those of [`Research`](crate::zone::research::Research).
-    pub(crate) zone: [u64; 6],
-    /// Pages that came to pagesets from other CPUs, and merges in pagesets.
-    pub(crate) pagesets: [u64; 2],
-    /// Pages that other CPUs left for pagesets. Read first: what they turn into then counts twice rather than not at all.
-    pub(crate) waiting: u64,
-}
-
 impl<M: Machine> CachedZone<'_, M> {
-    /// The counters of these rules, at a recent moment.
-    pub(crate) fn research_counts(&self) -> Counts {
+    /// The counters of these rules, at a recent moment: pages that other CPUs left for pagesets; pages that came to pagesets so, and merges
+    /// in pagesets; those of [`Research`](crate::zone::research::Research). The first is read first: what such pages turn into then counts
+    /// twice rather than not at all.
+    pub(crate) fn research_counts(&self) -> (u64, [u64; 2], [u64; 6]) {
         let waiting = self.pagesets.iter().map(|pageset| u64::from(pageset.research.waiting())).sum();
         let each = self.pagesets.iter().map(|pageset| pageset.research.counters());
         let pagesets = each.fold([0; 2], |[pages, merges], [more, merged]| [pages + more, merges + merged]);
-        Counts { zone: self.shared.research.counters(), pagesets, waiting }
+        (waiting, pagesets, self.shared.research.counters())
     }
 }
 

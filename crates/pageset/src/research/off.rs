@@ -1,12 +1,10 @@
 //! The seam without the feature `research`.
 
-use core::iter::Empty;
-
 use crate::buddy::{Capture, Wanted};
 use crate::frame::{CpuId, End, MigrateType, Order};
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, Freed, Pageset, PcpGuard};
-use crate::store::Refill;
+use crate::store::{Refill, Visit};
 use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
 impl<M: Machine> Zone<'_, M> {
@@ -98,11 +96,6 @@ impl<M: Machine> CachedZone<'_, M> {
     pub(crate) fn absorb_all(&self, _env: Env<'_, M>) {}
 
     #[inline(always)]
-    pub(crate) fn left_above_high<G>(&self, _env: Env<'_, M>, _pcp: &PcpGuard<'_, M::Lock, G>) -> u32 {
-        0
-    }
-
-    #[inline(always)]
     pub(crate) fn nothing_waits(&self, _env: Env<'_, M>, _pageset: &Pageset<M::Lock>) -> bool {
         true
     }
@@ -110,8 +103,8 @@ impl<M: Machine> CachedZone<'_, M> {
     #[inline(always)]
     pub(crate) fn end_drain(&self, _env: Env<'_, M>) {}
 
-    pub(crate) fn left_by_others(&self, _pageset: &Pageset<M::Lock>) -> Empty<u32> {
-        core::iter::empty()
+    pub(crate) fn audit_waiting(&self, _visit: &mut Visit<'_>) -> Result<(), Mismatch> {
+        Ok(())
     }
 }
 

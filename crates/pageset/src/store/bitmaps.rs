@@ -192,7 +192,7 @@ fn free_whole<M: Machine>(
 // Not inlined: once for each pageblock that is free as a whole, and the small build has room for one.
 #[inline(never)]
 fn free_locked<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, page: u32, own: Option<Order>, waits: bool) -> bool {
-    let guard = zone.lock_or_try(env, LockPath::Drain, zone.region_of(page), waits);
+    let guard = zone.lock_at(env, LockPath::Drain, page, waits);
     guard.is_some_and(|guard| guard.free_whole(page, own))
 }
 

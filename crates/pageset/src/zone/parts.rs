@@ -40,6 +40,9 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Takes the free pages of a pageblock out of its bitmap, and gives their largest blocks to `free`. The lock of its region is held.
     pub(crate) fn take_parts(&self, region: &Region<M::Lock>, start: u32, free: impl Fn(u32, Order)) {
+        if !self.bitmaps.are_kept() {
+            return;
+        }
         let mut pages = 0;
         self.bitmaps.take_all(start / PAGEBLOCK, |from, end| {
             pages += end - from;

@@ -4,6 +4,7 @@
 //! is a zone as the kernel has it.
 
 use core::cell::Cell;
+use core::iter;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
@@ -248,10 +249,14 @@ impl<M: Machine> Zone<'_, M> {
         end.min(u64::from(self.frames.len())) as u32
     }
 
-    /// The first page of each region.
-    pub(crate) fn region_starts(&self) -> impl Iterator<Item = u32> {
-        let order = self.region_order;
-        (0..self.regions.len() as u64).map(move |number| (number << order) as u32)
+    /// Cuts the pages from `first` to `end` into pieces of at most `most` pages, each in one region: their first pages and ends.
+    pub(crate) fn pieces(&self, first: u32, end: u32, most: u32) -> impl Iterator<Item = (u32, u32)> {
+        let mut at = first;
+        iter::from_fn(move || {
+            let from = at;
+            at = self.region_end(from).min(from.saturating_add(most)).min(end);
+            (from < end).then_some((from, at))
+        })
     }
 
     /// The pageblocks of a region by their numbers: the first, and the one after its last.
@@ -303,6 +308,17 @@ impl<'a, M: Machine> Zone<'a, M> {
         waits: bool,
     ) -> Option<ZoneGuard<'z, 'a, M>> {
         if waits { Some(self.lock_region(env, path, number)) } else { self.try_lock_region(env, path, number) }
+    }
+
+    /// Takes the lock of the region that a page is in, for a caller that waits for it or does not.
+    pub(crate) fn lock_at<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        page: u32,
+        waits: bool,
+    ) -> Option<ZoneGuard<'z, 'a, M>> {
+        self.lock_or_try(env, path, self.region_of(page), waits)
     }
 
     /// The holds of the regions' locks so far. Takes each lock once, without counting that hold.

@@ -245,15 +245,11 @@ impl<M: Machine> Zone<'_, M> {
         }
         self.compaction.flush.set(false);
         self.compaction.start_over(&self.frames);
-        let (at_once, len) = (CLEARED_AT_ONCE * PAGEBLOCK, self.frames.len());
-        let mut from = 0;
-        while from < len {
+        for (from, end) in self.pieces(0, self.frames.len(), CLEARED_AT_ONCE * PAGEBLOCK) {
             let guard = self.lock(env, LockPath::Map, from);
-            let end = guard.zone.region_end(from).min(from.saturating_add(at_once));
             for page in (from..end).step_by(PAGEBLOCK as usize) {
                 guard.zone.frames.set_pageblock(page, guard.zone.frames.pageblock(page).with_skip(false));
             }
-            from = end;
         }
     }
 

@@ -277,7 +277,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     fn lock(&mut self, page: u32) -> ZoneGuard<'r, 'a, M> {
         let (env, zone) = (self.allocator.env(), &self.zone.shared);
         if self.plan.mode == CompactMode::Async && !self.contended {
-            if let Some(guard) = zone.try_lock_region(env, LockPath::Map, zone.region_of(page)) {
+            if let Some(guard) = zone.lock_at(env, LockPath::Map, page, false) {
                 return guard;
             }
             self.contended = true;
