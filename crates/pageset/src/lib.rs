@@ -82,8 +82,41 @@
 //! 4. [`Allocator::online`] for all memory but the image and the metadata.
 //! 5. [`Allocator::cpu_online`] for each CPU before it allocates, and [`Allocator::tick`] once a second on each.
 //!
+//! A zone whose metadata lie in its own first pages:
+//!
+//! ```
+//! # use core::mem::MaybeUninit;
+//! # use pageset::{Allocator, Config, CpuId, Machine, NodeId, PageRange, Pfn, SpinLock, ZoneKind, ZoneSpec};
+//! # struct OneCpu;
+//! # impl Machine for OneCpu {
+//! #     type Lock = SpinLock;
+//! #     fn cpu(&self) -> CpuId {
+//! #         CpuId(0)
+//! #     }
+//! # }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! const PAGE: usize = Pfn::PAGE_BYTES as usize;
+//! const PAGES: usize = 4096;
+//! // What the boot loader found, from a page boundary on.
+//! let memory = Box::leak(vec![MaybeUninit::uninit(); (PAGES + 1) * PAGE].into_boxed_slice());
+//! let (_, memory) = memory.split_at_mut(memory.as_ptr().align_offset(PAGE));
+//! let start = Pfn::at_address(memory.as_ptr().addr());
+//! let span = PageRange::new(start, PAGES as u64);
+//! // Without ranges: nothing is free yet.
+//! let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span, ranges: &[] }];
+//! let config = Config::new(&zones, &[NodeId(0)]);
+//! let used = config.metadata_bytes::<OneCpu>()?.next_multiple_of(PAGE);
+//! let (metadata, _pages) = memory.split_at_mut(used);
+//! let allocator = Allocator::from_bytes(OneCpu, &config, metadata)?;
+//! let used = (used / PAGE) as u64;
+//! allocator.online(PageRange::new(start.offset(used), span.pages - used))?;
+//! assert_eq!(allocator.zone(0).expect("a zone").stats().managed, 4096 - used);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! In the repository, `docs/reference/contexts.md` says which call is allowed in which context, and `kernel/src/frames.rs` is an
-//! example with several CPUs and nodes.
+//! example with several CPUs and nodes. [`RawLock`] has the order of the locks.
 //!
 //! # Page size and orders
 //!

@@ -54,8 +54,8 @@ use sections::Sections;
 /// A page allocator over metadata that the caller provides.
 ///
 /// Safe for use by many threads at once. Each region of a zone has one lock, each pageset another. `alloc` and `free` only try the lock
-/// of a pageset; where it is busy they use the zone's free lists. ([`OwnerRule::Wait`](crate::OwnerRule::Wait) is an exception.) Lock
-/// order: pageset, changes, zone.
+/// of a pageset; where it is busy they use the zone's free lists. ([`OwnerRule::Wait`](crate::OwnerRule::Wait) is an exception.)
+/// [`RawLock`](crate::RawLock) has the order of the locks.
 #[derive(Debug)]
 pub struct Allocator<'a, M: Machine> {
     pub(crate) machine: M,

@@ -247,6 +247,16 @@ impl<L: RawLock, H: CpuHint<L>> Drop for HintGuard<'_, L, H> {
 /// `lock` and a successful `try_lock` acquire; `unlock` releases; so each holder sees what earlier holders wrote. Where
 /// interrupts allocate or free, `lock` and a successful `try_lock` disable interrupts on their CPU until `unlock`: an interrupt
 /// in between would wait for the code that it interrupted. A caller that no lock can keep out, such as an NMI, asks with [`crate::Wait::Nothing`].
+///
+/// # Order
+///
+/// The allocator has three kinds of locks, and waits for each only in this order:
+///
+/// | lock of | held by one call | is waited for while the call holds |
+/// | --- | --- | --- |
+/// | a pageset: one CPU's pages of one zone | one | nothing |
+/// | changes: the settings of the allocator | the one | a pageset that gets new bounds |
+/// | a region: a part of a zone with free lists | one; where deferred frees are completed, the first of the zone and another | a pageset that refills or drains; changes, where marks and reserves are set |
 pub trait RawLock: fmt::Debug + Default {
     /// Takes the lock, waiting for it.
     fn lock(&self);

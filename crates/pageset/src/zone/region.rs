@@ -279,7 +279,7 @@ impl<M: Machine> Zone<'_, M> {
 
 /// The locks of the regions.
 impl<'a, M: Machine> Zone<'a, M> {
-    /// Takes the lock of a region, waits for it, and counts the hold. Lock order: pageset, changes, region.
+    /// Takes the lock of a region, waits for it, and counts the hold. [`RawLock`](crate::machine::RawLock) has the order of the locks.
     pub(crate) fn lock_region<'z>(&'z self, env: Env<'z, M>, path: LockPath, number: usize) -> ZoneGuard<'z, 'a, M> {
         let region = self.before_lock(env, path, number);
         self.locked(env, path, number, region, Guard::lock(&region.lock))
