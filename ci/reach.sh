@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The files and functions of the core that one call enters, in a build without optimisation and without the feature `research`, counted by
-# callgrind: what a reader who follows the call has to open. `ci/reach.sh [--list] [NAME...]`; a name is one of `costs list`, or a refill or
-# drain with "-regions" for a zone of four regions. Without names: hit, free, refill and drain. `--list` prints the functions of each file.
+# callgrind: what a reader who follows the call has to open, and how many of the functions are no accessor of one line.
+# `ci/reach.sh [--list] [NAME...]`; a name is one of `costs list`, or a refill or drain with "-regions" for a zone of four regions. Without
+# names: hit, free, refill and drain. `--list` prints the functions of each file.
 #
 # Needs valgrind; says so and does nothing where it is missing.
 set -euo pipefail
@@ -42,7 +43,14 @@ for name; do
             if (/^fl/) file = path
         }
         # Line 0 is code of the compiler, in no file.
-        path != "" && /^[1-9]/ && !(path in passed) { files++; passed[path] }
+        path != "" && /^[1-9]/ {
+            if (!(path in passed)) { files++; passed[path] }
+            # The lines of a function with one line of code: its head, that line, its brace.
+            if (path == file && !((file, called, $1) in lines)) {
+                lines[file, called, $1]
+                if (++length_of[file, called] == 4) longer++
+            }
+        }
         /^fn=/ && file != "" {
             called = substr($0, 4)
             sub(/\x27[0-9]+$/, "", called)
@@ -53,7 +61,7 @@ for name; do
             }
         }
         END {
-            printf "%-20s %3d files %4d functions\n", name, files, all
+            printf "%-20s %3d files %4d functions, %3d of more than one line\n", name, files, all, longer
             if (list) for (file in passed) print "    " file functions[file]
         }' "$work/profile"
 done

@@ -438,15 +438,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let list = self.lists[(4 * order.index() + migratetype.index().min(MigrateType::PCP_COUNT)) % self.lists.len()];
         (list != NO_LIST).then_some(list as usize)
     }
-
-    /// The zone that requests from a CPU for at most this kind try first.
-    #[inline]
-    pub(crate) fn first_zone(&self, cpu: u32, highest: ZoneKind) -> Option<&'a CachedZone<'a, M>> {
-        // Checked: a hint may be any number, and on a 32-bit machine the product of some does not fit.
-        let row = (cpu as usize).checked_mul(ZoneKind::COUNT)?;
-        let first = self.first_zones.get(row + highest.index())?.get();
-        self.zones.get(first as usize)
-    }
 }
 
 impl<M: Machine> CachedZone<'_, M> {

@@ -280,6 +280,15 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Guard::lock(&self.changes)
     }
 
+    /// The zone that requests from a CPU for at most this kind try first.
+    #[inline]
+    pub(crate) fn first_zone(&self, cpu: u32, highest: ZoneKind) -> Option<&'a CachedZone<'a, M>> {
+        // Checked: a hint may be any number, and on a 32-bit machine the product of some does not fit.
+        let row = (cpu as usize).checked_mul(ZoneKind::COUNT)?;
+        let first = self.first_zones.get(row + highest.index())?.get();
+        self.zones.get(first as usize)
+    }
+
     pub(crate) fn locate(&self, pfn: Pfn) -> Option<(&'a CachedZone<'a, M>, u32)> {
         let likely = self.only_zone.or_else(|| self.zones.get(self.sections.find(pfn)?));
         let within = |zone: &'a CachedZone<'a, M>| Some((zone, zone.frames().page(pfn)?));
