@@ -203,11 +203,12 @@ fn the_allocator_imports_downwards() {
 }
 
 /// Types that have methods of their own in a layer above theirs, and why. Such methods can be called from below without an import.
-const METHODS_ABOVE: [(&str, &str, &str); 15] = [
+const METHODS_ABOVE: [(&str, &str, &str); 16] = [
     ("Allocator", "admin", "the calls of rare operations"),
     ("CachedZone", "alloc", "the fast path reads the zone's words"),
     ("CachedZone", "research", "the seam of `research`"),
     ("CompactionState", "admin", "the counters of what a compaction did"),
+    ("List", "zone", "`research`: clusters are cut off a list and joined to one"),
     ("PageRange", "alloc", "the checks of a configuration"),
     ("Pageset", "alloc", "the fast path reads the pageset's words"),
     ("PcpGuard", "alloc", "the fast path changes the pageset's words"),

@@ -9,7 +9,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use super::depot::Depot;
-use super::watermark::Breaks;
 use super::{Env, MIXED, Zone};
 use crate::frame::{List, MigrateType, Order};
 use crate::machine::{Access, Guard, Line, LockPath, Machine};
@@ -366,6 +365,18 @@ pub(crate) struct ZoneGuard<'z, 'a, M: Machine> {
     /// What this hold has taken from pageblocks of other types.
     pub(super) breaks: Cell<Breaks>,
     _held: Guard<'z, M::Lock>,
+}
+
+/// How often one hold of the lock took part of another type's pageblock. The zone raises its marks for each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Breaks {
+    pub(super) count: u32,
+    /// Whether reclaim may be woken for it.
+    pub(super) wakes: bool,
+}
+
+impl Breaks {
+    const NONE: Breaks = Breaks { count: 0, wakes: false };
 }
 
 impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {

@@ -4,7 +4,7 @@
 
 use core::sync::atomic::AtomicU32;
 
-use super::region::Region;
+use super::region::{Breaks, Region};
 use super::{BOOSTED, Zone, ZoneGuard};
 use crate::frame::{MigrateType, Order, ZoneKind};
 use crate::machine::Machine;
@@ -218,18 +218,6 @@ impl Boost {
         let before = self.0.fetch_update(Relaxed, Relaxed, lowered).unwrap_or_else(|boost| boost);
         before.saturating_sub(pages).into()
     }
-}
-
-/// How often one hold of the lock took part of another type's pageblock. The zone raises its marks for each.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Breaks {
-    pub(super) count: u32,
-    /// Whether reclaim may be woken for it.
-    wakes: bool,
-}
-
-impl Breaks {
-    pub(super) const NONE: Breaks = Breaks { count: 0, wakes: false };
 }
 
 impl<M: Machine> ZoneGuard<'_, '_, M> {

@@ -209,19 +209,6 @@ impl Plan {
             any_type: false,
         }
     }
-
-    /// Compacts a whole zone.
-    fn everything() -> Self {
-        Plan {
-            order: None,
-            migratetype: MigrateType::Movable,
-            mode: CompactMode::SyncLight,
-            test: None,
-            direct: false,
-            whole_zone: true,
-            any_type: false,
-        }
-    }
 }
 
 /// The counters of what compaction did.
@@ -277,7 +264,15 @@ impl<M: Machine> ZoneView<'_, '_, M> {
                     ..Plan::background(order, ZoneKind::Movable)
                 }
             }
-            None => Plan { mode, ..Plan::everything() },
+            None => Plan {
+                order: None,
+                migratetype: MigrateType::Movable,
+                mode,
+                test: None,
+                direct: false,
+                whole_zone: true,
+                any_type: false,
+            },
         };
         Run::zone(self.allocator, self.zone, owner, plan)
     }
