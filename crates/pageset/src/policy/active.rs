@@ -9,6 +9,9 @@ use super::presets::PAGESET;
 /// A build for a kernel that is to be small: second ways that are only faster are left out.
 pub(crate) const SMALL: bool = cfg!(not(feature = "rules"));
 
+/// Whether calls that free many blocks treat those of one kind together.
+pub(crate) const BULK: bool = cfg!(feature = "bulk");
+
 // The stores of a small build do not ask whether the zone has them.
 const _: () = assert!(!SMALL || PAGESET.backing.depot() && PAGESET.backing.bitmaps());
 

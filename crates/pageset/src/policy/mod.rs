@@ -15,7 +15,7 @@ pub mod state;
 
 use core::fmt;
 
-pub(crate) use active::{Active, SMALL};
+pub(crate) use active::{Active, BULK, SMALL};
 pub use backing::{Backing, BulkFree, ClaimRule, ClusterRule, Holds, OwnerRule, RegionRule};
 pub use presets::{HAS_RESEARCH, PRESETS, Preset, Release, TUNED_6_6};
 pub use sizes::{Bounds, Watermarks};
