@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 target_dir=$(realpath -m "${CARGO_TARGET_DIR:-../target}/no-std")
 
-# Bytes. The build had 64,403 when the limit was last set.
-text_most=64500
+# Bytes of code: all, and what the calls need after the construction. The aim for those is 40,960.
+text_most=58400 calls_most=46500
 
 (cd small-check && cargo run --quiet --locked --release --bin sizes --target-dir "$target_dir")
 if ! { rustup target list --installed 2>/dev/null | grep -q '^x86_64-unknown-none$' ||
@@ -20,7 +20,8 @@ fi
 command -v nm >/dev/null && command -v readelf >/dev/null || { echo "SKIPPED the sizes: no binutils" && exit; }
 (
     cd small-check
-    RUSTFLAGS='-C relocation-model=static -C code-model=kernel' cargo build --quiet --locked --release --lib \
+    # Counted: with calls of up to 25 instead of 5 of the compiler's units inlined the code is 2 % smaller, and faster.
+    RUSTFLAGS='-C relocation-model=static -C code-model=kernel -C llvm-args=-inline-threshold=25' cargo build --quiet --locked --release --lib \
         --target x86_64-unknown-none --target-dir "$target_dir"
 )
 work=$(mktemp -d)
@@ -36,7 +37,19 @@ if readelf -rW "$object" | grep GOT; then
     echo "error: the small build has relocations of a table of addresses" >&2
     exit 1
 fi
-text=$(size -A "$object" | awk '$1 ~ /^\.text/ { sum += $2 } END { print sum }')
+text_of() { size -A "$1" | awk '$1 ~ /^\.text/ { sum += $2 } END { print sum }'; }
+# reached CALL...: the bytes of code that these calls need.
+reached() {
+    ld -r --gc-sections -e "frames_$1" "${@/#/--undefined=frames_}" -o reached "$object"
+    text_of reached
+}
+text=$(text_of "$object")
 constants=$(size -A "$object" | awk '$1 ~ /^\.rodata/ { sum += $2 } END { print sum }')
 echo "small build: $text bytes of code, $constants of constants"
+pages=(alloc free alloc_bulk free_bulk)
+administration=(cpu_online cpu_offline tick drain_all free_pages)
+calls=$(reached "${pages[@]}" online "${administration[@]}")
+echo "small build: alloc needs $(reached alloc), free as well $(reached alloc free), bulk calls $(reached "${pages[@]}")"
+echo "small build: on-line as well $(reached "${pages[@]}" online), administration $calls; construction alone needs the rest"
+((calls <= calls_most)) || { echo "error: the calls of the small build have $calls bytes of code; allowed: $calls_most" >&2 && exit 1; }
 ((text <= text_most)) || { echo "error: the small build has $text bytes of code; allowed: $text_most" >&2 && exit 1; }

@@ -10,7 +10,7 @@ use crate::alloc::request::{Block, PageHandle, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::{CachedZone, Freed, TAKEN_PER_HOLD};
-use crate::policy::{ListRule, SMALL};
+use crate::policy::{BULK, ListRule, SMALL};
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Allocates blocks of the request's order into `blocks`, as many as available. Returns their number.
@@ -178,7 +178,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             rest = &rest[self.free_first_to_buddy(rest, &block)..];
         }
         while !rest.is_empty() {
-            let given = if SMALL { None } else { self.give_run_hot(rest, &block) };
+            let given = if BULK { self.give_run_hot(rest, &block) } else { None };
             let done = match given.unwrap_or_else(|| self.commit_run(rest, &block)) {
                 0 => self.free_first_to_buddy(rest, &block),
                 run => run,
@@ -198,7 +198,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ) -> Result<(), FreeError> {
         let mut done = prepared;
         while let Some(first) = entries.get(done) {
-            let alike = if SMALL { 0 } else { self.prepare_run_hot(&entries[done..], &block) };
+            let alike = if BULK { self.prepare_run_hot(&entries[done..], &block) } else { 0 };
             if alike == 0 {
                 let Block { pfn, order } = block(first);
                 if let Err(error) = self.claim_free(pfn, order) {

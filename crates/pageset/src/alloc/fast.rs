@@ -298,7 +298,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// What the first of some blocks has in common with those after it that one hold of the pageset's lock may serve. `None` if the general
     /// path must serve it.
-    #[inline(always)]
+    #[cfg_attr(feature = "rules", inline(always))]
+    #[cfg_attr(not(feature = "rules"), inline(never))]
     fn run_of(&self, block: Block, state: PageState) -> Option<RunOf<'a, M>> {
         let Block { pfn, order } = block;
         let zone = self.zone_hot(pfn)?;
@@ -499,7 +500,8 @@ impl<'a, M: Machine> RunOf<'a, M> {
 
 impl<L> Pageset<L> {
     /// Blocks of an order that can be freed one after the other before a drain is due; 0 where `drain_threshold` is 0.
-    #[inline(always)]
+    #[cfg_attr(feature = "rules", inline(always))]
+    #[cfg_attr(not(feature = "rules"), inline(never))]
     fn room_for_run(&self, order: Order) -> usize {
         let count = self.count.get();
         let below = |limit: u32| (limit.saturating_sub(count).saturating_sub(1) >> order.get()) as usize;

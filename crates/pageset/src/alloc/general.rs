@@ -256,7 +256,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             if give(first) {
                 while next().is_some_and(&mut give) {}
             }
-            Some(())
+            Some(first)
         };
         let Some(pageset) = zone.pagesets.get(cpu.0 as usize) else { return };
         let (shared, env, preferred) = (&zone.shared, self.env(), &pageset.region);

@@ -2,6 +2,7 @@
 //!
 //! Specification: `linux-page-allocator.md` 1.1.
 
+use core::iter;
 use core::sync::atomic::AtomicU32;
 
 use crate::alloc::config::Config;
@@ -24,12 +25,25 @@ pub(crate) struct Zonelist<'z, 'a, M: Machine> {
 impl<'a, M: Machine> Zonelist<'_, 'a, M> {
     /// The zones that may serve the request, best first.
     pub(crate) fn zones(&self) -> impl Iterator<Item = &'a CachedZone<'a, M>> {
-        let allowed = |zone: &&CachedZone<'a, M>| {
-            zone.shared.kind <= self.request.highest
+        let mut left = self.row;
+        iter::from_fn(move || self.next_of(&mut left))
+    }
+
+    /// The first of the zones in `left` that may serve the request. Those after it are left.
+    #[cfg_attr(not(feature = "rules"), inline(never))]
+    #[cfg_attr(feature = "rules", inline)]
+    fn next_of(&self, left: &mut &'a [AtomicU32]) -> Option<&'a CachedZone<'a, M>> {
+        while let [index, rest @ ..] = *left {
+            *left = rest;
+            let zone = self.all.get(index.get() as usize)?;
+            if zone.shared.kind <= self.request.highest
                 && !(self.request.this_node_only && zone.shared.node != self.node)
                 && self.request.zone.is_none_or(|only| zone.shared.index == only)
-        };
-        self.row.iter().map(|index| &self.all[index.get() as usize]).filter(allowed)
+            {
+                return Some(zone);
+            }
+        }
+        None
     }
 }
 

@@ -119,7 +119,8 @@ impl Frames<'_> {
         exchange(&self.tags[page as usize], lent, lent.with_state(PageState::Cached))
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "rules", inline(always))]
+    #[cfg_attr(not(feature = "rules"), inline(never))]
     pub(crate) fn set_tag(&self, page: u32, tag: Tag) {
         self.tags[page as usize].set(tag.0);
     }

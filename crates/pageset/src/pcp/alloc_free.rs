@@ -133,16 +133,31 @@ impl<M: Machine> CachedZone<'_, M> {
         if env.tuning.kept_fraction > 0 && !has_room {
             return false;
         }
-        if !(pcp.push(list, page) || drain && self.make_room(env, &mut pcp, list) && pcp.push(list, page)) {
-            return false;
-        }
-        let due = env.tuning.commit(&mut pcp, order, self.shared.pressure());
-        pcp.update_threshold();
-        pcp.count_freed(order.pages());
+        let Some(due) = self.put(env, &mut pcp, Freed { page, order, list }, drain) else { return false };
         if due > 0 && (drain || !pcp.may_keep()) {
             drop(self.drain_after_free(env, pcp, due, list, cpu));
         }
         true
+    }
+
+    /// Puts a freed block on its list. Drains others where there is no room, if `drain` allows that. Returns the pages that are due to
+    /// be drained, or `None` without room.
+    #[cfg_attr(feature = "rules", inline(always))]
+    #[cfg_attr(not(feature = "rules"), inline(never))]
+    fn put<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &mut PcpGuard<'_, M::Lock, G>,
+        Freed { page, order, list }: Freed,
+        drain: bool,
+    ) -> Option<u32> {
+        if !(pcp.push(list, page) || drain && self.make_room(env, pcp, list) && pcp.push(list, page)) {
+            return None;
+        }
+        let due = env.tuning.commit(pcp, order, self.shared.pressure());
+        pcp.update_threshold();
+        pcp.count_freed(order.pages());
+        Some(due)
     }
 
     /// Drains the pages that are due after a free, and clears "below high" of a zone that is above its high mark again.
@@ -299,13 +314,8 @@ impl<M: Machine> CachedZone<'_, M> {
         let mut done = 0;
         for Freed { page, order, list } in blocks {
             self.borrow_for(env, &pcp, pcp.count() + order.pages() as u32);
-            if !(pcp.push(list, page) || self.make_room(env, &mut pcp, list) && pcp.push(list, page)) {
-                break;
-            }
+            let Some(due) = self.put(env, &mut pcp, Freed { page, order, list }, true) else { break };
             done += 1;
-            let due = env.tuning.commit(&mut pcp, order, self.shared.pressure());
-            pcp.update_threshold();
-            pcp.count_freed(order.pages());
             if due > 0 {
                 match self.drain_after_free(env, pcp, due, list, cpu) {
                     Some(held) => pcp = held,

@@ -7,7 +7,7 @@ use super::{Pageset, Place};
 use crate::machine::{Guard, HintGuard};
 use crate::policy::expiry::Expiry;
 use crate::policy::state::{State, words};
-use crate::policy::{Bounds, Decay, PcpState, Tuning};
+use crate::policy::{Bounds, Decay, PcpState, SMALL, Tuning};
 use crate::store::Cache;
 use crate::sync::{self, LockedWord};
 
@@ -150,8 +150,13 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
 /// The pageset as the stores behind it see it.
 impl<L, G> Cache for PcpGuard<'_, L, G> {
     #[inline(always)]
-    fn fill(&self, list: usize, blocks: u32, next: impl FnMut() -> Option<u32>) -> u32 {
-        self.list(list).fill(self.words, &self.pool, blocks, next)
+    fn fill(&self, list: usize, blocks: u32, mut next: impl FnMut() -> Option<u32>) -> u32 {
+        let stack = self.list(list);
+        if SMALL {
+            let next: &mut dyn FnMut() -> Option<u32> = &mut next;
+            return stack.fill(self.words, &self.pool, blocks, next);
+        }
+        stack.fill(self.words, &self.pool, blocks, next)
     }
 
     #[inline(always)]

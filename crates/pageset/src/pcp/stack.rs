@@ -330,6 +330,7 @@ impl Stack {
 
     /// Inserts up to `want` blocks at the bottom. If the list was empty, they pop in the order in which `next` returned
     /// them. Returns the number inserted.
+    #[cfg_attr(not(feature = "rules"), inline(never))]
     pub(crate) fn fill(
         &self,
         words: &[AtomicU32],

@@ -416,6 +416,9 @@ impl Default for Tuning {
 /// A build for a kernel that is to be small: second ways that are only faster are left out.
 pub(crate) const SMALL: bool = cfg!(not(feature = "rules"));
 
+/// Whether calls that free many blocks treat those of one kind together.
+pub(crate) const BULK: bool = cfg!(feature = "bulk");
+
 // The stores of a small build do not ask whether the zone has them.
 const _: () = assert!(!SMALL || presets::PAGESET.backing.depot() && presets::PAGESET.backing.bitmaps());
 

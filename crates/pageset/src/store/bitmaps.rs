@@ -3,7 +3,7 @@
 
 use core::sync::atomic::AtomicU32;
 
-use super::lists::{HOLD_BLOCKS, Held, drain_in_order, free_some_to_regions, free_to_regions, ones};
+use super::lists::{HOLD_BLOCKS, Held, count, drain_in_order, free_some_to_regions, free_to_regions, ones};
 use super::{Cache, Drain, Given, Refill, Store, remembered_type};
 use crate::buddy::Wanted;
 use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag};
@@ -164,10 +164,10 @@ fn free_to_bitmaps<M: Machine>(
     each(runs, |at| zone.bitmaps.note(blocks[at].get()));
     each(whole, |at| free_whole(zone, env, blocks[at].get(), None, true));
     if others != 0 {
-        pages.sub(u64::from(others.count_ones()) << order.get());
+        pages.sub(u64::from(count(others)) << order.get());
         free_some_to_regions(zone, env, (blocks, others), order, None, &mut Held::default());
     }
-    blocks.len() as u32 - others.count_ones()
+    blocks.len() as u32 - count(others)
 }
 
 /// Frees the pageblock around a page if its bitmap has all pages. `held` is its region, if the caller holds its lock. If not, and the
@@ -290,7 +290,7 @@ fn take_from_bitmaps<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, wanted: Wa
     if !zone.bitmaps.are_kept() || wanted.order >= Order::PAGEBLOCK {
         return None;
     }
-    let take = |(region, own): (usize, bool)| {
+    let take = |region, own| {
         let (mut at, end) = zone.pageblocks_of(region);
         // The search needs no lock. If another CPU takes the block before this one locks the region, the search goes on with the next
         // pageblock.
@@ -319,8 +319,15 @@ fn take_from_bitmaps<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, wanted: Wa
             }
         }
     };
-    let regions = |own| zone.regions_from(region).map(move |region| (region, own));
-    { regions(true) }.find_map(take).or_else(|| { regions(false) }.filter(|_| !wanted.no_fragment).find_map(take))
+    for own in [true, false] {
+        if own || !wanted.no_fragment {
+            let found = zone.regions_from(region).find_map(|region| take(region, own));
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+    None
 }
 
 /// Frees the pages of the next [`EMPTIED`] bitmaps of some pageblocks. Returns where to go on, `None` at their end.

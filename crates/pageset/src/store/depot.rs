@@ -120,7 +120,7 @@ fn drain_to_depots<M: Machine>(drain: &Drain<'_, M>, cache: &impl Cache) -> u32 
             if blocks.is_empty() {
                 return drained;
             }
-            guard.region.depot.put(words, list, blocks, || env.touch(depot_line(zone, number)));
+            guard.region.depot.put(words, list, blocks, &|| env.touch(depot_line(zone, number)));
             cache.drop_oldest(list, blocks.len() as u32);
             held.add(blocks.len());
             let pages = (blocks.len() as u32) << order_of(list).get();
@@ -141,13 +141,13 @@ fn refill_from_depot<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, mos
     let (depot, words) = (&zone.regions[region].depot, words_of(zone, region));
     let mut taken = 0;
     while taken < most {
-        let blocks = depot.take(words, list, (most - taken) as usize, || env.touch(depot_line(zone, region)));
+        let blocks = depot.take(words, list, (most - taken) as usize, &|| env.touch(depot_line(zone, region)));
         let mut newest_first = blocks.iter().rev().map(LockedWord::get);
         let filled = cache.fill(list, blocks.len() as u32, || newest_first.next());
         taken += filled;
         if (filled as usize) < blocks.len() {
             // The pageset has no more room: the rest goes back to the places where it was.
-            depot.put(words, list, &blocks[..blocks.len() - filled as usize], || ());
+            depot.put(words, list, &blocks[..blocks.len() - filled as usize], &|| ());
             break;
         }
         if blocks.is_empty() {
@@ -168,7 +168,7 @@ fn drain_depot<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, number: usize, p
         let depot = &guard.region.depot;
         let Some(list) = depot.some_list() else { return };
         let touch = || env.touch(depot_line(zone, number));
-        let blocks = depot.take(words_of(zone, number), list, Depot::BATCH, touch);
+        let blocks = depot.take(words_of(zone, number), list, Depot::BATCH, &touch);
         batch.iter().zip(blocks).for_each(|(copy, block)| copy.set(block.get()));
         let (batch, order) = (&batch[..blocks.len()], order_of(list));
         // Nearly all blocks are of this region, and leave the depot and enter the free lists under one hold.

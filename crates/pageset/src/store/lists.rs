@@ -7,8 +7,8 @@ use super::{Cache, Drain, Given, Refill, Store, is_one_hold, remembered_type};
 use crate::buddy::{Capture, Stage};
 use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{LockPath, Machine};
-use crate::policy::Backing;
 use crate::policy::lists::order_of;
+use crate::policy::{Backing, SMALL};
 use crate::sync::LockedWord;
 use crate::zone::{Env, Zone, ZoneGuard};
 
@@ -97,8 +97,23 @@ fn drain_lists<M: Machine>(guard: &ZoneGuard<'_, '_, M>, drain: &Drain<'_, M>, c
 
 /// Gives the oldest blocks of whole lists to `free`, from the first list on, until the wanted pages or 512 blocks have moved: at most 64
 /// blocks at a time. A hold of a region's lock may go on from one call to the next. Returns the number of pages.
-#[cfg_attr(feature = "rules", inline(always))]
+#[inline(always)]
 pub(super) fn drain_in_order<'d, M: Machine>(
+    drain: &Drain<'d, M>,
+    cache: &impl Cache,
+    mut free: impl FnMut(&[AtomicU32], Order, &mut Held<'d, M>),
+) -> u32 {
+    if SMALL {
+        // One copy for all.
+        let free: &mut dyn FnMut(&[AtomicU32], Order, &mut Held<'d, M>) = &mut free;
+        return in_order(drain, cache, free);
+    }
+    in_order(drain, cache, free)
+}
+
+#[cfg_attr(feature = "rules", inline(always))]
+#[cfg_attr(not(feature = "rules"), inline(never))]
+fn in_order<'d, M: Machine>(
     drain: &Drain<'d, M>,
     cache: &impl Cache,
     mut free: impl FnMut(&[AtomicU32], Order, &mut Held<'d, M>),
@@ -156,18 +171,18 @@ pub(super) fn free_some_to_regions<'z, M: Machine>(
             (left, later, waits) = (later, 0, true);
         }
         let number = zone.region_of(blocks[left.trailing_zeros() as usize].get());
-        let Some(guard) = held.lock(zone, env, number, waits, left.count_ones() as usize) else {
+        let Some(guard) = held.lock(zone, env, number, waits, count(left) as usize) else {
             let busy = in_region(zone, blocks, left, number);
             (left, later) = (left & !busy, later | busy);
             continue;
         };
-        let before = left.count_ones();
+        let before = count(left);
         left = match order {
             // The compiler makes one that has no shifts.
             Order::ZERO => guard.free_own(blocks, left, Order::ZERO, capture),
             order => guard.free_own(blocks, left, order, capture),
         };
-        held.add((before - left.count_ones()) as usize);
+        held.add((before - count(left)) as usize);
     }
 }
 
@@ -222,6 +237,13 @@ impl<'z, M: Machine> Held<'z, M> {
     pub(super) fn add(&mut self, blocks: usize) {
         self.blocks += blocks;
     }
+}
+
+/// The members of a set. The small build has one copy: its processors may have no instruction for it.
+#[cfg_attr(not(feature = "rules"), inline(never))]
+#[cfg_attr(feature = "rules", inline(always))]
+pub(super) fn count(set: u64) -> u32 {
+    set.count_ones()
 }
 
 /// A word whose lowest bits, `count` of them, are set.

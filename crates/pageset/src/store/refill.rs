@@ -5,6 +5,7 @@ use core::sync::atomic::AtomicU32;
 use super::{ALL, Batches, Cache, Lists, Parts, Refill, Store, is_one_hold};
 use crate::buddy::Wanted;
 use crate::machine::{LockPath, Machine};
+use crate::policy::SMALL;
 use crate::sync::{self, LockedWord};
 use crate::zone::{Env, Zone, ZoneGuard};
 
@@ -83,14 +84,34 @@ fn refill_from_own<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, most:
 
 /// Takes something from a region: from the one that a pageset prefers if that has something, else from the next one. The first pass
 /// waits for no lock and mixes no types. The region that serves is preferred from then on, unless the other was only busy.
-pub(crate) fn take_from_regions<'z, 'a, M: Machine, T>(
+#[inline]
+pub(crate) fn take_from_regions<'z, 'a, M: Machine>(
     zone: &'z Zone<'a, M>,
     env: Env<'z, M>,
     path: LockPath,
     preferred: &AtomicU32,
     wanted: Wanted,
-    mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<T>,
-) -> Option<T> {
+    mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<u32>,
+) -> Option<u32> {
+    if SMALL {
+        let take: &mut TakeFrom<'_, M> = &mut take;
+        return from_regions(zone, env, path, preferred, wanted, take);
+    }
+    from_regions(zone, env, path, preferred, wanted, take)
+}
+
+/// What takes from a region. A small build has one copy of [`from_regions`] for all.
+type TakeFrom<'t, M> = dyn FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<u32> + 't;
+
+#[cfg_attr(not(feature = "rules"), inline(never))]
+fn from_regions<'z, 'a, M: Machine>(
+    zone: &'z Zone<'a, M>,
+    env: Env<'z, M>,
+    path: LockPath,
+    preferred: &AtomicU32,
+    wanted: Wanted,
+    mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<u32>,
+) -> Option<u32> {
     if let [_] = zone.regions {
         return take(&zone.lock_for(env, path, wanted)?, wanted);
     }

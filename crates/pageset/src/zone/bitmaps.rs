@@ -15,6 +15,7 @@ use core::iter;
 use core::sync::atomic::AtomicU32;
 
 use crate::frame::Order;
+use crate::policy::SMALL;
 use crate::sync::LockedWord;
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::sync::atomic::fence;
@@ -333,7 +334,18 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
     }
 
     /// Takes up to `most` blocks of a pageblock and gives each to `give`, in ascending order.
+    #[inline]
     pub(crate) fn take(&self, pageblock: u32, order: Order, most: u32, mut give: impl FnMut(u32)) -> TakenBits {
+        if SMALL {
+            // One copy for all.
+            let give: &mut dyn FnMut(u32) = &mut give;
+            return self.take_each(pageblock, order, most, give);
+        }
+        self.take_each(pageblock, order, most, give)
+    }
+
+    #[cfg_attr(not(feature = "rules"), inline(never))]
+    fn take_each(&self, pageblock: u32, order: Order, most: u32, mut give: impl FnMut(u32)) -> TakenBits {
         let (start, pages) = (pageblock * Self::PAGES, order.pages() as u32);
         let (mut came, mut is_empty) = (0, true);
         if pages > BITS {
@@ -368,7 +380,7 @@ impl<W: Word, const N: usize> Bitmaps<'_, W, N> {
                 match word.take_from(now, bits) {
                     Ok(()) => {
                         each(heads, |bit| give(first + bit));
-                        came += heads.count_ones();
+                        came += count(heads);
                         now &= !bits;
                         break;
                     }
@@ -495,11 +507,18 @@ fn heads(free: u32, order: Order) -> u32 {
     heads & STARTS[order.index()]
 }
 
+/// The set bits of a word. The small build has one copy: its processors may have no instruction for it.
+#[cfg_attr(not(feature = "rules"), inline(never))]
+#[cfg_attr(feature = "rules", inline(always))]
+fn count(word: u32) -> u32 {
+    word.count_ones()
+}
+
 /// The lowest bits of a word, at most `most`.
 #[inline(always)]
 fn lowest(word: u32, most: u32) -> u32 {
     let mut left = word;
-    let mut surplus = word.count_ones().saturating_sub(most);
+    let mut surplus = count(word).saturating_sub(most);
     while surplus > 0 {
         left &= !(1 << left.ilog2());
         surplus -= 1;

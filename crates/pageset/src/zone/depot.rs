@@ -103,7 +103,9 @@ impl Depot {
     }
 
     /// Leaves blocks of one list, at most [`Self::room`]. Calls `touch` before it writes.
-    pub(crate) fn put(&self, words: &[AtomicU32], list: usize, blocks: &[AtomicU32], touch: impl FnOnce()) {
+    #[cfg_attr(feature = "rules", inline(always))]
+    #[cfg_attr(not(feature = "rules"), inline(never))]
+    pub(crate) fn put(&self, words: &[AtomicU32], list: usize, blocks: &[AtomicU32], touch: &dyn Fn()) {
         let before = self.pages.get();
         touch();
         let pages = (blocks.len() as u32) << order_of(list).get();
@@ -142,12 +144,14 @@ impl Depot {
 
     /// Takes at most `most` blocks of the newest batch of a list. The result is valid until the next call with the lock held. Calls
     /// `touch` before it writes.
+    #[cfg_attr(feature = "rules", inline(always))]
+    #[cfg_attr(not(feature = "rules"), inline(never))]
     pub(crate) fn take<'w>(
         &self,
         words: &'w [AtomicU32],
         list: usize,
         most: usize,
-        touch: impl FnOnce(),
+        touch: &dyn Fn(),
     ) -> &'w [AtomicU32] {
         let slot = self.newest[list].get();
         if slot == 0 || most == 0 {
@@ -226,21 +230,21 @@ mod tests {
     #[test]
     fn the_newest_batch_leaves_first() {
         let (depot, memory) = (Depot::new(), words((0..Depot::WORDS).map(|_| 0)));
-        depot.put(&memory, 2, &words([1, 2, 3]), || ());
-        depot.put(&memory, 2, &words([4, 5]), || ());
-        depot.put(&memory, 9, &words([8]), || ());
+        depot.put(&memory, 2, &words([1, 2, 3]), &|| ());
+        depot.put(&memory, 2, &words([4, 5]), &|| ());
+        depot.put(&memory, 9, &words([8]), &|| ());
         assert_eq!((depot.pages(), depot.some_list()), (5 + 8, Some(2)));
-        assert_eq!(taken(depot.take(&memory, 2, 4, || ())), [2, 3, 4, 5], "two batches that fit a slot are one");
-        assert_eq!(taken(depot.take(&memory, 2, 2, || ())), [1]);
-        assert_eq!(taken(depot.take(&memory, 2, 2, || ())), []);
-        depot.put(&memory, 2, &words(0..60), || ());
-        depot.put(&memory, 2, &words(60..70), || ());
+        assert_eq!(taken(depot.take(&memory, 2, 4, &|| ())), [2, 3, 4, 5], "two batches that fit a slot are one");
+        assert_eq!(taken(depot.take(&memory, 2, 2, &|| ())), [1]);
+        assert_eq!(taken(depot.take(&memory, 2, 2, &|| ())), []);
+        depot.put(&memory, 2, &words(0..60), &|| ());
+        depot.put(&memory, 2, &words(60..70), &|| ());
         assert_eq!(
-            taken(depot.take(&memory, 2, 62, || ())),
+            taken(depot.take(&memory, 2, 62, &|| ())),
             Vec::from_iter(62..70),
             "the rest of a batch is one of its own"
         );
-        assert_eq!(taken(depot.take(&memory, 2, 62, || ())), Vec::from_iter(0..62));
+        assert_eq!(taken(depot.take(&memory, 2, 62, &|| ())), Vec::from_iter(0..62));
         assert_eq!((depot.pages(), depot.some_list()), (8, Some(9)));
     }
 
@@ -252,12 +256,12 @@ mod tests {
         for round in 0..3 {
             for slot in 0..Depot::SLOTS {
                 assert_eq!(depot.room(&memory, 0, 1 << 20), 62, "round {round}, slot {slot}");
-                depot.put(&memory, slot % 3, &batch, || ());
+                depot.put(&memory, slot % 3, &batch, &|| ());
             }
             assert_eq!(depot.room(&memory, 0, 1 << 20), 0);
             assert_eq!((0..3).map(|list| depot.batches(&memory, list).count()).sum::<usize>(), Depot::SLOTS);
             while let Some(list) = depot.some_list() {
-                assert_eq!(depot.take(&memory, list, 62, || ()).len(), 62);
+                assert_eq!(depot.take(&memory, list, 62, &|| ()).len(), 62);
             }
         }
         // List 9 has blocks of order 3.
@@ -269,7 +273,7 @@ mod tests {
     fn a_depot_follows_its_demand() {
         let (depot, memory) = (Depot::new(), words((0..Depot::WORDS).map(|_| 0)));
         let room = || depot.room(&memory, 0, 1 << 20);
-        (0..2).for_each(|_| depot.put(&memory, 0, &words(0..62), || ()));
+        (0..2).for_each(|_| depot.put(&memory, 0, &words(0..62), &|| ()));
         assert_eq!((room(), depot.is_idle()), (0, false));
         depot.pages_out.set(20);
         let later = |_| {
@@ -277,17 +281,17 @@ mod tests {
             room()
         };
         assert_eq!((room(), [(); 6].map(later)), (40, [20, 10, 4, 2, 0, 0]));
-        while !depot.take(&memory, 0, 62, || ()).is_empty() {}
+        while !depot.take(&memory, 0, 62, &|| ()).is_empty() {}
         assert!(depot.is_idle());
     }
 
     #[test]
     fn pages_that_stay_are_idle() {
         let (depot, memory) = (Depot::new(), words((0..Depot::WORDS).map(|_| 0)));
-        depot.put(&memory, 0, &words(0..62), || ());
+        depot.put(&memory, 0, &words(0..62), &|| ());
         assert_eq!(depot.idle_pages(), 0, "they have just come");
-        depot.take(&memory, 0, 22, || ());
-        depot.put(&memory, 0, &words(0..50), || ());
+        depot.take(&memory, 0, 22, &|| ());
+        depot.put(&memory, 0, &words(0..50), &|| ());
         assert_eq!(depot.idle_pages(), 40);
         assert_eq!(depot.idle_pages(), 90);
     }

@@ -53,7 +53,7 @@ fn world(test: impl FnOnce(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>)) {
     let blocks: Vec<_> = (0..5).map(|_| AtomicU32::new(pcp.pop(LIST).expect("cached"))).collect();
     pcp.count.set(pcp.count.get() - 5);
     sync::add(&pcp.drain_pages, 5);
-    zone.shared.regions[0].depot.put(words_of(&zone.shared, 0), LIST, &blocks, || ());
+    zone.shared.regions[0].depot.put(words_of(&zone.shared, 0), LIST, &blocks, &|| ());
     drop(pcp);
     assert_eq!(order_of(LIST), Order::ZERO);
     test(&world, zone);
@@ -171,7 +171,7 @@ fn a_lost_block_is_named() {
         pcp.pop(LIST).expect("cached")
     };
     let from_depot: Lose =
-        |_, zone| zone.shared.regions[0].depot.take(words_of(&zone.shared, 0), LIST, 1, || ())[0].get();
+        |_, zone| zone.shared.regions[0].depot.take(words_of(&zone.shared, 0), LIST, 1, &|| ())[0].get();
     for lose in [from_pageset, from_depot] {
         world(|world, zone| {
             let lost = lose(world, zone);
