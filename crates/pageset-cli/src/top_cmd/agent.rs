@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let scrapes = args.listen.map(Scrapes::open).transpose()?;
     let out = is_standard(&args.output).then(Reader::new);
     let every = args.interval.unwrap_or(INTERVAL);
-    let mut machine = Machine::new(Counting::OnlyCpus)?;
+    let mut machine = Machine::new(Counting::OnlyCpus);
     let mut before = machine.look()?;
     say(&before.missing);
     let (mut found, mut until) = (None, Instant::now() + every);
@@ -110,9 +110,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         uncounted = if look.traffic.is_none() { uncounted + 1 } else { 0 };
         if before.traffic.is_some() && uncounted > 0 || uncounted >= TRY_AGAIN {
             // Counting has ended, such as by an offline CPU that the kernel removed, or could not begin: it begins anew.
-            if let Ok(mut anew) = Machine::new(Counting::OnlyCpus)
-                && let Ok(first) = anew.look()
-            {
+            let mut anew = Machine::new(Counting::OnlyCpus);
+            if let Ok(first) = anew.look() {
                 if first.missing != said {
                     say(&first.missing);
                     said.clone_from(&first.missing);

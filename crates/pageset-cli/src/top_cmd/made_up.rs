@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pageset_record::live::sites::PAGES_APART;
 use pageset_record::live::times::bucket;
-use pageset_record::live::{Process, Processes, Site, Sites, Traffic, Wait, WaitTimes, Waits, Way};
+use pageset_record::live::{Process, Processes, Site, Sites, Traffic, Wait, WaitTimes, Waits};
 use pageset_trace::procfs::{BuddyInfo, Zoneinfo};
 
 use super::look::{Look, When};
@@ -92,7 +92,7 @@ impl MadeUp {
             release: Some("6.18.0".to_owned()),
             version: None,
             high_fraction: Some(0),
-            counted_by: Some(Way::Bpf),
+            counted: true,
             traffic: Some(self.totals.clone()),
             wait_times: Some(self.times.clone()),
             processes: Some(self.processes(seconds)),

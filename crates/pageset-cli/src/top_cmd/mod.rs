@@ -49,7 +49,6 @@ use std::time::{Duration, Instant};
 
 use pageset_fleet::view::{self, View};
 use pageset_fleet::{look, metrics};
-use pageset_record::live::Way;
 use schemars::{Schema, schema_for};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -114,19 +113,12 @@ pub(crate) struct Args {
     #[arg(long)]
     no_count: bool,
 
-    /// How the kernel counts refills and drains [default: bpf, or perf if bpf is not allowed]
-    ///
-    /// Only bpf measures waits for zone locks. If the kernel does not allow the given way, the command ends with exit
-    /// code 3. If unsure, omit this option.
-    #[arg(long, value_name = "WAY", conflicts_with = "no_count")]
-    count_by: Option<CountBy>,
-
     /// Play saved looks instead of this machine's: output of --json, recordings, or copies of /proc/zoneinfo
     ///
     /// Name the oldest file first. On a terminal, space pauses, n and p step, and + and - change the speed. With
     /// --interval, a look at a recording is at least so many seconds after the previous one; without it, each snapshot of
     /// the recording is a look.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "count", "no_count", "count_by", "made_up"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "count", "no_count", "made_up"])]
     from: Vec<PathBuf>,
 
     /// Read the screen's settings from this TOML file [default: ~/.config/pageset/top.toml, if it exists]
@@ -138,26 +130,8 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
 
     /// Show a machine that does not exist: CPUSxNODES
-    #[arg(long, value_name = "SIZE", hide = true, value_parser = made_up::size, conflicts_with_all = ["listen", "no_count", "count_by"])]
+    #[arg(long, value_name = "SIZE", hide = true, value_parser = made_up::size, conflicts_with_all = ["listen", "no_count"])]
     made_up: Option<Size>,
-}
-
-/// The ways of `--count-by`.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum CountBy {
-    /// Programs at the kernel's tracepoints
-    Bpf,
-    /// Counters of perf_event_open
-    Perf,
-}
-
-impl From<CountBy> for Way {
-    fn from(by: CountBy) -> Way {
-        match by {
-            CountBy::Bpf => Way::Bpf,
-            CountBy::Perf => Way::Perf,
-        }
-    }
 }
 
 /// The time between looks if nothing else is given.
@@ -254,8 +228,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         let pace = if on_screen { interval } else { Duration::ZERO };
         return live(|| machine.look(), &args, on_screen, pace, &interrupt);
     }
-    let counting = if args.no_count { Counting::Off } else { Counting::By(args.count_by.map(Way::from)) };
-    let mut machine = Machine::new(counting)?;
+    let counting = if args.no_count { Counting::Off } else { Counting::All };
+    let mut machine = Machine::new(counting);
     if let Some(address) = args.listen {
         let scrapes = Scrapes::open(address)?;
         while interrupt.keep_on() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use pageset_record::live::{Traffic, Wait, WaitTimes, Waits, Way};
+use pageset_record::live::{Traffic, Wait, WaitTimes, Waits};
 use pageset_trace::procfs::{BuddyInfo, Zoneinfo};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -91,7 +91,7 @@ pub(super) fn look(cpus: u32, scale: u64) -> Look {
         release: Some("6.18.0-test".to_owned()),
         version: None,
         high_fraction: Some(0),
-        counted_by: Some(Way::Bpf),
+        counted: true,
         traffic: Some((0..cpus).map(traffic).collect()),
         wait_times: Some(wait_times(scale)),
         processes: Some(processes(scale)),
