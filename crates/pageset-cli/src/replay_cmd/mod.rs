@@ -10,7 +10,7 @@
 mod identify;
 pub(crate) mod progress;
 mod table;
-pub(crate) mod timeline;
+mod timeline;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,6 @@
 
 mod convert;
 mod info;
-mod view;
 
 use std::path::PathBuf;
 
@@ -27,7 +26,6 @@ enum Command {
     Info(info::Args),
     Import(convert::ImportArgs),
     Export(convert::ExportArgs),
-    View(view::ViewArgs),
 }
 
 /// The recording and the files that belong to it.
@@ -65,6 +63,5 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         Command::Info(args) => info::run(args),
         Command::Import(args) => convert::import(args),
         Command::Export(args) => convert::export(args),
-        Command::View(args) => view::run(&args),
     }
 }
