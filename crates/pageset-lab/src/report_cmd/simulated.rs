@@ -105,7 +105,6 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     names.collect::<IndexSet<_>>().into_iter().collect()
 }
 
-/// Reports on one result of `pageset-lab sim`.
 pub(crate) fn run(result: RunResult) -> Result<Report, String> {
     let RunResult { workload, machine, .. } = &result;
     let rows: Vec<Row<'_>> = result.rows.iter().map(Row::new).collect();
@@ -209,7 +208,6 @@ fn names<'c>(columns: impl Iterator<Item = &'c Columns>) -> Vec<String> {
     names
 }
 
-/// Reports on one result of `pageset-lab compare`.
 pub(crate) fn compare(result: CompareResult) -> Result<Report, String> {
     // Group rows by their other keys, in the order of the table.
     let mut groups: Vec<(String, Vec<(String, &CompareRow)>)> = Vec::new();

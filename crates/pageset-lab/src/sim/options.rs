@@ -58,7 +58,7 @@ pub(crate) struct Effort {
 
     /// Run each setting with the seeds 1 to K, and show the mean and the spread [default: 1; 3 for fits]
     ///
-    /// Gain of more seeds: a known spread and a better mean. Cost: K times the simulation time. Fits are calibrate, and compare with
+    /// Gain of more seeds: a known spread and a better mean. Cost: K times the simulation time. Fits are compare with
     /// the tables of page_fault1 over batches or over tasks.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
@@ -129,7 +129,7 @@ impl Effort {
 }
 
 /// How settings are simulated whose figures are compared with published ones: the tables, and the rows that costs are
-/// fitted to. [`Beside::run`] runs both, so that a fit has the same figures as `compare`.
+/// fitted to.
 #[derive(clap::Args)]
 pub(crate) struct Beside {
     /// Simulate all nodes, even if they are identical and share nothing

@@ -107,7 +107,6 @@ impl Args {
 /// The name of the workload that is read from a file.
 const TRACE: &str = "trace";
 
-/// Runs `pageset-lab sim`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.list {
         io::stdout().write_all(list().as_bytes())?;

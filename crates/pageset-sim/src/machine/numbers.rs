@@ -73,7 +73,6 @@ impl From<Ns> for Time {
 }
 
 impl Count {
-    /// One.
     pub(super) const fn one() -> Self {
         Count(1)
     }
@@ -86,7 +85,6 @@ impl Count {
 }
 
 impl Share {
-    /// Zero.
     pub(crate) const fn none() -> Share {
         Share(0.0)
     }
@@ -98,7 +96,6 @@ impl Share {
 }
 
 impl Cycles {
-    /// No cycles.
     pub(crate) const fn none() -> Cycles {
         Cycles(0.0)
     }
@@ -110,7 +107,6 @@ impl Rate {
 }
 
 impl Slowdown {
-    /// One: no slowdown.
     pub(crate) const fn none() -> Slowdown {
         Slowdown(1.0)
     }
