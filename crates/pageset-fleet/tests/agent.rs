@@ -15,7 +15,7 @@ use pageset_fleet::recorder::Recorder;
 use pageset_fleet::view::View;
 use pageset_record::live::{Traffic, Wait, Waits};
 use pageset_trace::procfs::Zoneinfo;
-use pageset_trace::verdict::machine::{Bounds, Finding, Level, judge};
+use pageset_trace::verdict::machine::{Finding, Level, judge};
 
 const YEAR_S: u64 = 365 * 86_400;
 
@@ -56,7 +56,7 @@ fn look(second: u64, unix_s: u64, cpus: &[(u32, u64, Duration)]) -> Look {
 
 fn line(now: &Look, before: &Look) -> Line {
     let view = View::new(now, Some(before));
-    of_view(&view, &judge(&view.numbers(), &Bounds::DEFAULT)[0])
+    of_view(&view, &judge(&view.numbers())[0])
 }
 
 /// Rates are by the clock that does not jump; only the time of the line is by the other one.

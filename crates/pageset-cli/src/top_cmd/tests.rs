@@ -15,7 +15,7 @@ use super::look::{Look, When};
 use super::process_tests::{processes, sites};
 use super::source::Position;
 use super::state::{Scene, State};
-use super::unusual::{Limits, Unusual};
+use super::unusual::Unusual;
 use super::view::{AutoTuning, View};
 use super::{metrics, plain, screen};
 use crate::columns::Fit;
@@ -122,13 +122,13 @@ impl Shown {
     }
 
     pub(super) fn with(view: View, history: History) -> Shown {
-        let unusual = Unusual::of(&view, &history, &Limits::DEFAULT);
+        let unusual = Unusual::of(&view, &history);
         Shown { view, history, unusual, position: None }
     }
 
     /// A made-up machine after some looks.
     pub(super) fn made_up(size: &str, looks: usize) -> Shown {
-        let mut machine = super::made_up::MadeUp::new(super::made_up::size(size).unwrap(), Duration::from_secs(1));
+        let mut machine = super::made_up::MadeUp::new(super::made_up::Size::of(size), Duration::from_secs(1));
         let mut live = super::source::Live::new(move || machine.look()).unwrap();
         (1..looks).for_each(|_| _ = super::source::Source::next(&mut live).unwrap());
         let (view, history) = live.into_parts();

@@ -411,7 +411,7 @@ fn played_filtered_and_clicked() {
     }
     let folder = tempfile::tempdir().unwrap();
     let looks = folder.path().join("looks.json");
-    fs::write(&looks, ends(0, &[&"top", &"--made-up", &"32x2", &"--json", &"-n", &"30"]).0).unwrap();
+    fs::write(&looks, crate::made_up::json("32x2", 30)).unwrap();
     let tmux = Tmux(format!("pageset-play-{}", std::process::id()));
     tmux.run(&["new-session", "-d", "-s", "top", "-x", "100", "-y", "30", "sh"]);
     let keys = |keys: &str| _ = tmux.run(&["send-keys", "-t", "top", keys]);
@@ -419,7 +419,7 @@ fn played_filtered_and_clicked() {
     let mouse = |button: u32, column: usize, row: usize| {
         tmux.run(&["send-keys", "-t", "top", "-l", &format!("\u{1b}[<{button};{};{}M", column + 1, row + 1)]);
     };
-    let top = format!("{} top --config /dev/null --from {}; echo ended with $?", crate::PROGRAM, looks.display());
+    let top = format!("{} top --from {}; echo ended with $?", crate::PROGRAM, looks.display());
     tmux.run(&["send-keys", "-t", "top", &top, "Enter"]);
     tmux.shows("of 30");
     keys("<");
