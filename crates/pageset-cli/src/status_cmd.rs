@@ -16,7 +16,6 @@ use crate::error::{Exit, Failure};
 use crate::host::Host;
 use crate::output::{self, JsonOption, is_standard};
 
-/// The schema of [`Status`].
 pub(crate) const SCHEMA: &str = "pageset.status/1";
 
 /// What works on this machine for this user.

@@ -143,7 +143,6 @@ fn percent(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "allowed: 0 to 100 percent".to_owned())
 }
 
-/// Runs `pageset replay`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.identify {
         let all = match args.rules.iter().map(String::as_str).collect::<Vec<_>>()[..] {

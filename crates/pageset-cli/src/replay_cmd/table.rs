@@ -20,7 +20,6 @@ pub(super) struct Parts {
     pub(super) whole_warnings: bool,
 }
 
-/// The whole result.
 pub(super) fn text(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
     let mut text = fit.prose(&format!("{}\n\n", result.verdict().sentence()));
     text += &fit.words(header(result));

@@ -57,7 +57,6 @@ pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
     pageset_trace::info::KINDS.into_iter().chain(info::ZONE_HEADS)
 }
 
-/// Runs `pageset trace`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     match args.command {
         Command::Info(args) => info::run(args),

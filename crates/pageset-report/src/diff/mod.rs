@@ -60,7 +60,6 @@ pub struct Args {
     wide: WideOption,
 }
 
-/// Parses `5%` or `5`.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim_end().parse().ok();
     number

@@ -82,7 +82,6 @@ pub struct System<'w> {
     moved_before: Cell<Moved>,
     /// Lines by source at the start of the measurement.
     lines_before: Cell<[u64; Source::COUNT]>,
-    /// Whether the measurement is running.
     measuring: Cell<bool>,
     alloc_times: Durations,
     failure: Cell<Option<AllocError>>,

@@ -9,9 +9,7 @@ use super::{Region, Space, System};
 #[derive(Debug)]
 pub struct Scattered<'s> {
     region: Region<'s>,
-    /// Whether each page is present.
     present: Vec<bool>,
-    /// Whether each page-table page is present.
     tables: Vec<bool>,
     /// The index of each present page, in the order of the faults.
     indices: Vec<u32>,

@@ -10,7 +10,6 @@ use super::space::GATHER_PAGE;
 use crate::time::Time;
 
 impl System<'_> {
-    /// Number of nodes of the machine.
     pub(crate) fn nodes(&self) -> u32 {
         self.machine().map.nodes()
     }

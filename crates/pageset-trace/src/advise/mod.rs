@@ -215,7 +215,6 @@ impl Advice {
     }
 }
 
-/// The replays of one recording.
 struct Replays {
     settings: Vec<Setting>,
     knobs: Vec<Knob>,

@@ -70,7 +70,6 @@ struct SitesTable {
     lost: [u64; 3],
 }
 
-/// The number of possible CPUs.
 fn possible_cpus() -> u32 {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     cpu_list(&list).into_iter().max().map_or(CPUS_MAX, |last| last.saturating_add(1)).min(CPUS_MAX)
