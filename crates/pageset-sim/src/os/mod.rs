@@ -7,7 +7,7 @@
 //! | `lru` | LRU lists per node behind locks, and a batch per CPU |
 //! | `semaphore` | the semaphore of an address space |
 //! | `space`, `scattered` | address spaces: faults and unmapping |
-//! | `huge`, `folios` | huge pages, and regions of large folios |
+//! | `huge` | huge pages |
 //! | `movable` | memory that compaction can move |
 //! | `file` | files in the page cache |
 //! | `socket` | sockets that carry pages between CPUs |
@@ -19,7 +19,6 @@
 mod channel;
 pub(crate) mod costs;
 mod file;
-mod folios;
 mod history;
 mod huge;
 mod lru;
@@ -40,7 +39,6 @@ use pageset::AllocError;
 
 pub use channel::Channel;
 pub use file::File;
-pub use folios::Folios;
 pub use history::History;
 pub use pages::Moved;
 pub use scattered::Scattered;

@@ -72,14 +72,12 @@ pub enum RunError {
         cpus: u32,
     },
     /// The workload fills more memory than the machine has.
-    #[error("{title} on a machine of {memory_gib} GiB; allowed: {least} to {most} GiB; try another --size")]
+    #[error("{title} on a machine of {memory_gib} GiB; allowed: 1 to {most} GiB; try another --size")]
     Size {
         /// The workload and its size.
         title: String,
         /// The machine's memory.
         memory_gib: u64,
-        /// The least size.
-        least: u64,
         /// The largest size.
         most: u64,
     },
@@ -161,11 +159,12 @@ impl Run<'_> {
     fn check_size(&self) -> Result<(), RunError> {
         let memory_gib = self.machine.cited.memory_gib.get();
         let most = memory_gib * 9 / 10;
-        let size = self.workload.size().filter(|size| size.filled_gib().is_some_and(|gib| u64::from(gib) > most));
-        size.map_or(Ok(()), |size| {
-            let (title, least) = (self.workload.title(), u64::from(size.allowed.0));
-            Err(RunError::Size { title, memory_gib, least, most })
-        })
+        match self.workload.size() {
+            Some(gib) if u64::from(gib) > most => {
+                Err(RunError::Size { title: self.workload.title(), memory_gib, most })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A machine of one node and the number of nodes, if one node represents all.
