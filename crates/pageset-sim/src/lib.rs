@@ -10,8 +10,7 @@
 //! use pageset::Tuning;
 //! use pageset_sim::era::Era;
 //! use pageset_sim::machine;
-//! use pageset_sim::os::History;
-//! use pageset_sim::run::Run;
+//! //! use pageset_sim::run::Run;
 //! use pageset_sim::time::Time;
 //! use pageset_sim::workload::Workload;
 //!
@@ -28,7 +27,6 @@
 //!     time: Time::from_seconds(0.005),
 //!     detect_warm_up: false,
 //!     precision_pct: None,
-//!     history: History::NONE,
 //!     whole: true,
 //!     seed: 1,
 //! };

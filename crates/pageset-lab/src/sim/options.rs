@@ -6,7 +6,6 @@ use std::thread;
 use pageset::Tuning;
 use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
-use pageset_sim::os::History;
 use pageset_sim::run::{Run, SteadinessOf};
 use pageset_sim::sweep;
 use pageset_sim::time::Time;
@@ -48,13 +47,6 @@ pub(crate) struct Effort {
     /// still less precise, or still drifts, at the end of its time is reported as not settled.
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = percent)]
     precision: Option<f64>,
-
-    /// Age the memory before virtual time begins: each CPU fills and frees N regions of up to 128 MiB
-    ///
-    /// Gain: free lists as on a machine that has worked; the run settles sooner. Cost: time before the simulation. 0 is a
-    /// machine that has just started. If unsure, omit this option.
-    #[arg(long, value_name = "N", default_value_t = History::default().turnovers, value_parser = clap::value_parser!(u32).range(0..=1000))]
-    history: u32,
 
     /// Run each setting with the seeds 1 to K, and show the mean and the spread [default: 1; 3 for fits]
     ///
@@ -115,7 +107,6 @@ impl Effort {
             time,
             detect_warm_up: self.warm_up.is_none() && self.precision_pct().is_some(),
             precision_pct: self.precision_pct(),
-            history: History { turnovers: self.history },
             whole: true,
             seed: 1,
         }
@@ -155,9 +146,9 @@ impl Beside {
     }
 }
 
-/// Describes the simulation: the measured time, the time before it, the precision, the past of the memory, and the seeds.
+/// Describes the simulation: the measured time, the time before it, the precision, and the seeds.
 /// `length` is `None` if the simulations differ in length.
-pub(crate) fn described(length: Option<Length>, precision_pct: f64, history: History, seeds: usize) -> String {
+pub(crate) fn described(length: Option<Length>, precision_pct: f64, seeds: usize) -> String {
     let (most, until) = match precision_pct {
         0.0 => ("", String::new()),
         precision => ("at most ", format!(", until steady and known to {precision} %")),
@@ -166,7 +157,7 @@ pub(crate) fn described(length: Option<Length>, precision_pct: f64, history: His
         Some(Length { warm_up, time }) => format!("{} s after {} s", time.seconds(), warm_up.seconds()),
         None => "as long as each workload needs".to_owned(),
     };
-    format!("{most}{length}{until}, {history}, seeds 1 to {seeds}")
+    format!("{most}{length}{until}, seeds 1 to {seeds}")
 }
 
 /// A line that counts the runs that have not settled and describes the least certain; `runs` are names and whether they have.

@@ -301,21 +301,6 @@ fn a_run_that_has_not_settled_is_named() {
 }
 
 #[test]
-fn aged_memory_is_another_run_and_is_stated() {
-    let with = |history: &str| ends(0, &short(&["--tasks", "4", "--history", history])).0;
-    let (fresh, aged) = (with("0"), with("1"));
-    assert!(fresh.contains(", fresh memory, ") && aged.contains(", memory aged by 1 turnover, "), "{fresh}{aged}");
-    let row = |out: &str| out.lines().find(|line| line.starts_with(" pageset ")).map(str::to_owned);
-    assert!(row(&fresh).is_some(), "{fresh}");
-    assert_ne!(row(&fresh), row(&aged));
-    assert_eq!(aged, with("1"), "a history is determined by its seed");
-    let json: Value = serde_json::from_str(&ends(0, &short(&["--history", "2", "--json"])).0).expect("JSON");
-    assert_eq!(json["history"], json!({ "turnovers": 2 }));
-    let (_, err) = ends(2, &short(&["--history", "1001"]));
-    assert!(err.contains("--history") && err.contains("0..=1000"), "{err}");
-}
-
-#[test]
 fn a_comparison_over_numbers_of_tasks_has_errors_and_baselines() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("tasks.csv");
@@ -405,9 +390,7 @@ fn a_comparison_ends_at_the_requested_precision() {
         "{early}"
     );
     assert!(
-        all.contains(
-            "\n\npage_fault1-batch-sweep.csv, 0.08 s after 0.005 s, fresh memory, seeds 1 to 1, era linux-4.16\n"
-        ),
+        all.contains("\n\npage_fault1-batch-sweep.csv, 0.08 s after 0.005 s, seeds 1 to 1, era linux-4.16\n"),
         "{all}"
     );
     assert_ne!(early.lines().last(), all.lines().last(), "an early end gave the same score");

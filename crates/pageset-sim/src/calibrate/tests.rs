@@ -2,7 +2,6 @@ use std::num::NonZeroUsize;
 
 use super::*;
 use crate::machine::{Cycles, Rate, Shared, Slowdown, find};
-use crate::os::History;
 use crate::time::Time;
 use crate::workload::Workload;
 
@@ -19,7 +18,6 @@ fn how(machine: &Machine, tuning: Tuning, era: Era) -> Run<'_> {
         time: Time::from_seconds(0.08),
         detect_warm_up: false,
         precision_pct: None,
-        history: History::NONE,
         whole: false,
         seed: 1,
     }

@@ -14,12 +14,10 @@
 //! | `channel` | bounded queues between tasks |
 //! | `owner` | reclaim and page moves for the allocator's slow paths |
 //! | `setting` | the state of memory before virtual time begins |
-//! | `history` | aged free lists before virtual time begins |
 
 mod channel;
 pub(crate) mod costs;
 mod file;
-mod history;
 mod huge;
 mod lru;
 mod movable;
@@ -39,7 +37,6 @@ use pageset::AllocError;
 
 pub use channel::Channel;
 pub use file::File;
-pub use history::History;
 pub use pages::Moved;
 pub use scattered::Scattered;
 pub use socket::{Shape, Socket};

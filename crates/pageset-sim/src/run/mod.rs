@@ -19,7 +19,7 @@ use crate::engine::{self, Engine, LockId, LockStats};
 use crate::era::{CacheSlice, Era};
 use crate::huge_pages;
 use crate::machine::Machine;
-use crate::os::{self, History, System};
+use crate::os::{self, System};
 use crate::sim_lock::built_on;
 use crate::time::Time;
 use crate::workload::{Span, Workload};
@@ -51,8 +51,6 @@ pub struct Run<'m> {
     /// Precision at which the measurement ends early: half the width of the 95 % interval of the score in per cent of
     /// the score, and that of contention in percentage points. `None` measures the full time.
     pub precision_pct: Option<f64>,
-    /// The past of the memory.
-    pub history: History,
     /// Whether to simulate all nodes even if one node represents all. One node does when the workload's tasks share
     /// only their node and every node has the same tasks.
     pub whole: bool,
@@ -230,7 +228,6 @@ impl Run<'_> {
     }
 
     fn measure(&self, engine: &Engine, system: &System<'_>, keep_on: &dyn Fn() -> bool) -> Result<Outcome, RunError> {
-        system.age(self.history).map_err(RunError::Alloc)?;
         let job = self.workload.set_up(system, self.tasks).map_err(RunError::Alloc)?;
         let job = &job;
         engine::scope(|fibers| {

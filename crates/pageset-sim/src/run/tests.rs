@@ -21,7 +21,6 @@ fn run<'m>(machine: &'m Machine, name: &str) -> Run<'m> {
         time: Time::from_seconds(0.08),
         detect_warm_up: false,
         precision_pct: None,
-        history: History::NONE,
         whole: true,
         seed: 1,
     }
@@ -125,19 +124,6 @@ fn windows_change_only_the_end_of_a_measurement() {
     };
     assert_eq!(figures(&never), figures(&all));
     assert_eq!(figures(&at_once), figures(&a_sixth));
-}
-
-#[test]
-fn a_history_mixes_the_free_lists_and_leaves_all_pages_free() {
-    let machine = machine();
-    let fresh = Run { time: Time::from_seconds(0.02), ..run(&machine, "page_fault1") };
-    let aged = Run { history: History { turnovers: 1 }, ..fresh.clone() };
-    let [of_fresh, of_aged] = [&fresh, &aged].map(|run| run.run(|| true).unwrap());
-    assert_ne!(of_fresh.operations, of_aged.operations);
-    assert_eq!(of_aged.operations, aged.run(|| true).unwrap().operations, "determined by the seed");
-    // More memory than a machine has would be an error, so a history gives all of it back.
-    let long = Run { history: History { turnovers: 12 }, time: Time::from_seconds(0.001), ..fresh };
-    assert!(long.run(|| true).is_ok());
 }
 
 #[test]
