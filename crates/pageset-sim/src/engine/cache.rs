@@ -41,18 +41,6 @@ pub enum Source {
 impl Source {
     /// Number of sources.
     pub const COUNT: usize = 9;
-    /// All sources, in the order of their discriminants.
-    pub const ALL: [Source; Self::COUNT] = [
-        Self::L1,
-        Self::L2,
-        Self::Llc,
-        Self::Transfer,
-        Self::Memory,
-        Self::RemoteTransfer,
-        Self::RemoteMemory,
-        Self::NearTransfer,
-        Self::NearMemory,
-    ];
 
     /// Whether the line came from memory, of any node.
     pub const fn is_memory(self) -> bool {

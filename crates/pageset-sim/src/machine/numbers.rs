@@ -88,11 +88,6 @@ impl Share {
     pub(crate) const fn none() -> Share {
         Share(0.0)
     }
-
-    /// The value in thousandths.
-    pub fn permille(self) -> u64 {
-        (self.0 * 1000.0).round() as u64
-    }
 }
 
 impl Cycles {

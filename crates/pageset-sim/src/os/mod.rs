@@ -259,12 +259,6 @@ impl<'w> System<'w> {
         [sum(|cpu| &cpu.operations), sum(|cpu| &cpu.others)]
     }
 
-    /// Pages allocated plus pages freed since the start.
-    pub fn page_operations(&self) -> u64 {
-        let zones = self.allocator.zones().map(|zone| zone.stats());
-        zones.map(|zone| zone.pgalloc() + zone.pgfree()).sum()
-    }
-
     /// Durations of allocations since the measurement began, in nanoseconds.
     pub fn alloc_times(&self) -> Histogram<u64> {
         self.alloc_times.histogram()

@@ -40,11 +40,6 @@ impl<'s> Scattered<'s> {
         Ok(true)
     }
 
-    /// Whether all pages are present.
-    pub fn is_full(&self) -> bool {
-        self.indices.len() == self.present.len()
-    }
-
     /// Unmaps and frees all pages, in the order of their indices.
     pub fn unmap(&mut self, system: &System<'_>) -> Result<(), AllocError> {
         let pages = self.region.pages_mut();

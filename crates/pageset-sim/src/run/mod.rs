@@ -15,7 +15,7 @@ use pageset::{AllocError, Config, MapError, NodeId, Tuning};
 pub(crate) use result::interval;
 pub use result::{AllocTimes, LockWaits, PathSum, Paths, RunResult, RunRow, SCHEMA, Sample, SteadinessOf};
 
-use crate::engine::{self, Engine, LockId, LockStats};
+use crate::engine::{self, Engine, LockId};
 use crate::era::{CacheSlice, Era};
 use crate::huge_pages;
 use crate::machine::Machine;
@@ -303,7 +303,6 @@ impl Run<'_> {
     }
 
     fn outcome(&self, engine: &Engine, system: &System<'_>, begin: Time, time: Time) -> Outcome {
-        let sockets = self.machine.topology().sockets;
         let busy_of = |cpu| {
             let end = if self.workload.span == Span::Once { engine.clock(cpu) } else { begin + time };
             end - begin - engine.slept(cpu, end)
@@ -311,7 +310,6 @@ impl Run<'_> {
         let stats = |range: std::ops::Range<u32>| range.map(|id| engine.lock_stats(LockId(id))).collect::<Vec<_>>();
         let (zone_locks, lru_locks) = (stats(0..system.first_lru()), stats(system.first_lru()..system.first_object()));
         Outcome {
-            nodes: sockets,
             stands_for: 1,
             operations: system.operations(),
             time,
@@ -320,13 +318,10 @@ impl Run<'_> {
             huge_request_time: system.huge_request_time(),
             moved: system.moved(),
             tasks: self.tasks,
-            lock_events: zone_locks.iter().chain(&lru_locks).map(LockStats::count).sum(),
             zone_locks,
             lru_locks,
             alloc_times: system.alloc_times(),
             lines: system.lines(),
-            page_operations: system.page_operations(),
-            switches: engine.switches(),
         }
     }
 }

@@ -35,8 +35,8 @@ fn one_node_represents_two_equal_nodes() {
         let two = Run { tasks, ..run(&machine, "page_fault1") };
         let one = Run { whole: false, ..two.clone() };
         let (two, one) = (two.run(|| true).unwrap(), one.run(|| true).unwrap());
-        assert_eq!((two.nodes, two.stands_for, two.tasks), (2, 1, tasks));
-        assert_eq!((one.nodes, one.stands_for, one.tasks), (1, 2, tasks));
+        assert_eq!((two.zone_locks.len(), two.stands_for, two.tasks), (2, 1, tasks));
+        assert_eq!((one.zone_locks.len(), one.stands_for, one.tasks), (1, 2, tasks));
         let share = one.score() / two.score();
         assert!((0.97..1.03).contains(&share), "{tasks} tasks: {share}");
         assert!((one.zone_pct() - two.zone_pct()).abs() < 2.0, "{} {}", one.zone_pct(), two.zone_pct());
@@ -119,7 +119,8 @@ fn windows_change_only_the_end_of_a_measurement() {
     let a_sixth = Run { time: Time::from_seconds(0.012), ..all.clone() }.run(|| true).unwrap();
     let all = all.run(|| true).unwrap();
     let figures = |outcome: &Outcome| {
-        let waits = outcome.zone_locks.iter().chain(&outcome.lru_locks).map(LockStats::wait).sum::<Time>();
+        let waits =
+            outcome.zone_locks.iter().chain(&outcome.lru_locks).map(crate::engine::LockStats::wait).sum::<Time>();
         (outcome.operations, outcome.moved, outcome.lines, outcome.time, outcome.busy, waits)
     };
     assert_eq!(figures(&never), figures(&all));
