@@ -293,7 +293,7 @@ fn a_run_measures_until_it_has_settled() {
 fn a_run_that_has_not_settled_is_named() {
     // A task maps its first region: most of it frees nothing yet.
     let (out, _) = ends(0, &short(&["--tasks", "1", "--precision", "0.001"]));
-    assert!(out.contains("at most 0.02 s after 0.005 s, until steady and known to 0.001 %, fresh memory"), "{out}");
+    assert!(out.contains("at most 0.02 s after 0.005 s, until steady and known to 0.001 %, seeds 1 to 1"), "{out}");
     assert!(out.contains("\n1 of 1 simulations have not settled: "), "{out}");
     assert!(out.contains("The least certain is pageset, 1 tasks, seed 1:\nscore +- "), "{out}");
     let (out, _) = ends(0, &["sim", "malloc2", "--machine", "lkp-sb02"]);
