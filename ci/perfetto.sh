@@ -28,14 +28,3 @@ pageset=$(realpath "${PAGESET_BUILT:-${CARGO_TARGET_DIR:-target}/debug}")/pagese
 "$pageset" replay traces/sock-q1.events.zst --rules kernel,linux-5.18 --timeline "$work/replay.json" \
     --json="$work/table.json" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
 timeout 300 node ci/perfetto/read.js "$engine" "$work/replay.json" "$work/table.json"
-# The same through the one command that opens the viewer, fetched as the viewer's page fetches it.
-"$pageset" trace view traces/sock-q1.events.zst --rules kernel,linux-5.18 --no-browser --port 0 >"$work/address" 2>/dev/null &
-view=$!
-timeout 60 bash -c 'until [[ -s $1 ]]; do sleep 0.1; done' - "$work/address"
-address=$(sed 's/.*url=//' "$work/address")
-node -e 'fetch(process.argv[1], {headers: {Origin: "https://ui.perfetto.dev"}}).then(async (answer) => {
-    if (answer.headers.get("access-control-allow-origin") !== "https://ui.perfetto.dev") throw new Error("not allowed");
-    process.stdout.write(await answer.text());
-}).catch((error) => { console.error(`perfetto: ${error.message}`); process.exitCode = 1; })' "$address" >"$work/viewed.json"
-wait "$view"
-timeout 300 node ci/perfetto/read.js "$engine" "$work/viewed.json" "$work/table.json"

@@ -14,9 +14,10 @@ trap 'tmux -L "pictures-$$" kill-server 2>/dev/null || true; rm -r "$saved"' EXI
 picture() {
     local name=$1 width=$2 height=$3 size=$4 keys=${5:-}
     local looks="$saved/$size.json"
-    [ -e "$looks" ] || "$program" top --made-up "$size" --json -n 67 >"$looks"
+    [ -e "$looks" ] || PAGESET_LOOKS=$size PAGESET_LOOKS_FILE=$looks cargo test -q --locked --workspace --all-features \
+        --lib --bins --tests playback::looks_for_pictures -- --ignored --exact >/dev/null
     tmux -L "pictures-$$" -f /dev/null new-session -d -s top -x "$width" -y "$height" \
-        "TERM=tmux-256color COLORTERM= $program top --from $looks --config /dev/null"
+        "TERM=tmux-256color COLORTERM= $program top --from $looks"
     local key
     # The playback stops at the last look, after seven tens of looks.
     for key in Space '>' '>' '>' '>' '>' '>' '>' $keys; do

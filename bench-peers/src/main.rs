@@ -1,4 +1,4 @@
-//! `pageset-lab bench` with external allocators next to the pool and the floors, in the same rounds.
+//! `pageset-lab bench` with external allocators next to the pool and the floor, in the same rounds.
 //!
 //! If this program is installed, `pageset-lab bench` runs it and renders its result. On its own it writes the result as
 //! JSON: `cargo run --release --manifest-path bench-peers/Cargo.toml`; it takes the arguments of `pageset-lab bench`. A

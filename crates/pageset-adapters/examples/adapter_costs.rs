@@ -1,7 +1,5 @@
 //! What the adapters cost, next to direct calls and to the system's allocator.
-//!
-//! `adapter_costs` prints nanoseconds of an allocation with its free. `adapter_costs run NAME` makes 48 calls through a function
-//! `subject_NAME`, for `valgrind --tool=callgrind --toggle-collect='*subject_*'`.
+//! Prints nanoseconds of an allocation with its free.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -47,34 +45,6 @@ fn frames<'m, 'a>(allocator: &'m Allocator<'a, OneCpu>) -> Frames<'m, 'a, OneCpu
     unsafe { Frames::new(allocator) }
 }
 
-#[inline(never)]
-fn subject_harness(_: &Allocator<'_, OneCpu>, page: &mut Pfn) {
-    *page = black_box(*page);
-}
-
-#[inline(never)]
-fn subject_alloc(allocator: &Allocator<'_, OneCpu>, page: &mut Pfn) {
-    *page = allocator.alloc(&REQUEST).expect("memory");
-}
-
-#[inline(never)]
-fn subject_free(allocator: &Allocator<'_, OneCpu>, page: &mut Pfn) {
-    allocator.free(*page, Order::ZERO).expect("in use");
-}
-
-#[inline(never)]
-fn subject_x86_alloc(allocator: &Allocator<'_, OneCpu>, page: &mut Pfn) {
-    let frame: Frame = frames(allocator).allocate_frame().expect("memory");
-    *page = Pfn(frame.start_address().as_u64() / 4096);
-}
-
-#[inline(never)]
-fn subject_x86_free(allocator: &Allocator<'_, OneCpu>, page: &mut Pfn) {
-    let frame = Frame::containing_address(PhysAddr::new(page.0 * 4096));
-    // SAFETY: nothing uses the frame.
-    unsafe { frames(allocator).deallocate_frame(frame) };
-}
-
 fn with_allocator(work: impl FnOnce(&Allocator<'_, OneCpu>)) -> Result<(), Box<dyn std::error::Error>> {
     let ranges = [PageRange::new(Pfn(0), 1 << 20)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
@@ -90,27 +60,6 @@ fn with_allocator(work: impl FnOnce(&Allocator<'_, OneCpu>)) -> Result<(), Box<d
     }
     work(&allocator);
     Ok(())
-}
-
-fn count(name: &str) -> Result<(), Box<dyn std::error::Error>> {
-    type Subject = fn(&Allocator<'_, OneCpu>, &mut Pfn);
-    let subjects: [(&str, Subject, bool); 5] = [
-        ("harness", subject_harness, true),
-        ("alloc", subject_alloc, true),
-        ("free", subject_free, false),
-        ("x86_alloc", subject_x86_alloc, true),
-        ("x86_free", subject_x86_free, false),
-    ];
-    let Some((_, subject, allocates)) = subjects.into_iter().find(|subject| subject.0 == name) else {
-        return Err(format!("unknown subject `{name}`; try {:?}", subjects.map(|subject| subject.0)).into());
-    };
-    with_allocator(|allocator| {
-        let mut pages = [Pfn(0); CALLS];
-        if !allocates {
-            pages.iter_mut().for_each(|page| *page = allocator.alloc(&REQUEST).expect("memory"));
-        }
-        pages.iter_mut().for_each(|page| subject(allocator, page));
-    })
 }
 
 /// The fastest round, in nanoseconds for one allocation with its free.
@@ -131,12 +80,6 @@ fn fastest_of(alloc: &impl GlobalAlloc, layout: Layout) -> f64 {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => {}
-        ["run", name] => return count(name),
-        _ => return Err("usage: adapter_costs [run NAME]".into()),
-    }
     let pool = PagePool::builder(1 << 30).build()?;
     let layout = |size| Layout::from_size_align(size, 16);
     let order = |order| Order::new(order).ok_or("an order");
@@ -148,7 +91,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         fastest(std::ptr::NonNull::dangling(), alloc, free)
     };
     let (words, pages, blocks) = (layout(64)?, layout(4096)?, layout(2 << 20)?);
-    let (mid, kib) = (layout(1000)?, layout(2048)?);
     let names = [
         "x86_64: allocator called directly, 4 KiB",
         "x86_64: Frames, 4 KiB",
@@ -159,12 +101,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "global: GlobalAlloc, 2 MiB",
         "global: GlobalAlloc, 64 bytes",
         "global: system, 64 bytes",
-        "global: GlobalAlloc, 1000 bytes",
-        "global: system, 1000 bytes",
-        "global: GlobalAlloc, 2 KiB",
-        "global: system, 2 KiB",
     ];
-    let mut best = [f64::MAX; 13];
+    let mut best = [f64::MAX; 9];
     for _ in 0..PASSES {
         let mut frame_ns = [0.0; 2];
         with_allocator(|allocator| {
@@ -187,10 +125,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             fastest_of(&GLOBAL, blocks),
             fastest_of(&GLOBAL, words),
             fastest_of(&System, words),
-            fastest_of(&GLOBAL, mid),
-            fastest_of(&System, mid),
-            fastest_of(&GLOBAL, kib),
-            fastest_of(&System, kib),
         ];
         best.iter_mut().zip(results).for_each(|(best, result)| *best = best.min(result));
     }

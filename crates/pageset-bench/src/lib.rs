@@ -11,7 +11,7 @@
 //! | [`pattern`] | the patterns, by name |
 //! | `ring` | a ring that carries batches of pages from thread to thread |
 //! | [`subject`] | the traits of a measured allocator, and each pattern as a loop over them |
-//! | [`floors`] | the lowest possible costs of a page cache |
+//! | [`floors`] | the lowest possible cost of a page cache per CPU |
 //! | [`ours`] | `pageset-host`'s pool |
 //! | `thread_time` | running, waiting and sleeping time of a thread |
 //! | [`sample`] | one measurement on pinned threads |
@@ -36,7 +36,7 @@ pub use report::Report;
 pub use rounds::{Settings, SettingsError, run};
 pub use subject::{Built, Entry, Pages, Refusal, Run, Subject};
 
-/// The entries of every build: the floors and the pool.
+/// The entries of every build: the floor and the pool.
 pub fn entries() -> Vec<Entry> {
     let mut entries = floors::entries();
     entries.push(ours::entry());

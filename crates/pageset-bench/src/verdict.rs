@@ -47,7 +47,7 @@ impl<'r> Verdict<'r> {
         let floor = against(|row| row.who == FLOOR_B);
         let mean = geometric_mean(&floor.iter().map(|(_, ratio)| *ratio).collect::<Vec<_>>());
         let first = ours().next().map(|(row, ns)| (row, ns, best(row, |row| row.who == FLOOR_B)));
-        let peers = against(|row| row.who != OURS && row.who != "harness" && !row.who.starts_with("floor "));
+        let peers = against(|row| row.who != OURS && row.who != FLOOR_B);
         Verdict { first, floor, mean, peers }
     }
 

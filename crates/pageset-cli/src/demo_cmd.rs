@@ -10,7 +10,6 @@ use crate::error::{Exit, Failure};
 use crate::output::Output;
 use crate::recordings::DEMO_BYTES;
 
-/// The files of the tour.
 const NAMES: [&str; 2] = ["demo.pstrace", "demo.html"];
 
 /// Show what pageset does, on a recording that comes with the command

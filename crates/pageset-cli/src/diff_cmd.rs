@@ -23,7 +23,6 @@ pub(crate) struct Args {
     diff: diff::Args,
 }
 
-/// Runs `pageset diff`.
 pub(crate) fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
     diff::run(inputs, &args.diff)
 }

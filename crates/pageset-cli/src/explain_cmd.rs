@@ -36,7 +36,6 @@ pub(crate) struct Args {
     json: JsonOption,
 }
 
-/// Runs `pageset explain`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let names = &args.explain.name;
     // A pipe is a file too.

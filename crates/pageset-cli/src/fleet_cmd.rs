@@ -29,7 +29,6 @@ pub(crate) struct Args {
     wide: WideOption,
 }
 
-/// Runs `pageset fleet`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let json = args.json.path()?;
     let interrupt = Interrupt::at_once()?;

@@ -102,7 +102,6 @@ fn run_words(words: &[&str]) -> Result<Exit, Failure> {
     run(parsed.map_err(|error| Failure::new(Exit::Usage, error))?)
 }
 
-/// The definition of the command line.
 fn command_line() -> clap::Command {
     program::with_exits(&PROGRAM, Cli::command())
 }

@@ -111,7 +111,6 @@ pub(crate) fn become_command() -> Option<u8> {
     (arguments.next()? == HOLD).then(|| pageset_record::hold(arguments))
 }
 
-/// Runs `pageset record`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let output = match args.output.to_str() {
         Some("-") => Destination::Stdout,

@@ -15,7 +15,6 @@ pub(crate) fn is_demo(path: &Path) -> bool {
     path.as_os_str() == DEMO && !path.exists()
 }
 
-/// Opens a recording.
 pub(crate) fn open(path: &Path) -> Result<Trace, TraceError> {
     open_with(path, &OpenOptions::default())
 }

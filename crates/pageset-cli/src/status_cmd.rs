@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use pageset_record::RecordError;
-use pageset_record::live::{Counters, Detail, Way};
+use pageset_record::live::{Counters, Detail};
 use pageset_trace::procfs::Zoneinfo;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,6 @@ use crate::error::{Exit, Failure};
 use crate::host::Host;
 use crate::output::{self, JsonOption, is_standard};
 
-/// The schema of [`Status`].
 pub(crate) const SCHEMA: &str = "pageset.status/1";
 
 /// What works on this machine for this user.
@@ -156,13 +155,8 @@ fn watch() -> Ability {
 }
 
 fn count() -> Ability {
-    let note = |counters: Counters| match counters.way() {
-        Way::Bpf => "by BPF programs, with waits for zone locks".to_owned(),
-        Way::Perf => "by perf_event_open, without waits for zone locks".to_owned(),
-    };
-    Ability::new("count refills and drains", "pageset top")
-        .run_by_root()
-        .tried(Counters::start(None, Detail::Movers), note)
+    let note = |_: Counters| "by BPF programs, with waits for zone locks".to_owned();
+    Ability::new("count refills and drains", "pageset top").run_by_root().tried(Counters::start(Detail::Movers), note)
 }
 
 /// The newest recording in the current folder.

@@ -12,27 +12,22 @@ pub(crate) enum Lock {
     Lru,
     /// `list_lock` of a slab cache's node.
     Slab,
-    /// The lock of a page table.
     PageTable,
     /// `mmap_lock`.
     Mmap,
     /// `i_pages` of a file.
     PageCache,
-    /// The run queue of a CPU.
     RunQueue,
     /// Swap slots.
     Swap,
     /// `vmap_area_lock`.
     Vmalloc,
-    /// A memory control group.
     Memcg,
-    /// A hash bucket of futexes.
     Futex,
     /// Directory entries.
     Dentry,
     /// A list of objects that a shrinker frees.
     ListLru,
-    /// A queue of the network.
     Network,
 }
 

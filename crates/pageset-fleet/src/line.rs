@@ -25,7 +25,7 @@ pub struct Line {
     pub time_ns: Option<u64>,
     /// The length of the interval, by a clock that does not jump. Unit: nanoseconds.
     pub interval_ns: Option<u64>,
-    /// How refills and drains are counted: `bpf` or `perf`; null if they are not counted.
+    /// How refills and drains are counted: `bpf`; null if they are not counted.
     pub counted_by: Option<String>,
     /// Whether lists tune themselves: `on`, `off-by-fraction`, `off-by-bounds`, `not-in-kernel` or `unknown`.
     pub auto_tuning: String,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pageset_record::live::{Counters, Detail, Processes, Sites, Traffic, WaitTimes, Way, cpu_nodes};
+use pageset_record::live::{Counters, Detail, Processes, Sites, Traffic, WaitTimes, cpu_nodes};
 use pageset_trace::procfs::{BuddyInfo, ZoneSection, Zoneinfo};
 
 use pageset_report::error::{Exit, Failure};
@@ -28,8 +28,8 @@ pub struct Look {
     pub version: Option<String>,
     /// `vm.percpu_pagelist_high_fraction`.
     pub high_fraction: Option<u32>,
-    /// How refills and drains are counted, if they are counted.
-    pub counted_by: Option<Way>,
+    /// Whether refills and drains are counted.
+    pub counted: bool,
     /// What each CPU has moved since counting began, if it is counted.
     pub traffic: Option<Vec<Traffic>>,
     /// The durations of waits for zone locks, if they are measured.
@@ -75,9 +75,9 @@ const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 pub enum Counting {
     /// They are not.
     Off,
-    /// In this way, or in the cheapest way that the kernel allows.
-    By(Option<Way>),
-    /// In the cheapest way that the kernel allows, without processes and call sites.
+    /// They are, of each CPU, process and call site, if the kernel allows it.
+    All,
+    /// They are, of each CPU only, if the kernel allows it.
     OnlyCpus,
 }
 
@@ -93,26 +93,19 @@ pub struct Machine {
 
 impl Machine {
     /// Starts counting if `counting` requests it and the kernel allows it.
-    pub fn new(counting: Counting) -> Result<Self, Failure> {
+    pub fn new(counting: Counting) -> Self {
         let machine =
             |counters, not_counted| Machine { counters, not_counted, begin: Instant::now(), cpu_nodes: cpu_nodes() };
-        let (way, detail) = match counting {
-            Counting::Off => return Ok(machine(None, None)),
-            Counting::By(way) => (way, Detail::Movers),
-            Counting::OnlyCpus => (None, Detail::Cpus),
+        let detail = match counting {
+            Counting::Off => return machine(None, None),
+            Counting::All => Detail::Movers,
+            Counting::OnlyCpus => Detail::Cpus,
         };
-        match (Counters::start(way, detail), way) {
-            (Ok(counters), _) => Ok(machine(Some(counters), None)),
-            (Err(error), Some(way)) => {
-                let message = format!("cannot count refills and drains by {}: {error}", way.name());
-                let without = "omit --count-by to see what is possible without";
-                let help = error.help().map_or(without.to_owned(), |help| format!("{help}, or {without}"));
-                Err(Failure::new(Exit::Missing, message).help(help))
-            }
-            (Err(error), None) => {
+        match Counters::start(detail) {
+            Ok(counters) => machine(Some(counters), None),
+            Err(error) => {
                 let help = error.help().map(|help| format!("; {help}")).unwrap_or_default();
-                let why = format!("refills and drains are not counted: {error}{help}");
-                Ok(machine(None, Some(why)))
+                machine(None, Some(format!("refills and drains are not counted: {error}{help}")))
             }
         }
     }
@@ -165,7 +158,7 @@ impl Machine {
             processes: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::processes).cloned(),
             sites: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::sites).cloned(),
             cpu_nodes: self.cpu_nodes.clone(),
-            counted_by: traffic.as_ref().and_then(|_| self.counters.as_ref().map(Counters::way)),
+            counted: traffic.is_some(),
             traffic,
             missing,
         })
@@ -192,7 +185,7 @@ pub fn saved(path: &Path) -> Result<Look, Failure> {
         release: None,
         version: None,
         high_fraction: None,
-        counted_by: None,
+        counted: false,
         traffic: None,
         wait_times: None,
         processes: None,

@@ -7,7 +7,7 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 use pageset_trace::printable::printable;
-use pageset_trace::verdict::machine::{Bounds, Lists, Numbers, PURPOSES, Short, Wait, judge};
+use pageset_trace::verdict::machine::{Lists, Numbers, PURPOSES, Short, Wait, judge};
 use serde::Deserialize;
 
 use crate::line::{Line, Verdict};
@@ -143,7 +143,7 @@ fn line(kernel: &Sample, machine: Machine) -> Line {
         auto_tuning: kernel.label("auto_tuning").to_owned(),
         rules: kernel.label("rules").to_owned(),
         zone_lock_wait_ns_per_s: ns_per_s,
-        ..Line::of(Verdict::from(&judge(&numbers, &Bounds::DEFAULT)[0]))
+        ..Line::of(Verdict::from(&judge(&numbers)[0]))
     }
 }
 

@@ -13,9 +13,9 @@ use pageset_fleet::agent::of_view;
 use pageset_fleet::look::{Look, When};
 use pageset_fleet::recorder::Recorder;
 use pageset_fleet::view::View;
-use pageset_record::live::{Traffic, Wait, Waits, Way};
+use pageset_record::live::{Traffic, Wait, Waits};
 use pageset_trace::procfs::Zoneinfo;
-use pageset_trace::verdict::machine::{Bounds, Finding, Level, judge};
+use pageset_trace::verdict::machine::{Finding, Level, judge};
 
 const YEAR_S: u64 = 365 * 86_400;
 
@@ -44,7 +44,7 @@ fn look(second: u64, unix_s: u64, cpus: &[(u32, u64, Duration)]) -> Look {
         release: Some("6.18.0".to_owned()),
         version: None,
         high_fraction: Some(0),
-        counted_by: Some(Way::Bpf),
+        counted: true,
         traffic: Some(cpus.iter().map(traffic).collect()),
         wait_times: None,
         processes: None,
@@ -56,7 +56,7 @@ fn look(second: u64, unix_s: u64, cpus: &[(u32, u64, Duration)]) -> Look {
 
 fn line(now: &Look, before: &Look) -> Line {
     let view = View::new(now, Some(before));
-    of_view(&view, &judge(&view.numbers(), &Bounds::DEFAULT)[0])
+    of_view(&view, &judge(&view.numbers())[0])
 }
 
 /// Rates are by the clock that does not jump; only the time of the line is by the other one.
@@ -121,7 +121,7 @@ fn lists_decide_the_rules_against_the_version() {
 #[test]
 fn without_counts_nothing_is_known() {
     let counted = look(60, 60, &[(0, 600, Duration::ZERO)]);
-    let lost = Look { traffic: None, counted_by: None, ..look(120, 120, &[(0, 0, Duration::ZERO)]) };
+    let lost = Look { traffic: None, counted: false, ..look(120, 120, &[(0, 0, Duration::ZERO)]) };
     for (now, before) in [(&lost, &counted), (&look(180, 180, &[(0, 9, Duration::ZERO)]), &lost)] {
         let line = line(now, before);
         assert_eq!((line.refill_pages_per_s, line.zone_lock_wait_ns_per_s), (None, None));

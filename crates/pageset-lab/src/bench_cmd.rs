@@ -1,4 +1,4 @@
-//! `pageset-lab bench`: how fast the pool is, compared with floors that show what the hardware allows. The harness is
+//! `pageset-lab bench`: how fast the pool is, compared with a floor that shows what the hardware allows. The harness is
 //! `pageset-bench`.
 //!
 //! A separate program, `pageset-bench-peers`, measures external allocators. It takes the same arguments and contains
@@ -22,7 +22,7 @@ use crate::output::{CsvOption, Forms, JsonOption};
 use crate::report_cmd::card;
 use crate::sim::progress::{Interrupt, Progress};
 
-/// Measure how fast pages are allocated and freed, compared with floors that show what the hardware allows
+/// Measure how fast pages are allocated and freed, compared with a floor that shows what the hardware allows
 ///
 /// Measures all subjects in turn. Each thread runs on a CPU of its own. A sample in which a thread had its CPU for less
 /// than 97 % of the time is discarded and counted.

@@ -23,7 +23,6 @@ pub(crate) struct Args {
     diff: diff::Args,
 }
 
-/// Runs `pageset-lab diff`.
 pub(crate) fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
     diff::run(inputs, &args.diff)
 }
@@ -58,7 +57,6 @@ fn of_run_row(result: &RunResult, row: &RunRow) -> Vec<Measured> {
         ("tasks", row.tasks.to_string()),
         ("measured ns", result.measured_ns.to_string()),
         ("warm-up ns", result.warm_up_ns.to_string()),
-        ("history", result.history.to_string()),
     ];
     let measured = |metric: Metric, of: &dyn Fn(&Sample) -> f64| Measured {
         kind: &RUN,

@@ -2,7 +2,6 @@
 
 use pageset_bench::report;
 use pageset_report::{diff, explain};
-use pageset_sim::calibrate::{self, Calibration, SharedFit};
 use pageset_sim::compare::page::{PAGE_SCHEMA, Page};
 use pageset_sim::compare::{self, CompareResult};
 use pageset_sim::run::{self, RunResult};
@@ -21,7 +20,6 @@ pub(crate) struct Args {
     explain: explain::Args,
 }
 
-/// Runs `pageset-lab explain`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     explain::run(&SCHEMAS, &args.explain, &[])
 }
@@ -30,7 +28,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
 const SCHEMAS: explain::Schemas = explain::Schemas { names: &NAMES, of };
 
 /// The names of the results that have a schema.
-const NAMES: [&str; 7] = ["sim", "compare", "compare --all-tables", "calibrate", "share", "bench", "diff"];
+const NAMES: [&str; 5] = ["sim", "compare", "compare --all-tables", "bench", "diff"];
 
 /// The schema of a result, by the command's name or by the value of the result's member `schema`.
 fn of(name: &str) -> Option<Schema> {
@@ -38,8 +36,6 @@ fn of(name: &str) -> Option<Schema> {
         "sim" | run::SCHEMA => schema_for!(RunResult),
         "compare" | compare::SCHEMA => schema_for!(CompareResult),
         "compare --all-tables" | PAGE_SCHEMA => schema_for!(Page),
-        "calibrate" | calibrate::SCHEMA => schema_for!(Calibration),
-        "share" | calibrate::SHARED_SCHEMA => schema_for!(SharedFit),
         "bench" | report::SCHEMA => schema_for!(pageset_bench::Report),
         "diff" | diff::SCHEMA => schema_for!(diff::Diff),
         _ => return None,

@@ -22,17 +22,7 @@ fn an_option_has_one_meaning() {
 #[test]
 fn results_have_json_and_tables_fit() {
     let with: [(&str, &[&str]); 4] = [
-        (
-            "json",
-            &[
-                "pageset-lab-diff",
-                "pageset-lab-sim",
-                "pageset-lab-compare",
-                "pageset-lab-bench",
-                "pageset-lab-machine-calibrate",
-                "pageset-lab-machine-share",
-            ],
-        ),
+        ("json", &["pageset-lab-diff", "pageset-lab-sim", "pageset-lab-compare", "pageset-lab-bench"]),
         ("csv", &["pageset-lab-diff", "pageset-lab-sim", "pageset-lab-bench"]),
         ("wide", &["pageset-lab-diff", "pageset-lab-sim"]),
         ("rules", &["pageset-lab-sim", "pageset-lab-interleave"]),

@@ -53,7 +53,6 @@ pub(crate) struct Args {
     jobs: Option<NonZeroUsize>,
 }
 
-/// Runs `pageset-lab interleave`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let sets = rules::on_this_machine(&args.rules, &args.settings)?.sets()?;
     let heads = ["rules", "interleavings", "operations", "switches"];

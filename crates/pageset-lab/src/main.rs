@@ -93,7 +93,6 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
     }
 }
 
-/// The definition of the command line.
 fn command_line() -> clap::Command {
     program::with_exits(&PROGRAM, Cli::command())
 }

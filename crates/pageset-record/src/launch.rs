@@ -135,14 +135,12 @@ impl Running {
         self.pidfd.as_fd()
     }
 
-    /// Whether the command has ended.
     pub(super) fn has_ended(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
-    /// Sends the command a signal.
     pub(super) fn signal(&self, number: i32) {
         if let Some(signal) = rustix::process::Signal::from_named_raw(number) {
             // The command may have ended in the meantime.
@@ -150,7 +148,6 @@ impl Running {
         }
     }
 
-    /// Waits for the command and returns its exit status.
     pub(super) fn wait(&mut self) -> Result<ExitStatus, RecordError> {
         if let Some(status) = self.ended {
             return Ok(status);

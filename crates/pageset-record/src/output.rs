@@ -105,7 +105,6 @@ impl Output {
         }
     }
 
-    /// Bytes written so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }

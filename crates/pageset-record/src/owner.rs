@@ -52,7 +52,6 @@ pub(super) fn require_own_proc() -> Result<(), RecordError> {
 }
 
 impl Owner {
-    /// This process.
     pub(super) fn this() -> Owner {
         Owner::any(std::process::id())
     }

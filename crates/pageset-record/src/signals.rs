@@ -12,7 +12,6 @@ use signal_hook::low_level::siginfo::Cause;
 /// A signal that ends the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Signal {
-    /// The signal's number.
     pub(super) number: i32,
     /// Whether the terminal sent the signal, so that the command received it as well.
     pub(super) from_terminal: bool,
@@ -52,7 +51,6 @@ impl Signals {
         self.first
     }
 
-    /// The number of signals so far.
     pub(super) fn count(&self) -> u32 {
         self.count
     }

@@ -47,7 +47,6 @@ pub(super) struct Spool {
     pub(super) cpu: u32,
     /// Whole pages of the ring buffer, from the first page on.
     file: File,
-    /// Bytes in the file.
     bytes: u64,
     /// The time on the trace clock up to which the kernel has certainly refused no event, in nanoseconds.
     whole_until_ns: u64,

@@ -18,7 +18,6 @@ const DECAYS: u32 = 70;
 /// guess: two hundred CPUs take about a second.
 const OTHER_RECORDING_MAX: Duration = Duration::from_secs(5);
 
-/// The sysctl's name.
 pub(super) const NAME: &str = "vm.percpu_pagelist_high_fraction";
 
 const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";

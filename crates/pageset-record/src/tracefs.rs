@@ -57,7 +57,6 @@ impl Tracefs {
         }
     }
 
-    /// The path of a file in the tracing file system.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.root.join(file)
     }
@@ -67,7 +66,6 @@ impl Tracefs {
         self.root.join("events").join(system).join(name)
     }
 
-    /// Whether this kernel has an event.
     pub(super) fn has_event(&self, system: &str, name: &str) -> bool {
         self.event(system, name).join("format").exists()
     }
@@ -154,12 +152,10 @@ impl Instance {
         Ok(instance)
     }
 
-    /// The path of a file in the instance.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.path.join(file)
     }
 
-    /// Writes a setting.
     pub(super) fn write(&self, file: &str, text: &str) -> Result<(), RecordError> {
         let path = self.path(file);
         fs::write(&path, text).map_err(|error| match error.kind() {
@@ -168,7 +164,6 @@ impl Instance {
         })
     }
 
-    /// Reads a file of the instance.
     pub(super) fn read(&self, file: &str) -> Result<String, RecordError> {
         let path = self.path(file);
         read_in_one(&path).map_err(RecordError::on("read", &path))

@@ -153,7 +153,6 @@ fn exit_status() -> Roff {
     roff
 }
 
-/// Names of pages.
 fn listed(names: &[String]) -> Vec<Inline> {
     let mut words = Vec::new();
     for name in names {

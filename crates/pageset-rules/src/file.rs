@@ -26,11 +26,9 @@ const MAX_NAME: usize = 64;
 /// A set of rules from a file.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleFile {
-    /// The file's path.
     pub(crate) path: String,
     /// The set's name: from the file's `name`, or else from the file name.
     pub(crate) name: String,
-    /// The file's `about` text.
     pub(crate) about: Option<String>,
     base: Tuning,
     changes: Settings,

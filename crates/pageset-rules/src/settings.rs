@@ -24,7 +24,6 @@ struct Change {
 /// A conflict between rules.
 #[derive(Debug)]
 pub(crate) struct Conflict {
-    /// The fault.
     pub(crate) what: String,
     /// The place and text of the change that causes the conflict, if one does.
     pub(crate) origin: Option<String>,

@@ -10,8 +10,7 @@
 //! use pageset::Tuning;
 //! use pageset_sim::era::Era;
 //! use pageset_sim::machine;
-//! use pageset_sim::os::History;
-//! use pageset_sim::run::Run;
+//! //! use pageset_sim::run::Run;
 //! use pageset_sim::time::Time;
 //! use pageset_sim::workload::Workload;
 //!
@@ -28,7 +27,6 @@
 //!     time: Time::from_seconds(0.005),
 //!     detect_warm_up: false,
 //!     precision_pct: None,
-//!     history: History::NONE,
 //!     whole: true,
 //!     seed: 1,
 //! };
@@ -53,7 +51,7 @@
 //! | [`workload`] | workloads: what the tasks do |
 //! | [`run`], [`sweep`] | one run and its result; many runs in parallel, with all seeds |
 //! | [`interleave`] | random interleavings and their invariants |
-//! | [`calibrate`], [`compare`] | fitting costs to one published row; comparing simulated with published tables |
+//! | [`calibrate`], [`compare`] | setting the costs that machines share; comparing simulated with published tables |
 //! | [`verdict`] | what a result says, and how far to trust it |
 
 pub mod calibrate;

@@ -88,7 +88,6 @@ mod tests {
     use super::*;
     use crate::era::Era;
     use crate::machine;
-    use crate::os::History;
     use crate::time::Time;
     use crate::workload::Workload;
 
@@ -104,7 +103,6 @@ mod tests {
             time: Time::from_seconds(0.001),
             detect_warm_up: false,
             precision_pct: None,
-            history: History::NONE,
             whole: true,
             seed: 1,
         }

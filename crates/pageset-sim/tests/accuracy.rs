@@ -7,7 +7,6 @@ use pageset::Tuning;
 use pageset_sim::compare::{SHIPPED, Table};
 use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
-use pageset_sim::os::History;
 use pageset_sim::run::Run;
 use pageset_sim::sweep::{Effort, run_seeds};
 use pageset_sim::time::Time;
@@ -36,7 +35,6 @@ fn short<'m>(workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: 
         time: Time::from_seconds(0.4),
         detect_warm_up: false,
         precision_pct: None,
-        history: History::NONE,
         whole: false,
         seed: 1,
     }

@@ -40,9 +40,6 @@ struct Description<'a> {
     workload: &'a str,
     warm_up_ns: u64,
     measured_ns: u64,
-    /// Fresh memory has no member, so that cells without a history have the addresses of versions without this setting.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    history_turnovers: Option<u32>,
     rules: &'a RawValue,
     tasks: u32,
     seed: u64,
@@ -141,7 +138,6 @@ impl<'s> Cells<'s> {
             workload: workload.name,
             warm_up_ns: length.warm_up.whole_ns(),
             measured_ns: length.time.whole_ns(),
-            history_turnovers: (!self.study.history.is_none()).then_some(self.study.history.turnovers),
             rules: &self.rules[cell.rules as usize],
             tasks: cell.tasks,
             seed: cell.seed,
@@ -163,7 +159,6 @@ impl<'s> Cells<'s> {
             time,
             detect_warm_up: false,
             precision_pct: None,
-            history: self.study.history,
             whole: true,
             seed: cell.seed,
         }
@@ -172,12 +167,8 @@ impl<'s> Cells<'s> {
     /// A cell in words.
     pub fn named(&self, cell: Cell) -> String {
         let (workload, machine, rules) = (self.workload(cell).0.name, &self.machine(cell).name, self.rules(cell));
-        let history = match self.study.history.turnovers {
-            0 => String::new(),
-            turnovers => format!(", history {turnovers}"),
-        };
         format!(
-            "{workload} on {machine}, {}, era {}, {} tasks{history}, seed {}",
+            "{workload} on {machine}, {}, era {}, {} tasks, seed {}",
             rules.set.name, rules.era, cell.tasks, cell.seed
         )
     }
@@ -208,15 +199,9 @@ mod tests {
     fn all_that_changes_an_outcome_changes_the_address() {
         let first = &addresses(SMALL)[0];
         let mut all = BTreeSet::from([first.clone()]);
-        for change in [
-            "seconds = 0.2",
-            "warm_up = 0.2",
-            "era = 'linux-4.16'",
-            "history = 1",
-            "history = 2",
-            "rules = ['linux-4.17']",
-            "[set]\nbatch = [7]",
-        ] {
+        for change in
+            ["seconds = 0.2", "warm_up = 0.2", "era = 'linux-4.16'", "rules = ['linux-4.17']", "[set]\nbatch = [7]"]
+        {
             let own = addresses(&format!("{SMALL}{change}"));
             assert!(own.into_iter().all(|address| all.insert(address)), "{change}");
         }
@@ -251,13 +236,11 @@ mod tests {
         assert_eq!(addresses.len(), 3);
     }
 
-    /// A cell without a history has the address of the first versions. A new rule, version of pageset or value of the
-    /// machine changes it, and nothing else should.
+    /// A new rule, version of pageset or value of the machine changes an address, and nothing else should.
     #[test]
-    fn a_cell_without_a_history_keeps_its_address() {
+    fn a_cell_keeps_its_address() {
         let study = "machines = ['lkp-sb02']\nworkloads = ['malloc1']\nrules = ['linux-4.17']\ntasks = [1]\nseconds = 0.001\n\
                      warm_up = 0.001\n";
         assert_eq!(addresses(study), ["1eecaa2966dd4986f528c546b46a9d04"]);
-        assert_eq!(addresses(&format!("{study}history = 0\n")), ["1eecaa2966dd4986f528c546b46a9d04"]);
     }
 }

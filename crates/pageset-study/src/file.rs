@@ -9,7 +9,6 @@ use std::path::Path;
 use pageset_rules::{Chosen, KERNEL, RuleSet, suggestion};
 use pageset_sim::era::Era;
 use pageset_sim::machine::{self, Machine};
-use pageset_sim::os::History;
 use pageset_sim::time::Time;
 use pageset_sim::workload::{Length, WORKLOADS, Workload};
 use serde::Deserialize;
@@ -23,8 +22,6 @@ const MOST_CELLS: u64 = 10_000_000;
 const MOST_SEEDS: i64 = 1_000_000;
 /// The longest virtual time of one run, in seconds, as for `pageset-lab sim`.
 const MOST_SECONDS: f64 = 100_000.0;
-/// The most regions that each CPU fills and frees before a run, as for `pageset-lab sim`.
-const MOST_TURNOVERS: i64 = 1000;
 /// The word for all CPUs of a machine in `tasks`.
 const ALL_CPUS: &str = "all";
 
@@ -43,8 +40,6 @@ pub struct Study {
     pub keys: Vec<String>,
     /// Each combination runs with the seeds 1 to this number.
     pub seeds: u64,
-    /// The past of the memory in all cells.
-    pub history: History,
     /// The other files that the study reads: machines and rules.
     pub files: Vec<String>,
 }
@@ -71,7 +66,6 @@ struct Raw {
     seeds: Option<Spanned<i64>>,
     seconds: Option<Spanned<f64>>,
     warm_up: Option<Spanned<f64>>,
-    history: Option<Spanned<i64>>,
     era: Option<Spanned<String>>,
     #[serde(default)]
     set: BTreeMap<String, Spanned<Vec<Scalar>>>,
@@ -184,15 +178,6 @@ impl Source<'_> {
         }
         // Whole nanoseconds, so that the description of a cell holds the time exactly.
         Ok(Some(Time::from_ns((seconds * 1e9).round())))
-    }
-
-    fn history(&self, turnovers: Option<&Spanned<i64>>) -> Result<History, FileError> {
-        let Some(turnovers) = turnovers else { return Ok(History::NONE) };
-        let number = *turnovers.get_ref();
-        let what =
-            || format!("history = {number}; allowed: 0 to {MOST_TURNOVERS} regions that each CPU fills and frees");
-        let in_range = u32::try_from(number).ok().filter(|_| number <= MOST_TURNOVERS);
-        in_range.map(|turnovers| History { turnovers }).ok_or_else(|| self.wrong(turnovers.span(), what()))
     }
 
     /// The values of one setting, as text.
@@ -329,7 +314,6 @@ impl Study {
             workloads,
             rules,
             seeds,
-            history: source.history(raw.history.as_ref())?,
         };
         match study.count() {
             count if count > MOST_CELLS => Err(FileError::new(path, too_many(count))),
@@ -399,9 +383,6 @@ mod tests {
                 "s.toml, line 5: cache_slice_pages: a simulation takes ",
             ),
             ("[set]\nbatch = 31", "s.toml, line 4: invalid type: integer"),
-            ("history = -1", "s.toml, line 3: history = -1; allowed: 0 to 1000 regions that each CPU fills and frees"),
-            ("seeds = 1\nhistory = 1001", "s.toml, line 4: history = 1001; allowed: 0 to 1000 regions"),
-            ("history = [1]", "s.toml, line 3: invalid type: sequence"),
             ("x = ", "s.toml, line 3: "),
         ] {
             let error = Study::parse("s.toml", &format!("{SMALL}{more}\n")).unwrap_err().to_string();

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use pageset_columns::{Column, Form};
 use pageset_sim::era::Era;
-use pageset_sim::os::History;
 use pageset_sim::run::{AllocTimes, RunResult, RunRow, Sample};
 use pageset_statistics::Spread;
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical, ZstdLevel};
@@ -53,8 +52,6 @@ struct Row {
     tasks: u32,
     warm_up_ns: u64,
     measured_ns: u64,
-    #[serde(default)]
-    history: History,
     #[serde(flatten)]
     outcome: Outcome,
     sockets: u64,
@@ -192,7 +189,6 @@ fn row(cells: &Cells<'_>, cell: Cell, description: &str, outcome: Value) -> serd
         tasks: cell.tasks,
         warm_up_ns: length.warm_up.whole_ns(),
         measured_ns: length.time.whole_ns(),
-        history: cells.study().history,
         outcome: serde_json::from_value(outcome)?,
         sockets: machine.cited.sockets.get(),
         cpus: machine.topology().cpus(),
@@ -299,7 +295,6 @@ fn result(row: &Row) -> RunResult {
         measured_ns: row.measured_ns,
         warm_up_ns: row.warm_up_ns,
         precision_pct: 0.0,
-        history: row.history,
         seeds: 0,
         rows: Vec::new(),
     }

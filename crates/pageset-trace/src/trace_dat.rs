@@ -75,7 +75,6 @@ struct Contents {
     vmstat_update: Option<u64>,
     clock: Option<String>,
     release: Option<String>,
-    /// The ring buffers' statistics.
     stats: String,
     cpus: u32,
     parts: Vec<Part>,

@@ -50,7 +50,6 @@ fn live(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "allowed: 1 to 600 seconds".to_owned())
 }
 
-/// The names of patterns.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     pageset_trace::advise::NAMES.into_iter()
@@ -59,7 +58,6 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// How long Ctrl-C waits at most. Short for people.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Runs `pageset advise`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     // Before minutes of recording.
     let json = args.json.path()?;

@@ -7,7 +7,6 @@ use crate::columns::{Fit, Shown, grouped};
 
 const SYSCTL: &str = "vm.percpu_pagelist_high_fraction";
 
-/// The whole advice.
 pub(super) fn text(advice: &Advice, fit: Fit) -> String {
     let mut text = fit.words(head(advice));
     text += &match advice.settings.iter().any(|row| row.high_fraction.is_some()) {

@@ -17,7 +17,7 @@ const KERNEL: usize = 1;
 ///
 /// # Errors
 /// Errors of writing, or a recording whose file has changed since it was opened.
-pub(crate) fn write(measured: &Measured<'_>, out: impl Write) -> Result<(), Failure> {
+pub(super) fn write(measured: &Measured<'_>, out: impl Write) -> Result<(), Failure> {
     let mut events = Writer::new(out)?;
     let cpus = 0..measured.result.trace.cpus as u32;
     events.process(KERNEL, "kernel, as recorded")?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pageset_fleet::view::{CpuWaits, View, Zone};
 use pageset_report::kinds::typed;
-use pageset_trace::verdict::machine::{Bounds, judge};
+use pageset_trace::verdict::machine::judge;
 use serde_json::Value;
 
 use super::Report;
@@ -26,7 +26,6 @@ struct Top {
     waits_by_cpu: Vec<Point>,
 }
 
-/// Reports on looks.
 pub(crate) fn top(values: &[Value]) -> Result<Report, String> {
     let views = values.iter().map(typed).collect::<Result<Vec<View>, String>>()?;
     let begin = views.iter().filter_map(|view| view.time_ns).min();
@@ -38,7 +37,7 @@ pub(crate) fn top(values: &[Value]) -> Result<Report, String> {
         seen.seconds = seen.seconds.max(at);
         all.add_zones(view, at, &mut seen);
         all.add_traffic(view, at, &mut seen);
-        seen.judged(judge(&view.numbers(), &Bounds::DEFAULT).swap_remove(0));
+        seen.judged(judge(&view.numbers()).swap_remove(0));
         for missing in &view.missing {
             if !seen.missing.contains(missing) {
                 seen.missing.push(missing.clone());

@@ -11,7 +11,7 @@ use pageset_fleet::recorder::Recorder;
 
 use super::listen::{Scrapes, loopback};
 use super::look::{Counting, Machine};
-use super::unusual::{Limits, findings};
+use super::unusual::findings;
 use super::view::View;
 use super::{Reader, STOPS, interval, metrics, wait};
 use crate::error::{Exit, Failure};
@@ -67,7 +67,6 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// After so many intervals without counts the agent tries to count again. A guess: ten minutes.
 const TRY_AGAIN: u32 = 10;
 
-/// Runs `pageset agent`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::on(&STOPS, false)?;
     let mut lines = Lines::new(&args.output);
@@ -79,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let scrapes = args.listen.map(Scrapes::open).transpose()?;
     let out = is_standard(&args.output).then(Reader::new);
     let every = args.interval.unwrap_or(INTERVAL);
-    let mut machine = Machine::new(Counting::OnlyCpus)?;
+    let mut machine = Machine::new(Counting::OnlyCpus);
     let mut before = machine.look()?;
     say(&before.missing);
     let (mut found, mut until) = (None, Instant::now() + every);
@@ -110,9 +109,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         uncounted = if look.traffic.is_none() { uncounted + 1 } else { 0 };
         if before.traffic.is_some() && uncounted > 0 || uncounted >= TRY_AGAIN {
             // Counting has ended, such as by an offline CPU that the kernel removed, or could not begin: it begins anew.
-            if let Ok(mut anew) = Machine::new(Counting::OnlyCpus)
-                && let Ok(first) = anew.look()
-            {
+            let mut anew = Machine::new(Counting::OnlyCpus);
+            if let Ok(first) = anew.look() {
                 if first.missing != said {
                     say(&first.missing);
                     said.clone_from(&first.missing);
@@ -122,7 +120,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             }
         }
         let view = View::new(&look, Some(&before));
-        let mut all = findings(&view, &Limits::DEFAULT);
+        let mut all = findings(&view);
         let finding = all.swap_remove(0);
         let mut failed = |why| say(&[format!("no recording was made: {why}")]);
         let recording = recorder.as_mut().and_then(|recorder| recorder.of(&finding, &mut failed));

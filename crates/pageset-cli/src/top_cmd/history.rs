@@ -3,21 +3,17 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use serde::Deserialize;
-
 use super::view::{CpuWaits, Mover, PathTimes, ProcessTraffic, SiteTraffic, View, percentiles};
 
 /// The number of looks that are kept: five minutes at one look a second. A guess.
 pub(super) const KEPT: usize = 300;
 
 /// A measure of one CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Measure {
     /// Pages in the CPU's pageset of a zone.
     Held,
     /// The high of that pageset. No map shows it.
-    #[serde(skip)]
     High,
     /// Pages refilled per second, in all zones.
     Refills,
@@ -137,7 +133,6 @@ impl History {
         self.moments.push_back(Moment { elapsed_s, cpus, refills, drains, waits, zones, wait_times });
     }
 
-    /// The number of kept looks.
     pub(super) fn len(&self) -> usize {
         self.moments.len()
     }

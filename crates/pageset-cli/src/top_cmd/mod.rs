@@ -6,20 +6,18 @@
 //! | `plain` | a view (`pageset_fleet::view`) as text |
 //! | `figures` | numbers that may be missing, as text |
 //! | `listen` | metrics over HTTP on a loopback address |
-//! | `made_up` | looks at a machine that does not exist |
 //! | `playback` | saved looks, recordings and copies of zoneinfo |
 //! | `history` | the recent looks: sparklines, medians, percentiles |
 //! | `unusual` | what is unusual now |
 //! | `filter` | which CPUs to show |
 //! | `source` | one look after the other, of a machine or saved |
 //! | `order` | what the list shows, and its order |
-//! | `state`, `config` | keys, and the user's settings |
+//! | `state` | keys |
 //! | `fit` | columns and lines that fit into a width, without a cut number |
 //! | `screen` | the panels on a terminal |
 //! | `terminal` | keys, mouse, hang-up and suspension of the terminal |
 
 pub(crate) mod agent;
-mod config;
 #[cfg(test)]
 mod cut_tests;
 mod figures;
@@ -27,6 +25,8 @@ mod filter;
 mod fit;
 mod history;
 mod listen;
+#[cfg(test)]
+#[path = "../../tests/support/made_up.rs"]
 mod made_up;
 mod order;
 mod plain;
@@ -41,6 +41,7 @@ mod terminal;
 mod tests;
 mod unusual;
 
+use std::env;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -49,18 +50,13 @@ use std::time::{Duration, Instant};
 
 use pageset_fleet::view::{self, View};
 use pageset_fleet::{look, metrics};
-use pageset_record::live::Way;
 use schemars::{Schema, schema_for};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use self::config::Config;
-use self::history::Measure;
 use self::listen::Scrapes;
-use self::made_up::{MadeUp, Size};
 use self::playback::Apart;
-use self::source::{Live, Saved, Source};
+use self::source::{Live, Saved};
 use self::state::State;
-use self::terminal::Begin;
 use crate::columns::Fit;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -114,50 +110,13 @@ pub(crate) struct Args {
     #[arg(long)]
     no_count: bool,
 
-    /// How the kernel counts refills and drains [default: bpf, or perf if bpf is not allowed]
-    ///
-    /// Only bpf measures waits for zone locks. If the kernel does not allow the given way, the command ends with exit
-    /// code 3. If unsure, omit this option.
-    #[arg(long, value_name = "WAY", conflicts_with = "no_count")]
-    count_by: Option<CountBy>,
-
     /// Play saved looks instead of this machine's: output of --json, recordings, or copies of /proc/zoneinfo
     ///
     /// Name the oldest file first. On a terminal, space pauses, n and p step, and + and - change the speed. With
     /// --interval, a look at a recording is at least so many seconds after the previous one; without it, each snapshot of
     /// the recording is a look.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "count", "no_count", "count_by", "made_up"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "count", "no_count"])]
     from: Vec<PathBuf>,
-
-    /// Read the screen's settings from this TOML file [default: ~/.config/pageset/top.toml, if it exists]
-    ///
-    /// Keys: interval (seconds); list ("cpus", "processes", "call-sites"); sort ("cpu", "count", "change", "refills", "waits"); map ("held", "refills", "drains",
-    /// "waits"); zone ("0 Normal"); colour, mouse (true, false); and what is unusual: wait_percent (5), rate_factor (10),
-    /// rate_least (10000 pages per second). NO_COLOR also disables colours.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
-    /// Show a machine that does not exist: CPUSxNODES
-    #[arg(long, value_name = "SIZE", hide = true, value_parser = made_up::size, conflicts_with_all = ["listen", "no_count", "count_by"])]
-    made_up: Option<Size>,
-}
-
-/// The ways of `--count-by`.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum CountBy {
-    /// Programs at the kernel's tracepoints
-    Bpf,
-    /// Counters of perf_event_open
-    Perf,
-}
-
-impl From<CountBy> for Way {
-    fn from(by: CountBy) -> Way {
-        match by {
-            CountBy::Bpf => Way::Bpf,
-            CountBy::Perf => Way::Perf,
-        }
-    }
 }
 
 /// The time between looks if nothing else is given.
@@ -221,13 +180,10 @@ pub(crate) fn schema() -> (&'static str, Schema) {
     (view::SCHEMA, schema_for!(View))
 }
 
-/// Runs `pageset top`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::on(&STOPS, false)?;
     let on_screen = !args.plain && !args.json && io::stdout().is_terminal() && args.openmetrics.is_none() && !args.once;
-    if !on_screen {
-        check_settings(&args)?;
-    }
+    let interval = args.interval.unwrap_or(INTERVAL);
     if !args.from.is_empty() {
         // Text about a recording has the changes over all of it.
         let apart = match args.interval {
@@ -240,22 +196,14 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             views[first..].iter().try_for_each(|view| print(view, &args))?;
             return Ok(Exit::Done);
         }
-        let mut begin = begin(&args)?;
         let Some(mut saved) = Saved::new(views) else {
             return Err(Failure::new(Exit::Damaged, "cannot show anything: no file has a look"));
         };
-        begin.state.frozen = !saved.is_timed();
-        return terminal::screen(&mut saved, begin, &interrupt);
+        let state = State { frozen: !saved.is_timed(), ..begin(interval) };
+        return terminal::screen(&mut saved, state, args.count, &interrupt);
     }
-    let interval = args.interval.unwrap_or(INTERVAL);
-    if let Some(size) = args.made_up {
-        let mut machine = MadeUp::new(size, interval);
-        // Text about a machine that does not exist need not wait for it.
-        let pace = if on_screen { interval } else { Duration::ZERO };
-        return live(|| machine.look(), &args, on_screen, pace, &interrupt);
-    }
-    let counting = if args.no_count { Counting::Off } else { Counting::By(args.count_by.map(Way::from)) };
-    let mut machine = Machine::new(counting)?;
+    let counting = if args.no_count { Counting::Off } else { Counting::All };
+    let mut machine = Machine::new(counting);
     if let Some(address) = args.listen {
         let scrapes = Scrapes::open(address)?;
         while interrupt.keep_on() {
@@ -263,48 +211,17 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         }
         return Ok(interrupt.exit());
     }
-    live(|| machine.look(), &args, on_screen, interval, &interrupt)
-}
-
-/// Shows a machine on the screen or as text.
-fn live(
-    mut look: impl FnMut() -> Result<Look, Failure>,
-    args: &Args,
-    on_screen: bool,
-    pace: Duration,
-    interrupt: &Interrupt,
-) -> Result<Exit, Failure> {
-    if !on_screen {
-        return lines(&mut look, args, pace, interrupt);
+    if on_screen {
+        let mut source = Live::new(|| machine.look())?;
+        return terminal::screen(&mut source, begin(interval), args.count, &interrupt);
     }
-    let begin = begin(args)?;
-    terminal::screen(&mut Live::new(look)? as &mut dyn Source, begin, interrupt)
+    lines(&mut || machine.look(), &args, interval, &interrupt)
 }
 
-/// The beginning of a screen, from the command line and the user's settings.
-fn begin(args: &Args) -> Result<Begin, Failure> {
-    let config = Config::read(args.config.as_deref())?;
-    let mut state = State::new();
-    let of_config = config.interval.map(Duration::from_secs_f64);
-    state.interval = args.interval.or(of_config).unwrap_or(INTERVAL);
-    state.sort = config.sort.unwrap_or(state.sort);
-    state.list = config.list.unwrap_or(state.list);
-    (state.map, state.zone, state.colour) = (config.map.or(Some(Measure::Held)), config.zone.clone(), config.colour());
-    Ok(Begin { state, limits: config.limits(), mouse: config.mouse(), count: args.count })
-}
-
-/// Checks the settings, which text does not use. A file that the command line names must be valid. A fault in the user's
-/// file is a warning: it does not stop a program that reads the text.
-fn check_settings(args: &Args) -> Result<(), Failure> {
-    match Config::read(args.config.as_deref()) {
-        Err(failure) if args.config.is_some() => Err(failure),
-        Err(failure) => {
-            // Standard error may be closed.
-            let _ = writeln!(io::stderr(), "{}", failure.as_warning());
-            Ok(())
-        }
-        Ok(_) => Ok(()),
-    }
+/// What the screen shows at first.
+fn begin(interval: Duration) -> State {
+    let colour = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    State { interval, colour, ..State::new() }
 }
 
 /// Looks and prints until `--once`, `--count` or a signal ends the loop.

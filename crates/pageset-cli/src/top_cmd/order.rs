@@ -1,10 +1,7 @@
 //! What the list shows, and the order of its CPUs.
 
-use serde::Deserialize;
-
 /// The sort key of the CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sort {
     Cpu,
     Count,
@@ -24,7 +21,6 @@ impl Sort {
         }
     }
 
-    /// The sort key after this one.
     pub(super) const fn next(self) -> Sort {
         match self {
             Sort::Cpu => Sort::Count,
@@ -37,8 +33,7 @@ impl Sort {
 }
 
 /// What the list shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum List {
     Cpus,
     Processes,
@@ -54,7 +49,6 @@ impl List {
         }
     }
 
-    /// The list after this one.
     pub(super) const fn next(self) -> List {
         match self {
             List::Cpus => List::Processes,

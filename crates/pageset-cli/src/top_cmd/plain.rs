@@ -8,7 +8,7 @@ use pageset_trace::verdict::machine::Finding;
 use schemars::JsonSchema;
 
 use super::figures::{NONE, index, percent, rate};
-use super::unusual::{Limits, findings};
+use super::unusual::findings;
 use super::view::{CpuTraffic, CpuWaits, HUGE, Mover, Pageset, PathWait, ProcessTraffic, SiteTraffic, View, Zone};
 use crate::columns::{Fit, Shown, grouped, numbers};
 
@@ -68,9 +68,8 @@ pub(super) fn kernel_parts(view: &View) -> Vec<String> {
     parts
 }
 
-/// The whole view.
 pub(super) fn text(view: &View, fit: Fit) -> String {
-    let verdict = findings(view, &Limits::DEFAULT).first().map(Finding::sentence).unwrap_or_default();
+    let verdict = findings(view).first().map(Finding::sentence).unwrap_or_default();
     let mut text = fit.prose(&format!("{verdict}\n{}: {}\n", view.source, kernel_parts(view).concat()));
     let at = view.time_ns.map(|ns| httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_nanos(ns)));
     let changes = view.elapsed_ns.map(|elapsed| format!("changes of {:.3} s", elapsed as f64 / 1e9));

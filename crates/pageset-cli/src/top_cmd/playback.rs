@@ -127,7 +127,7 @@ fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Fai
                     release: facts.kernel_release.clone(),
                     version: facts.kernel_version.clone(),
                     high_fraction: facts.high_fraction,
-                    counted_by: None,
+                    counted: false,
                     traffic: Some(totals.values().copied().collect()),
                     wait_times: None,
                     processes: None,

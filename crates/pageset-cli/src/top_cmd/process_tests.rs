@@ -103,8 +103,6 @@ fn processes_that_are_not_counted_have_a_reason() {
         change(&mut shown);
         shown.drawn(100, 24, &state)
     };
-    let perf = with(&|shown| shown.view.counted_by = Some("perf".to_owned()));
-    assert!(perf.contains("no processes: perf does not count them; run as root"), "{perf}");
     let none = with(&|shown| shown.view.counted_by = None);
     assert!(none.contains("no processes: nothing is counted; run as root"), "{none}");
     let saved = with(&|shown| shown.position = Some(Position { place: 0, looks: 1 }));
@@ -177,7 +175,6 @@ fn call_sites_that_are_not_counted_have_a_reason() {
     };
     for (screen, reason) in [
         (with(Some("bpf"), None), "no call sites: they need Linux 5.6 and addresses in /proc/kallsyms"),
-        (with(Some("perf"), None), "no call sites: perf does not count them; run as root"),
         (with(None, None), "no call sites: nothing is counted; run as root"),
         (with(None, Some(Position { place: 0, looks: 1 })), "no call sites: these looks were saved without"),
     ] {

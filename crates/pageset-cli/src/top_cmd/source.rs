@@ -19,7 +19,6 @@ pub(super) struct Position {
 pub(super) trait Source {
     /// Goes to the next look. Returns whether there was one.
     fn next(&mut self) -> Result<bool, Failure>;
-    /// The current look.
     fn view(&self) -> &View;
     /// The looks until now, including the current one.
     fn history(&self) -> &History;

@@ -28,7 +28,6 @@ const INTERVALS_MS: [u64; 10] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000
 /// The speeds of a playback, in quarters: 4 is as recorded.
 const SPEEDS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// The choices.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) list: List,
@@ -51,9 +50,7 @@ pub(super) struct State {
     pub(super) filter: Filter,
     /// The text of the filter while the user types, and what is wrong with it.
     pub(super) prompt: Option<(String, Option<String>)>,
-    /// The filter's text.
     pub(super) filter_text: String,
-    /// Whether to use colours.
     pub(super) colour: bool,
     /// The chosen zone as `node zone`; `None` selects each CPU's own node, or the zone with most pages.
     pub(super) zone: Option<String>,
@@ -89,7 +86,6 @@ impl Zones {
         view.zones.get(self.of(view, cpu)).map(Zone::name).unwrap_or_default()
     }
 
-    /// All shown zones.
     pub(super) fn all(&self) -> BTreeSet<usize> {
         if self.by_node.is_empty() { BTreeSet::from([self.common]) } else { self.by_node.values().copied().collect() }
     }
@@ -207,7 +203,6 @@ impl State {
         self.cpu = Some(cpus[place]);
     }
 
-    /// Handles a key.
     pub(super) fn key(&mut self, key: KeyCode, scene: &Scene<'_>) -> Action {
         if self.help {
             self.help = false;
@@ -303,7 +298,6 @@ impl State {
         self.interval = if faster { shorter } else { longer }.unwrap_or(self.interval);
     }
 
-    /// Handles a key while the user types a filter.
     fn type_filter(&mut self, key: KeyCode) {
         let Some((text, fault)) = &mut self.prompt else { return };
         match key {

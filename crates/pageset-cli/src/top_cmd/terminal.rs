@@ -25,7 +25,7 @@ use super::STEP;
 use super::screen::{self, Hits, Target};
 use super::source::Source;
 use super::state::{Action, Scene, State};
-use super::unusual::{Limits, Unusual};
+use super::unusual::Unusual;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 
@@ -37,10 +37,8 @@ pub(super) fn is_closed(file: impl AsFd) -> bool {
     polled.is_ok() && files[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
-/// The events of the terminal.
 struct Input {
     events: Receiver<Event>,
-    /// The terminal that the events come from.
     terminal: OwnedFd,
 }
 
@@ -111,27 +109,21 @@ fn mouse(on: bool) {
     let _ = if on { execute!(out, event::EnableMouseCapture) } else { execute!(out, event::DisableMouseCapture) };
 }
 
-/// The way a screen begins.
-pub(super) struct Begin {
-    pub(super) state: State,
-    pub(super) limits: Limits,
-    pub(super) mouse: bool,
-    /// The number of looks after which the screen ends.
-    pub(super) count: Option<u64>,
-}
-
 /// Shows looks until q, `count` looks, a signal or a hang-up.
-pub(super) fn screen(source: &mut dyn Source, begin: Begin, interrupt: &Interrupt) -> Result<Exit, Failure> {
+pub(super) fn screen(
+    source: &mut dyn Source,
+    state: State,
+    count: Option<u64>,
+    interrupt: &Interrupt,
+) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTSTP, stop.clone())?;
     // On drop it writes to standard error if the terminal hung up, and panics if that fails. `Restore` does its work.
     let mut terminal = ManuallyDrop::new(ratatui::try_init()?);
     let _restore = Restore;
-    if begin.mouse {
-        mouse(true);
-    }
+    mouse(true);
     let input = Input::open()?;
-    match show(source, begin, interrupt, &stop, &mut terminal, &input) {
+    match show(source, state, count, interrupt, &stop, &mut terminal, &input) {
         // Output to a terminal that hung up fails as well.
         Err(_) if is_closed(&input.terminal) => Ok(Exit::HungUp),
         shown => shown,
@@ -166,16 +158,16 @@ fn on_mouse(event: MouseEvent, hits: &Hits, state: &mut State, scene: &Scene<'_>
 
 fn show(
     source: &mut dyn Source,
-    begin: Begin,
+    mut state: State,
+    count: Option<u64>,
     interrupt: &Interrupt,
     stop: &AtomicBool,
     terminal: &mut DefaultTerminal,
     input: &Input,
 ) -> Result<Exit, Failure> {
-    let Begin { mut state, limits, mouse: with_mouse, count } = begin;
     let (mut last, mut looks, mut dirty) = (Instant::now(), 1, true);
     let mut hits = Hits::default();
-    let mut unusual = Unusual::of(source.view(), source.history(), &limits);
+    let mut unusual = Unusual::of(source.view(), source.history());
     loop {
         let scene =
             Scene { view: source.view(), history: source.history(), unusual: &unusual, position: source.position() };
@@ -217,13 +209,9 @@ fn show(
             Some(_) => dirty = true,
         }
         if stop.load(Ordering::Relaxed) {
-            if with_mouse {
-                mouse(false);
-            }
+            mouse(false);
             suspend(terminal)?;
-            if with_mouse {
-                mouse(true);
-            }
+            mouse(true);
             stop.store(false, Ordering::Relaxed);
             dirty = true;
         }
@@ -232,7 +220,7 @@ fn show(
         }
         if step != 0 {
             source.step(step);
-            unusual = Unusual::of(source.view(), source.history(), &limits);
+            unusual = Unusual::of(source.view(), source.history());
             dirty = true;
         }
         let (now, until) = (Instant::now(), pause(source, &state));
@@ -244,7 +232,7 @@ fn show(
             last = if now - last < until * 2 { last + until } else { now };
             if !state.frozen {
                 dirty |= source.next()?;
-                unusual = Unusual::of(source.view(), source.history(), &limits);
+                unusual = Unusual::of(source.view(), source.history());
             }
             looks += 1;
         }

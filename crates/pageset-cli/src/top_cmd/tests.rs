@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use pageset_record::live::{Traffic, Wait, WaitTimes, Waits, Way};
+use pageset_record::live::{Traffic, Wait, WaitTimes, Waits};
 use pageset_trace::procfs::{BuddyInfo, Zoneinfo};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -15,7 +15,7 @@ use super::look::{Look, When};
 use super::process_tests::{processes, sites};
 use super::source::Position;
 use super::state::{Scene, State};
-use super::unusual::{Limits, Unusual};
+use super::unusual::Unusual;
 use super::view::{AutoTuning, View};
 use super::{metrics, plain, screen};
 use crate::columns::Fit;
@@ -91,7 +91,7 @@ pub(super) fn look(cpus: u32, scale: u64) -> Look {
         release: Some("6.18.0-test".to_owned()),
         version: None,
         high_fraction: Some(0),
-        counted_by: Some(Way::Bpf),
+        counted: true,
         traffic: Some((0..cpus).map(traffic).collect()),
         wait_times: Some(wait_times(scale)),
         processes: Some(processes(scale)),
@@ -122,13 +122,13 @@ impl Shown {
     }
 
     pub(super) fn with(view: View, history: History) -> Shown {
-        let unusual = Unusual::of(&view, &history, &Limits::DEFAULT);
+        let unusual = Unusual::of(&view, &history);
         Shown { view, history, unusual, position: None }
     }
 
     /// A made-up machine after some looks.
     pub(super) fn made_up(size: &str, looks: usize) -> Shown {
-        let mut machine = super::made_up::MadeUp::new(super::made_up::size(size).unwrap(), Duration::from_secs(1));
+        let mut machine = super::made_up::MadeUp::new(super::made_up::Size::of(size), Duration::from_secs(1));
         let mut live = super::source::Live::new(move || machine.look()).unwrap();
         (1..looks).for_each(|_| _ = super::source::Source::next(&mut live).unwrap());
         let (view, history) = live.into_parts();

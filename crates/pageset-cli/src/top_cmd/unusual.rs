@@ -2,29 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pageset_trace::verdict::machine::{Bounds, Finding, Level, judge, others};
+use pageset_trace::verdict::machine::{Finding, Level, WAIT_PERCENT, judge, others};
 
 use super::figures::rate;
 use super::history::{History, Measure};
 use super::view::{CpuTraffic, CpuWaits, View};
 
-/// From which values on something is unusual.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Limits {
-    /// A CPU waits this share of its time for zone locks. Unit: percent.
-    pub(super) wait_percent: f64,
-    /// A CPU refills or drains this many times its median.
-    pub(super) rate_factor: f64,
-    /// Smaller rates are never unusual. Unit: pages per second.
-    pub(super) rate_least: f64,
-}
-
-impl Limits {
-    /// Guesses: a twentieth of the time is noticeable, ten times is no noise, and 10,000 pages a second are 1 % of what
-    /// a CPU can refill.
-    pub(super) const DEFAULT: Limits = Limits { wait_percent: 5.0, rate_factor: 10.0, rate_least: 10_000.0 };
-}
-
+/// A CPU that refills or drains this many times its median is unusual. A guess: ten times is no noise.
+const RATE_FACTOR: f64 = 10.0;
+/// Smaller rates are never unusual: 1 % of what a CPU can refill. A guess. Unit: pages per second.
+const RATE_LEAST: f64 = 10_000.0;
 /// The looks before which no rate is unusual, because its median is not known. A guess.
 const LEAST_LOOKS: usize = 10;
 /// How many CPUs that only refill or drain are compared: those with the largest rates.
@@ -45,25 +32,25 @@ pub(super) struct Unusual {
 }
 
 /// The verdict on a view, and what else was found.
-pub(super) fn findings(view: &View, limits: &Limits) -> Vec<Finding> {
-    judge(&view.numbers(), &Bounds { wait_percent: limits.wait_percent, ..Bounds::DEFAULT })
+pub(super) fn findings(view: &View) -> Vec<Finding> {
+    judge(&view.numbers())
 }
 
 impl Unusual {
     /// What is unusual in the last look of `history`, which is `view`.
-    pub(super) fn of(view: &View, history: &History, limits: &Limits) -> Unusual {
-        let mut unusual = Unusual { findings: findings(view, limits), ..Unusual::default() };
+    pub(super) fn of(view: &View, history: &History) -> Unusual {
+        let mut unusual = Unusual { findings: findings(view), ..Unusual::default() };
         let zones = view.zones.iter().enumerate().filter(|(_, zone)| zone.free < zone.low);
         unusual.zones = zones.map(|(place, zone)| (place, zone.free < zone.min)).collect();
         let waits = |traffic: &&CpuTraffic| {
             let pct = traffic.zone_lock_waits.as_ref().and_then(CpuWaits::pct);
-            pct.is_some_and(|pct| pct >= limits.wait_percent)
+            pct.is_some_and(|pct| pct >= WAIT_PERCENT)
         };
         let waiting = view.traffic.iter().flatten().filter(waits);
         unusual.cpus.extend(waiting.map(|traffic| (traffic.cpu, Measure::Waits)));
-        unusual.rates(view, history, limits, Measure::Refills);
-        unusual.rates(view, history, limits, Measure::Drains);
-        unusual.pairs(view, limits);
+        unusual.rates(view, history, Measure::Refills);
+        unusual.rates(view, history, Measure::Drains);
+        unusual.pairs(view);
         unusual.sentences.extend(view.news.iter().cloned());
         unusual
     }
@@ -79,16 +66,16 @@ impl Unusual {
         self.cpus.range((cpu, Measure::Held)..=(cpu, Measure::Waits)).next().is_some()
     }
 
-    fn rates(&mut self, view: &View, history: &History, limits: &Limits, of: Measure) {
+    fn rates(&mut self, view: &View, history: &History, of: Measure) {
         let mut all: Vec<(u32, f64, f64)> = Vec::new();
         for traffic in view.traffic.iter().flatten() {
             let [refills, drains] = traffic.rates();
             let now = if of == Measure::Refills { refills } else { drains };
-            let Some(now) = now.filter(|now| *now >= limits.rate_least) else { continue };
+            let Some(now) = now.filter(|now| *now >= RATE_LEAST) else { continue };
             let Some(median) = history.median_before("", traffic.cpu, of, LEAST_LOOKS) else { continue };
             // A median of 0 would make every rate unusual.
-            let times = now / f64::from(median).max(limits.rate_least / limits.rate_factor);
-            if times >= limits.rate_factor {
+            let times = now / f64::from(median).max(RATE_LEAST / RATE_FACTOR);
+            if times >= RATE_FACTOR {
                 all.push((traffic.cpu, now, times));
             }
         }
@@ -102,7 +89,7 @@ impl Unusual {
 
     /// A CPU that only refills, and one that only drains as many pages: pages are freed on another CPU than the one
     /// that allocates them, so pagesets do not help.
-    fn pairs(&mut self, view: &View, limits: &Limits) {
+    fn pairs(&mut self, view: &View) {
         let rates = |traffic: &CpuTraffic| {
             let [refills, drains] = traffic.rates();
             Some((traffic.cpu, refills?, drains?))
@@ -111,7 +98,7 @@ impl Unusual {
         let one_sided = |side: fn(&(u32, f64, f64)) -> (f64, f64)| {
             let only = all.iter().filter(|cpu| {
                 let (much, little) = side(cpu);
-                much >= limits.rate_least && little * limits.rate_factor <= much
+                much >= RATE_LEAST && little * RATE_FACTOR <= much
             });
             let mut only: Vec<(u32, f64)> = only.map(|cpu| (cpu.0, side(cpu).0)).collect();
             only.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -152,7 +139,7 @@ mod tests {
         (0..20).for_each(|_| history.push(&now));
         change(&mut now);
         history.push(&now);
-        let unusual = Unusual::of(&now, &history, &Limits::DEFAULT);
+        let unusual = Unusual::of(&now, &history);
         let line = |(level, parts): (Level, Vec<String>)| {
             let mark = if level == Level::Severe { "!" } else { "" };
             format!("{mark}{}", parts[0])
@@ -242,7 +229,7 @@ mod tests {
         (0..LEAST_LOOKS - 1).for_each(|_| history.push(&now));
         traffic(&mut now, 1, 900_000.0, 890_000.0);
         history.push(&now);
-        let unusual = Unusual::of(&now, &history, &Limits::DEFAULT);
+        let unusual = Unusual::of(&now, &history);
         assert!(unusual.sentences.is_empty() && unusual.cpus.is_empty(), "{unusual:?}");
     }
 }

@@ -2,7 +2,6 @@
 
 mod convert;
 mod info;
-mod view;
 
 use std::path::PathBuf;
 
@@ -27,7 +26,6 @@ enum Command {
     Info(info::Args),
     Import(convert::ImportArgs),
     Export(convert::ExportArgs),
-    View(view::ViewArgs),
 }
 
 /// The recording and the files that belong to it.
@@ -59,12 +57,10 @@ pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
     pageset_trace::info::KINDS.into_iter().chain(info::ZONE_HEADS)
 }
 
-/// Runs `pageset trace`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     match args.command {
         Command::Info(args) => info::run(args),
         Command::Import(args) => convert::import(args),
         Command::Export(args) => convert::export(args),
-        Command::View(args) => view::run(&args),
     }
 }

@@ -20,7 +20,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("pageset-cli/src/report_cmd/recording.rs", "computes a recording's amounts over time"),
     ("pageset-cli/src/report_cmd/results.rs", "the kernel's amounts are a bar next to those of the rules"),
     ("pageset-cli/src/top_cmd/history.rs", "computes means over time"),
-    ("pageset-cli/src/top_cmd/made_up.rs", "computes a machine that does not exist"),
     ("pageset-cli/src/top_cmd/plain.rs", "free blocks, whose table has the fragmentation index; movers per second"),
     ("pageset-cli/src/top_cmd/screen/", "columns with widths and short numbers of their own"),
     ("pageset-cli/src/trace_cmd/info.rs", "the bounds in a recording, not those in a look"),

@@ -231,7 +231,6 @@ fn hostile_names_are_printable_in_every_command() {
         &["diff", &missing, &missing],
         &["report", &missing],
         &["top", "--from", &missing],
-        &["trace", "view", &missing],
     ];
     for line in lines {
         let output = std::process::Command::new(crate::PROGRAM).args(*line).output().unwrap();

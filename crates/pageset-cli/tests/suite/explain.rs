@@ -53,7 +53,7 @@ fn looks_match_their_schema() {
     let (text, _) = ends(0, &[&"explain", &"--schema", &"top"]);
     assert_eq!(text, ends(0, &[&"explain", &"--schema", &"pageset.top/1"]).0);
     let schema = strict(&json(&text));
-    let (looks, _) = ends(0, &[&"top", &"--made-up", &"8x2", &"--json", &"-n", &"3"]);
+    let looks = crate::made_up::json("8x2", 3);
     let (live, _) = ends(0, &[&"top", &"--json", &"-n", &"2", &"-i", &"0.1"]);
     for look in looks.lines().chain(live.lines()).map(json) {
         let errors: Vec<String> = schema.iter_errors(&look).map(|error| error.to_string()).collect();

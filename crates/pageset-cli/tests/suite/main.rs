@@ -1,5 +1,7 @@
 //! The command `pageset`, as a user runs it, in one program: one file per subject.
 
+#[path = "../support/made_up.rs"]
+mod made_up;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -29,7 +29,7 @@ fn on_terminal(mut command: Command) -> (Child, File) {
 /// <https://no-color.org>: a value that is not empty disables all colours.
 #[test]
 fn no_color_disables_all_colours() {
-    let top: &[&str] = &["top", "--config", "/dev/null", "--made-up", "4", "-n", "1", "-i", "0.1"];
+    let top: &[&str] = &["top", "-n", "1", "-i", "0.1"];
     terminal::no_color_disables_all_colours(&[
         (top, true),
         (&["replay", "--no-such-option"], true),
@@ -43,6 +43,9 @@ fn no_color_disables_all_colours() {
 fn lines_fit_the_terminal() {
     let file = trace("sock-q1.events.zst").display().to_string();
     let looks = trace("lab/6.18-amd64.1g.purge.pstrace").display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let made_up = folder.path().join("looks.json").display().to_string();
+    std::fs::write(&made_up, crate::made_up::json("4x2", 2)).unwrap();
     for (words, wide) in [
         (&["advise", &file][..], false),
         (&["replay", &file, "--identify"], false),
@@ -51,7 +54,7 @@ fn lines_fit_the_terminal() {
         (&["trace", "info", &file], false),
         (&["top", "--once", "--plain", "--from", &looks], false),
         // It has processes, call sites and waits.
-        (&["top", "--once", "--plain", "--made-up", "4x2"], false),
+        (&["top", "--once", "--plain", "--from", &made_up], false),
     ] {
         let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
         let screen = terminal::shown(command(&words));

@@ -7,7 +7,6 @@ use super::line::digits;
 pub(crate) struct Histogram {
     /// What is counted: a map's name and key, or the heading of the values. Empty if the text has none.
     pub(crate) name: String,
-    /// The values.
     pub(crate) count: u64,
     /// The values of the fullest row, its least value, and the least value above it; `None` if it has no upper end.
     pub(crate) most: (u64, i64, Option<i64>),

@@ -142,7 +142,6 @@ enum State {
     Blocks(usize),
 }
 
-/// The parser.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     done: Vec<Report>,
@@ -213,7 +212,6 @@ impl Reader {
         taken || is_part_of_a_report(text)
     }
 
-    /// Begins the next report.
     fn begin(&mut self) {
         let release = self.report.release.clone();
         let next = Report { release, ..Report::default() };

@@ -28,7 +28,6 @@ pub(crate) mod tables;
 
 use pageset_trace::procfs::{PartialReader, PartialZone};
 
-/// What the inputs have.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     pub(crate) reports: Vec<mem_info::Report>,

@@ -12,7 +12,6 @@ use super::line::digits;
 use super::profile::is_executed;
 use super::tables::{TABLES, Tables};
 
-/// What the texts have of these.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     pub(crate) group: Option<Group>,
@@ -156,7 +155,6 @@ impl Notices {
         taken
     }
 
-    /// Takes a message.
     fn message(&mut self, text: &str) -> bool {
         let Some(said) = said(text) else { return false };
         self.open(text, said.notice);

@@ -71,7 +71,6 @@ enum Open {
     Log,
 }
 
-/// The parser.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     profile: Profile,
@@ -371,7 +370,6 @@ impl Reader {
         self.nodes.truncate(depth);
     }
 
-    /// What was read.
     pub(crate) fn finish(mut self) -> Profile {
         self.close(1.0);
         if !self.own.is_empty() {

@@ -160,7 +160,6 @@ pub(crate) struct Request {
     pub(crate) gfp: Option<Gfp>,
     /// The nodes that the request may use, from `mems_allowed`; empty if not printed.
     pub(crate) nodes: Vec<u32>,
-    /// The slab cache.
     pub(crate) cache: Option<String>,
     /// The number of the memory cgroup that has this slab cache.
     pub(crate) cache_group: Option<u64>,

@@ -99,10 +99,8 @@ struct NodeRow {
     numbers: Vec<(Option<u64>, f64)>,
 }
 
-/// What the texts have of these.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    /// The first one.
     pub(crate) first: Option<Table>,
     /// Lines that begin with a name: the name and its numbers.
     named: Vec<(String, Vec<f64>)>,

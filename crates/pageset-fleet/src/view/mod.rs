@@ -17,7 +17,6 @@ mod traffic;
 
 use std::collections::BTreeMap;
 
-use pageset_record::live::Way;
 use pageset_trace::procfs::{PagesetSection, ZoneSection, buddyinfo};
 use pageset_trace::replay::Preset;
 use pageset_trace::verdict::machine::{Numbers, PURPOSES, Short, Wait};
@@ -51,7 +50,7 @@ pub struct View {
     pub kernel: Kernel,
     /// A member for each zone that has pages, with its pages, watermarks and pagesets.
     pub zones: Vec<Zone>,
-    /// How refills and drains are counted: `bpf` or `perf`; null if they are not counted.
+    /// How refills and drains are counted: `bpf`; null if they are not counted.
     pub counted_by: Option<String>,
     /// The pages that each CPU moved between zones and pagesets; null if refills and drains are not counted.
     pub traffic: Option<Vec<CpuTraffic>>,
@@ -275,7 +274,7 @@ impl View {
             elapsed_ns: elapsed.and_then(|elapsed| u64::try_from(elapsed.as_nanos()).ok()),
             kernel: Kernel::new(look, &zones),
             zones,
-            counted_by: look.counted_by.map(|way| Way::name(way).to_owned()),
+            counted_by: look.counted.then(|| "bpf".to_owned()),
             traffic: traffic(look, before, seconds),
             zone_lock_wait_times: look.wait_times.as_ref().map(wait_times),
             processes: look.processes.as_ref().map(|now| processes::processes(now, &mut missing)),

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use pageset_sim::calibrate::{self, HowToRun, Settings};
+use pageset_sim::calibrate::{Goal, HowToRun, Settings, leave_one_out};
 use pageset_sim::compare::{Layout, SHIPPED, Table};
-use pageset_sim::machine::{Machine, Rate};
+use pageset_sim::machine::{self, Machine, Rate, Shared};
 use pageset_sim::run::RunError;
+use pageset_sim::workload::Workload;
 
 use crate::error::{Exit, Failure};
-use crate::machine_cmd::{costs, page_fault1, rows_of_sweep};
 use crate::sim::batch::Batch;
 use crate::sim::options::Beside;
 use crate::sim::progress::Progress;
@@ -52,8 +52,8 @@ pub(crate) struct Args {
 
     /// Judge each machine with shared costs that were set on the other machines; for the sweep of batches
     ///
-    /// First sets the shared costs without each machine in turn, as `pageset-lab machine share` does, and fits each machine's pace
-    /// to its score of batch 31. All contention and all changes are then predictions of a machine that was left out. With
+    /// First sets the shared costs without each machine in turn, on the rows of batch 31 of the others, and fits each machine's
+    /// pace to its score of batch 31. All contention and all changes are then predictions of a machine that was left out. With
     /// --machine, costs are shared among the named machines only.
     #[arg(long)]
     leave_one_out: bool,
@@ -62,7 +62,6 @@ pub(crate) struct Args {
     beside: Beside,
 }
 
-/// Runs `pageset-lab compare`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.all_tables {
         return all::run(&args.machine, &args.row, &args.beside.with_seeds_of_fits());
@@ -109,36 +108,59 @@ fn leave_out(
         let what = format!("cannot leave {} out: no row of batch 31 of the built-in sweep", unknown.join(", "));
         return Err(Failure::new(Exit::Usage, what));
     }
-    let workload = page_fault1()?;
+    let workload =
+        Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "unknown workload `page_fault1`"))?;
     let run: HowToRun<'_> = &|machine, tuning, era| beside.run(workload, machine, tuning, era);
     let settings = Settings { run, effort: beside.effort.of_each() };
     let progress = Progress::new();
     let heard = |ended, all| progress.of(ended, all);
-    let sharing = match calibrate::share(&all, &goals, &settings, || batch.keep_on(), heard) {
+    let left_out = match leave_one_out(&all, &goals, &settings, || batch.keep_on(), heard) {
         Err(RunError::Interrupted) => return Ok(None),
-        sharing => sharing.map_err(|error| Failure::new(Exit::Failed, error))?,
+        left_out => left_out.map_err(|error| Failure::new(Exit::Failed, error))?,
     };
     let mut notes = Vec::new();
-    for (machine, goal) in sharing.machines.iter().zip(&goals) {
-        let Some(judged) = machines.get_mut(machine.machine.as_str()) else { continue };
-        judged.shared = machine.shared_of_others;
-        judged.fitted.pace = Rate::try_from(machine.predicted.score / goal.row.score).map_err(|error| {
-            Failure::new(Exit::Failed, format!("cannot fit the pace of {}: {error}", machine.machine))
-        })?;
-        let expected = machine.expected.contention_pct.unwrap_or_default();
+    for (of, goal) in left_out.iter().zip(&goals) {
+        let Some(judged) = machines.get_mut(of.machine.as_str()) else { continue };
+        judged.shared = of.shared;
+        judged.fitted.pace = Rate::try_from(of.predicted.score / goal.row.score)
+            .map_err(|error| Failure::new(Exit::Failed, format!("cannot fit the pace of {}: {error}", of.machine)))?;
+        let Shared { fault_cycles, lru_page_cycles, transfer_load } = of.shared;
+        let [zone, lru] = of.expected.contention_pct;
         notes.push(format!(
-            "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {}{}, pace {:.3}; batch 31 on the \
-             surface through all simulations: zone lock {:.1} %, LRU lock {:.1} %, scatter {:.1} points",
-            machine.machine,
-            costs(&judged.shared),
-            if machine.at_limit { ", at the limit of a range" } else { "" },
+            "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {} / {} / {}{}, pace {:.3}; \
+             batch 31 on the surface through all simulations: zone lock {zone:.1} %, LRU lock {lru:.1} %, scatter {:.1} points",
+            of.machine,
+            fault_cycles.get(),
+            lru_page_cycles.get(),
+            transfer_load.get(),
+            if of.at_limit { ", at the limit of a range" } else { "" },
             judged.fitted.pace.get(),
-            expected[0],
-            expected[1],
-            machine.scatter[0].max(machine.scatter[1]),
+            of.scatter[0].max(of.scatter[1]),
         ));
     }
     Ok(Some(notes))
+}
+
+/// The machines of the batch sweep and their rows of batch 31: all of them, or those with these names.
+fn rows_of_sweep(names: &[String]) -> Result<(Vec<Machine>, Vec<Goal>), Failure> {
+    let (mut machines, mut goals) = (Vec::new(), Vec::new());
+    for (name, _) in machine::SHIPPED {
+        let machine = crate::sim::machine(name)?;
+        let goal = Goal::of(&machine).map_err(|error| Failure::new(Exit::Damaged, error))?;
+        if let Some(goal) = goal.filter(|_| names.is_empty() || names.iter().any(|asked| asked == name)) {
+            machines.push(machine);
+            goals.push(goal);
+        }
+    }
+    if let Some(missing) = names.iter().find(|name| machines.iter().all(|machine| machine.name != **name)) {
+        let what = format!("cannot leave {missing} out: no row of batch 31 of the built-in sweep");
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    if let [alone] = &machines[..] {
+        let what = format!("cannot leave {} out: no machine is left; try more machines", alone.name);
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    Ok((machines, goals))
 }
 
 /// A line with the names of the built-in tables.

@@ -61,7 +61,7 @@ fn head(result: &CompareResult) -> String {
     eras.dedup();
     let length = lengths[..].first().copied().flatten().filter(|_| lengths.len() == 1);
     let eras: Vec<&str> = eras.into_iter().map(Era::name).collect();
-    let described = described(length, result.precision_pct, result.history, result.seeds.len());
+    let described = described(length, result.precision_pct, result.seeds.len());
     format!("{}, {described}, era {}\n", result.table, eras.join(", "))
 }
 

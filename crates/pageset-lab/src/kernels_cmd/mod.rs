@@ -91,7 +91,6 @@ enum Part {
     All,
 }
 
-/// Runs `pageset-lab kernels`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     match part(args) {
         Ok(true) => Ok(Exit::Done),

@@ -27,7 +27,6 @@ pub(crate) struct Args {
     report: report::Args,
 }
 
-/// Runs `pageset-lab report`.
 pub(crate) fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
     report::run(inputs, &args.report)
 }

@@ -3,7 +3,6 @@
 use indexmap::IndexSet;
 use pageset_sim::compare::Key;
 use pageset_sim::compare::result::{Columns, CompareResult, CompareRow, MeanErrors};
-use pageset_sim::os::History;
 use pageset_sim::run::{RunResult, RunRow, SteadinessOf};
 use pageset_statistics::Spread;
 
@@ -105,7 +104,6 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     names.collect::<IndexSet<_>>().into_iter().collect()
 }
 
-/// Reports on one result of `pageset-lab sim`.
 pub(crate) fn run(result: RunResult) -> Result<Report, String> {
     let RunResult { workload, machine, .. } = &result;
     let rows: Vec<Row<'_>> = result.rows.iter().map(Row::new).collect();
@@ -157,7 +155,6 @@ pub(crate) fn run(result: RunResult) -> Result<Report, String> {
         &format!("{workload} on {machine}; "),
         result.measured_ns,
         result.warm_up_ns,
-        result.history,
         &format!("at most {seeds} {}", if seeds == 1 { "seed" } else { "seeds" }),
     )];
     facts
@@ -166,10 +163,10 @@ pub(crate) fn run(result: RunResult) -> Result<Report, String> {
     Ok(Report { title, cards: vec![card::simulation::run(&result)], facts, sections })
 }
 
-/// Describes the simulated time and the past of the memory.
-fn simulated(what: &str, measured_ns: u64, warm_up_ns: u64, history: History, seeds: &str) -> String {
+/// Describes the simulated time.
+fn simulated(what: &str, measured_ns: u64, warm_up_ns: u64, seeds: &str) -> String {
     let [measured, warm_up] = [measured_ns, warm_up_ns].map(|ns| ns as f64 / 1e9);
-    format!("Simulated: {what}{measured} s after {warm_up} s of warm-up, {history}, {seeds}.")
+    format!("Simulated: {what}{measured} s after {warm_up} s of warm-up, {seeds}.")
 }
 
 /// A warning about runs that have not settled.
@@ -209,7 +206,6 @@ fn names<'c>(columns: impl Iterator<Item = &'c Columns>) -> Vec<String> {
     names
 }
 
-/// Reports on one result of `pageset-lab compare`.
 pub(crate) fn compare(result: CompareResult) -> Result<Report, String> {
     // Group rows by their other keys, in the order of the table.
     let mut groups: Vec<(String, Vec<(String, &CompareRow)>)> = Vec::new();
@@ -251,7 +247,7 @@ pub(crate) fn compare(result: CompareResult) -> Result<Report, String> {
         sections.push(errors(&result.mean_absolute_errors));
     }
     let seeds = format!("{} seeds", result.seeds.len());
-    let mut facts = vec![simulated("", result.measured_ns, result.warm_up_ns, result.history, &seeds)];
+    let mut facts = vec![simulated("", result.measured_ns, result.warm_up_ns, &seeds)];
     facts.extend(not_settled(result.simulations().flat_map(|simulation| &simulation.steadiness)));
     let title = format!("Published and simulated: {}", result.table);
     Ok(Report { title, cards: vec![card::compare::compare(&result)], facts, sections })

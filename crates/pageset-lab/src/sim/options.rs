@@ -6,7 +6,6 @@ use std::thread;
 use pageset::Tuning;
 use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
-use pageset_sim::os::History;
 use pageset_sim::run::{Run, SteadinessOf};
 use pageset_sim::sweep;
 use pageset_sim::time::Time;
@@ -49,16 +48,9 @@ pub(crate) struct Effort {
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = percent)]
     precision: Option<f64>,
 
-    /// Age the memory before virtual time begins: each CPU fills and frees N regions of up to 128 MiB
-    ///
-    /// Gain: free lists as on a machine that has worked; the run settles sooner. Cost: time before the simulation. 0 is a
-    /// machine that has just started. If unsure, omit this option.
-    #[arg(long, value_name = "N", default_value_t = History::default().turnovers, value_parser = clap::value_parser!(u32).range(0..=1000))]
-    history: u32,
-
     /// Run each setting with the seeds 1 to K, and show the mean and the spread [default: 1; 3 for fits]
     ///
-    /// Gain of more seeds: a known spread and a better mean. Cost: K times the simulation time. Fits are calibrate, and compare with
+    /// Gain of more seeds: a known spread and a better mean. Cost: K times the simulation time. Fits are compare with
     /// the tables of page_fault1 over batches or over tasks.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
@@ -115,7 +107,6 @@ impl Effort {
             time,
             detect_warm_up: self.warm_up.is_none() && self.precision_pct().is_some(),
             precision_pct: self.precision_pct(),
-            history: History { turnovers: self.history },
             whole: true,
             seed: 1,
         }
@@ -129,7 +120,7 @@ impl Effort {
 }
 
 /// How settings are simulated whose figures are compared with published ones: the tables, and the rows that costs are
-/// fitted to. [`Beside::run`] runs both, so that a fit has the same figures as `compare`.
+/// fitted to.
 #[derive(clap::Args)]
 pub(crate) struct Beside {
     /// Simulate all nodes, even if they are identical and share nothing
@@ -155,9 +146,9 @@ impl Beside {
     }
 }
 
-/// Describes the simulation: the measured time, the time before it, the precision, the past of the memory, and the seeds.
+/// Describes the simulation: the measured time, the time before it, the precision, and the seeds.
 /// `length` is `None` if the simulations differ in length.
-pub(crate) fn described(length: Option<Length>, precision_pct: f64, history: History, seeds: usize) -> String {
+pub(crate) fn described(length: Option<Length>, precision_pct: f64, seeds: usize) -> String {
     let (most, until) = match precision_pct {
         0.0 => ("", String::new()),
         precision => ("at most ", format!(", until steady and known to {precision} %")),
@@ -166,7 +157,7 @@ pub(crate) fn described(length: Option<Length>, precision_pct: f64, history: His
         Some(Length { warm_up, time }) => format!("{} s after {} s", time.seconds(), warm_up.seconds()),
         None => "as long as each workload needs".to_owned(),
     };
-    format!("{most}{length}{until}, {history}, seeds 1 to {seeds}")
+    format!("{most}{length}{until}, seeds 1 to {seeds}")
 }
 
 /// A line that counts the runs that have not settled and describes the least certain; `runs` are names and whether they have.

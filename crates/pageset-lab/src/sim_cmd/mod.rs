@@ -61,8 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     tasks: Vec<u32>,
 
-    /// The size of a workload that has one, such as the GiB of `exit` or the order of `page_fault1-folios` [default: by
-    /// workload; --list shows it]
+    /// The memory of the process in the workload `exit`, in GiB [default: 100]
     #[arg(long, value_name = "N")]
     size: Option<u32>,
 
@@ -107,7 +106,6 @@ impl Args {
 /// The name of the workload that is read from a file.
 const TRACE: &str = "trace";
 
-/// Runs `pageset-lab sim`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.list {
         io::stdout().write_all(list().as_bytes())?;
@@ -206,7 +204,7 @@ fn list() -> String {
     for workload in WORKLOADS {
         let mut unit = workload.unit.to_owned();
         let about = match workload.size() {
-            Some(size) => format!("{} [{}]", workload.about, size.value),
+            Some(gib) => format!("{} [{gib}]", workload.about),
             None => workload.about.to_owned(),
         };
         if let Some(second) = workload.second_unit {

@@ -19,7 +19,7 @@ fn time(ns: u64) -> Time {
 /// The verdict, a line that describes the run, the table below it, and the runs that have not settled.
 pub(super) fn text(result: &RunResult, fit: Fit) -> String {
     let length = Length { warm_up: time(result.warm_up_ns), time: time(result.measured_ns) };
-    let how = described(Some(length), result.precision_pct, result.history, result.seeds as usize);
+    let how = described(Some(length), result.precision_pct, result.seeds as usize);
     let answer = card::simulation::run(result).answer();
     let text = format!("{answer}\n{} on {} ({}), {how}\n\n", result.workload, result.machine, result.about);
     let unit = format!("{} a second", result.unit);

@@ -128,7 +128,6 @@ fn failed_store(error: StoreError) -> Failure {
     }
 }
 
-/// Runs `pageset-lab study`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     match args.command {
         Command::Plan { file } => plan(&file),

@@ -10,7 +10,6 @@ use pageset_study::work::Summary;
 
 use crate::columns::grouped;
 
-/// The number of cells, and how it comes about.
 pub(super) fn counted(cells: &Cells<'_>) -> String {
     let study = cells.study();
     let places: usize = study.machines.iter().map(|(_, tasks)| tasks.len()).sum();

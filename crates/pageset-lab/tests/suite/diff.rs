@@ -42,22 +42,6 @@ fn two_simulations_differ_by_more_than_noise() {
     assert!(!text.contains("WORSE") && !text.contains(" better"), "{text}");
 }
 
-/// Fresh and aged memory are different cases: the difference is stated, and both in one folder stay apart.
-#[test]
-fn the_past_of_the_memory_is_part_of_the_case() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    fs::create_dir(at("both")).unwrap();
-    simulate_with(&["--seeds", "1", "--tasks", "1"], &at("both/fresh.json"));
-    simulate_with(&["--seeds", "1", "--tasks", "1", "--history", "2"], &at("both/aged.json"));
-    let (text, _) = ends(0, &[&"diff", &at("both/fresh.json"), &at("both/aged.json")]);
-    assert!(text.contains("fresh memory in A, memory aged by 2 turnovers in B\n"), "{text}");
-    let (text, _) = ends(0, &[&"diff", &at("both"), &at("both")]);
-    for memory in ["fresh memory", "memory aged by 2 turnovers"] {
-        assert!(text.contains(memory), "{memory}: {text}");
-    }
-}
-
 #[test]
 fn the_json_matches_its_schema_and_the_csv_has_its_rows() {
     let folder = tempfile::tempdir().unwrap();

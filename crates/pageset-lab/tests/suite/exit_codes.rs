@@ -58,8 +58,6 @@ fn an_output_that_cannot_be_written_is_refused_before_the_work() {
         format!("sim {run} --csv=FILE"),
         "compare page_fault1-batch-sweep.csv --json=FILE".to_owned(),
         "compare --all-tables --csv=FILE".to_owned(),
-        "machine calibrate lkp-skl-4sp1 --json=FILE".to_owned(),
-        "machine share --json=FILE".to_owned(),
         "bench --json=FILE".to_owned(),
         "bench --csv=FILE".to_owned(),
     ];

@@ -48,37 +48,9 @@ fn headings_and_members_are_explained() {
 }
 
 #[test]
-fn the_fit_of_a_machine_matches_its_schema() {
+fn schemas_are_listed() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
-    assert_eq!(list, "sim\ncompare\ncompare --all-tables\ncalibrate\nshare\nbench\ndiff\n");
-    let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/2"]).0);
-    let fit = ["machine", "calibrate", "lkp-sb02", "--seconds", "0.004", "--warm-up", "0.002", "--json"];
-    let fit: Vec<&dyn AsRef<std::path::Path>> = fit.iter().map(|word| word as _).collect();
-    let fit = json(&ends(0, &fit).0);
-    assert_eq!((&fit["schema"], &fit["seeds"]), (&"pageset.calibrate/2".into(), &serde_json::json!([1, 2, 3])));
-    strict(&schema).validate(&fit).unwrap();
-    let share = [
-        "machine",
-        "share",
-        "--machine",
-        "lkp-sb02,lkp-skl-d01",
-        "--seeds",
-        "1",
-        "--seconds",
-        "0.004",
-        "--warm-up",
-        "0.002",
-        "--json",
-    ];
-    let share: Vec<&dyn AsRef<std::path::Path>> = share.iter().map(|word| word as _).collect();
-    let share = json(&ends(0, &share).0);
-    strict(&json(&ends(0, &[&"explain", &"--schema", &"pageset.share/3"]).0)).validate(&share).unwrap();
-    let mut names = Vec::new();
-    members(&fit, &mut names);
-    members(&share, &mut names);
-    for name in names {
-        ends(0, &[&"explain", &name]);
-    }
+    assert_eq!(list, "sim\ncompare\ncompare --all-tables\nbench\ndiff\n");
 }
 
 #[test]

@@ -57,18 +57,6 @@ fn a_run_is_drawn_against_its_tasks() {
     agree(&seen(&folder.at("chart-2.svg")), &waits);
 }
 
-/// A report says the past of the memory.
-#[test]
-fn a_report_of_aged_memory_says_so() {
-    let folder = Folder::new();
-    for (history, memory) in [("0", "fresh memory"), ("2", "memory aged by 2 turnovers")] {
-        reported(&folder, &short(&["sim", "page_fault1", "--tasks", "1", "--history", history]));
-        let html = fs::read_to_string(folder.at("report.html")).unwrap();
-        let expected = format!("0.02 s after 0.005 s of warm-up, {memory}, at most ");
-        assert!(html.contains(&expected), "{expected}: {html}");
-    }
-}
-
 #[test]
 fn a_sweep_is_drawn_against_batch() {
     let folder = Folder::new();

@@ -185,45 +185,17 @@ fn machines_are_listed_and_this_one_is_detected() {
 }
 
 #[test]
-fn one_number_is_fitted_to_one_score() {
-    let short = ["--seconds", "0.004", "--warm-up", "0.002", "--seeds", "1"];
-    let calibrate = |name| ends(0, &[&["machine", "calibrate", name], &short[..]].concat()).0;
-    let out = calibrate("lkp-sb02");
-    assert!(out.starts_with("# Published: 4 tasks: score 1,744,495, zone lock 0.0 %, LRU lock 0.0 %.\n"), "{out}");
-    let out = calibrate("xeon-2s40");
-    assert!(out.starts_with("# Published: 40 tasks: score 10,223,472.\n"), "{out}");
-    let (_, fitted) = out.split_once("\n[fitted]\npace = ").expect("a table of a description");
-    let pace: f64 = fitted.trim_end().parse().expect("one number");
-    assert!((0.3..3.0).contains(&pace), "{out}");
-    let (_, err) = ends(2, &["machine", "calibrate", "vm-8"]);
-    assert!(err.contains("page_fault1-batch-sweep.csv has no row of batch 31 of a machine vm-8"), "{err}");
-}
-
-#[test]
 fn shared_costs_predict_machines_that_were_left_out() {
     const SMALL: &str = "lkp-sb02,lkp-skl-d01,lkp-hsw-d01";
     let short = ["--seconds", "0.012", "--warm-up", "0.006", "--seeds", "1"];
-    let fit: Value =
-        serde_json::from_str(&ends(0, &[&["machine", "share", "--machine", SMALL, "--json"], &short[..]].concat()).0)
-            .expect("JSON");
-    let machines = fit["machines"].as_array().expect("machines");
-    assert_eq!(machines.len(), 3);
-    let (csv, _) = ends(0, &[&["machine", "share", "--machine", SMALL, "--csv"], &short[..]].concat());
-    let costs = ["fault_cycles", "lru_page_cycles", "transfer_load"].map(|cost| fit["shared"][cost].as_f64().unwrap());
-    let [fault, lru, load] = costs;
-    assert!(csv.starts_with("shared.fault_cycles,shared.lru_page_cycles,shared.transfer_load,machine,"), "{csv}");
-    assert_eq!(csv.matches(&format!("\n{fault},{lru},{load},lkp-")).count(), 3, "{csv}");
-    for machine in machines {
-        assert!(machine["predicted"]["score"].as_f64() > Some(0.0), "{machine}");
-    }
-    assert!(fit["shared"]["fault_cycles"].as_f64() > Some(0.0), "{fit}");
-    assert_ne!(
-        machines[0]["shared_of_others"], machines[1]["shared_of_others"],
-        "leaving a machine out changes nothing"
-    );
-    let table = ["compare", "page_fault1-batch-sweep.csv", "--machine", SMALL, "--batch", "63", "--leave-one-out"];
-    let (out, _) = ends(0, &[&table[..], &short].concat());
-    assert!(out.contains("\nlkp-sb02: costs of the other machines (fault_cycles / "), "{out}");
+    let sweep = ["compare", "page_fault1-batch-sweep.csv", "--leave-one-out", "--machine"];
+    let (out, _) = ends(0, &[&sweep[..], &[SMALL, "--batch", "63"], &short].concat());
+    let costs = |machine: &str| {
+        let (_, note) =
+            out.split_once(&format!("\n{machine}: costs of the other machines (fault_cycles / ")).expect("a note");
+        note.split(", pace").next().map(str::to_owned)
+    };
+    assert_ne!(costs("lkp-sb02"), costs("lkp-skl-d01"), "leaving a machine out changes nothing");
     assert!(out.contains("\nnearer than doing nothing in "), "{out}");
     assert!(out.contains("; batch 31 on the surface through all simulations: zone lock "), "{out}");
     let folder = tempfile::tempdir().expect("a folder");
@@ -232,32 +204,12 @@ fn shared_costs_predict_machines_that_were_left_out() {
     std::fs::write(&mine, format!("{table}xeon-2s40,31,1000,0,1,1,2\nvm-8,31,1000,0,1,1,2\n")).expect("a file");
     let (_, err) = ends(2, &[&["compare", mine.to_str().expect("UTF-8"), "--leave-one-out"], &short[..]].concat());
     assert!(err.contains("cannot leave vm-8, xeon-2s40 out: no row of batch 31 of the built-in sweep"), "{err}");
-    let (_, err) = ends(2, &["machine", "share", "--machine", "lkp-sb02"]);
+    let (_, err) = ends(2, &[&sweep[..], &["lkp-sb02"]].concat());
     assert!(err.contains("cannot leave lkp-sb02 out: no machine is left; try more machines"), "{err}");
-    let (_, err) =
-        ends(1, &["machine", "share", "--machine", "lkp-sb02,lkp-skl-d01", "--seconds", "1us", "--warm-up", "1us"]);
+    let (_, err) = ends(1, &[&sweep[..], &["lkp-sb02,lkp-skl-d01", "--seconds", "1us", "--warm-up", "1us"]].concat());
     assert!(err.contains("lkp-skl-d01 finished no operation") && err.contains("a longer --duration"), "{err}");
-    let (_, err) = ends(1, &["machine", "calibrate", "lkp-sb02", "--seconds", "1us", "--warm-up", "1us"]);
-    assert!(err.contains("lkp-sb02 finished no operation"), "{err}");
-    let (_, err) = ends(2, &["machine", "share", "--machine", "vm-8"]);
-    assert!(err.contains("cannot share the costs of vm-8: no row of batch 31"), "{err}");
     let (_, err) = ends(2, &["compare", "batch-31-63-127.csv", "--leave-one-out"]);
     assert!(err.contains("cannot leave machines out of batch-31-63-127.csv: not a sweep of batches"), "{err}");
-}
-
-#[test]
-fn a_fit_simulates_its_row_as_a_comparison_does() {
-    // Enough windows for an early end, so that a different --precision would change the score.
-    let times = ["--seconds", "0.04", "--warm-up", "0.005", "--seeds", "2", "--precision", "30"];
-    let (_, err) = ends(0, &[&["machine", "calibrate", "lkp-sb02"], &times[..]].concat());
-    let table = ["compare", "page_fault1-batch-sweep.csv", "--machine", "lkp-sb02", "--batch", "31", "--json"];
-    let json: Value = serde_json::from_str(&ends(0, &[&table, &times[..]].concat()).0).expect("JSON");
-    let score = json["rows"][0]["simulated"]["score"].as_f64().expect("a score");
-    // The fit begins at the pace of the description.
-    let first = err.lines().next().expect("a line").replace(',', "");
-    assert!(first.contains(&format!(": 4 tasks: score {score:.0} ")), "{first}, not {score}");
-    let measured = json["rows"][0]["simulations"][0]["measured_ns"].as_array().expect("times");
-    assert!(measured.iter().all(|ns| ns.as_u64() < Some(40_000_000)), "not early: {measured:?}");
 }
 
 #[test]
@@ -308,8 +260,6 @@ fn a_comparison_has_published_simulated_and_baselines() {
     let short = ["--seconds", "0.004", "--warm-up", "0.002"];
     let json: Value = serde_json::from_str(&ends(0, &[&table[..], &short].concat()).0).expect("JSON");
     assert_eq!(json["seeds"], json!([1, 2, 3]), "the default seeds are those of fits");
-    let (out, _) = ends(0, &[&["machine", "calibrate", "lkp-sb02"], &short[..]].concat());
-    assert!(out.contains(", seeds 1 to 3: "), "{out}");
     let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", "--machine", "pdp-11"]);
     assert!(err.contains("--machine pdp-11: no row of page_fault1-batch-sweep.csv has it"), "{err}");
     let (_, err) = ends(5, &["compare", "no-such-table.csv"]);
@@ -343,26 +293,11 @@ fn a_run_measures_until_it_has_settled() {
 fn a_run_that_has_not_settled_is_named() {
     // A task maps its first region: most of it frees nothing yet.
     let (out, _) = ends(0, &short(&["--tasks", "1", "--precision", "0.001"]));
-    assert!(out.contains("at most 0.02 s after 0.005 s, until steady and known to 0.001 %, fresh memory"), "{out}");
+    assert!(out.contains("at most 0.02 s after 0.005 s, until steady and known to 0.001 %, seeds 1 to 1"), "{out}");
     assert!(out.contains("\n1 of 1 simulations have not settled: "), "{out}");
     assert!(out.contains("The least certain is pageset, 1 tasks, seed 1:\nscore +- "), "{out}");
     let (out, _) = ends(0, &["sim", "malloc2", "--machine", "lkp-sb02"]);
     assert!(!out.contains("settled"), "{out}");
-}
-
-#[test]
-fn aged_memory_is_another_run_and_is_stated() {
-    let with = |history: &str| ends(0, &short(&["--tasks", "4", "--history", history])).0;
-    let (fresh, aged) = (with("0"), with("1"));
-    assert!(fresh.contains(", fresh memory, ") && aged.contains(", memory aged by 1 turnover, "), "{fresh}{aged}");
-    let row = |out: &str| out.lines().find(|line| line.starts_with(" pageset ")).map(str::to_owned);
-    assert!(row(&fresh).is_some(), "{fresh}");
-    assert_ne!(row(&fresh), row(&aged));
-    assert_eq!(aged, with("1"), "a history is determined by its seed");
-    let json: Value = serde_json::from_str(&ends(0, &short(&["--history", "2", "--json"])).0).expect("JSON");
-    assert_eq!(json["history"], json!({ "turnovers": 2 }));
-    let (_, err) = ends(2, &short(&["--history", "1001"]));
-    assert!(err.contains("--history") && err.contains("0..=1000"), "{err}");
 }
 
 #[test]
@@ -455,9 +390,7 @@ fn a_comparison_ends_at_the_requested_precision() {
         "{early}"
     );
     assert!(
-        all.contains(
-            "\n\npage_fault1-batch-sweep.csv, 0.08 s after 0.005 s, fresh memory, seeds 1 to 1, era linux-4.16\n"
-        ),
+        all.contains("\n\npage_fault1-batch-sweep.csv, 0.08 s after 0.005 s, seeds 1 to 1, era linux-4.16\n"),
         "{all}"
     );
     assert_ne!(early.lines().last(), all.lines().last(), "an early end gave the same score");

@@ -460,27 +460,3 @@ fn the_manifest_of_kubernetes_has_the_real_schema() {
         assert!(String::from_utf8(output.stderr).unwrap().contains(message));
     }
 }
-
-/// A study with a history gives what `pageset-lab sim --history` gives, and keeps its cells apart from those of fresh memory.
-#[test]
-fn a_history_is_that_of_a_run() {
-    let study = "machines = ['lkp-sb02']\nworkloads = ['page_fault1']\nrules = ['linux-4.17']\ntasks = [4]\nseconds = 0.01\n\
-                 warm_up = 0.005\n";
-    let folder = Folder::new(study);
-    let result = || {
-        let (out, _) = folder.run(0, "out", &[]);
-        assert!(out.starts_with("1 cells: 1 finished now, 0 found, 0 failed; "), "{out}");
-        let result = pageset_study::table::read(&folder.at("out").join("results.parquet")).unwrap().remove(0);
-        (result.history.turnovers, serde_json::to_value(&result.rows[0].samples[0]).unwrap())
-    };
-    let (none, fresh) = result();
-    fs::write(folder.study(), format!("{study}history = 2\n")).unwrap();
-    let (turnovers, aged) = result();
-    assert_eq!((none, turnovers), (0, 2));
-    assert_ne!(aged["zone_locks"], fresh["zone_locks"]);
-    let line = "sim page_fault1 --machine lkp-sb02 --rules linux-4.17 --tasks 4 --duration 0.01 --warm-up 0.005 --history 2 \
-                --precision 0 --json";
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let run = json(&ends(0, &words.iter().map(|word| word as &dyn AsRef<Path>).collect::<Vec<_>>()).0);
-    assert_eq!(aged, run["rows"][0]["samples"][0]);
-}

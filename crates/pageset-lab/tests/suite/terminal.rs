@@ -19,10 +19,7 @@ fn no_color_disables_all_colours() {
 #[test]
 fn wide_tables_fit_the_terminal() {
     let effort = "--seeds 1 --duration 4ms --warm-up 2ms";
-    for (line, column) in [
-        ("compare page_fault1-batch-sweep.csv --machine lkp-sb02", "spread %"),
-        ("machine share --machine lkp-sb02,lkp-skl-d01", "costs of others"),
-    ] {
+    for (line, column) in [("compare page_fault1-batch-sweep.csv --machine lkp-sb02", "spread %")] {
         let on_terminal = |more: &str| {
             let line = format!("{line} {effort} {more}");
             let words: Vec<&str> = line.split_whitespace().collect();

@@ -3,28 +3,26 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `bpf` | counts by BPF programs at the kernel's tracepoints, and times of waits for the zone lock |
-//! | `perf` | counts by `perf_event_open`, where BPF programs are not allowed |
 //! | `kallsyms` | addresses of kernel functions |
 //! | [`processes`] | pages and waits by process |
 //! | [`sites`] | pages and waits by call site |
 //! | [`times`] | classes of duration, and percentiles |
 //!
-//! Neither way writes to a ring buffer or changes the machine. The kernel ends the counting when this process ends, in
+//! The counting neither writes to a ring buffer or changes the machine. The kernel ends the counting when this process ends, in
 //! any way.
 
 mod bpf;
 mod kallsyms;
-mod perf;
 pub mod processes;
 pub mod sites;
 #[cfg(test)]
 mod tests;
 pub mod times;
 
+pub use self::bpf::Counters;
 pub use self::processes::{Process, Processes};
 pub use self::sites::{Site, Sites};
 pub use self::times::WaitTimes;
-use crate::error::RecordError;
 pub use crate::machine::cpu_nodes;
 
 /// The traffic of one CPU since counting began.
@@ -95,118 +93,11 @@ impl Traffic {
     }
 }
 
-/// The way in which the kernel counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// By BPF programs.
-    Bpf,
-    /// By `perf_event_open`.
-    Perf,
-}
-
-impl Way {
-    /// The name in options and outputs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Way::Bpf => "bpf",
-            Way::Perf => "perf",
-        }
-    }
-}
-
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// The traffic and the waits of each CPU. It takes less memory and time.
     Cpus,
-    /// Also who causes them, where BPF programs count: processes and call sites.
+    /// Also who causes them: processes and call sites.
     Movers,
-}
-
-enum Kind {
-    Bpf(Box<bpf::Counters>),
-    Perf(perf::Counters),
-}
-
-/// The kernel's counters of every CPU. Dropping it ends the counting.
-pub struct Counters {
-    kind: Kind,
-    /// The counts that are missing, with their reasons.
-    missing: Vec<String>,
-}
-
-impl std::fmt::Debug for Counters {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Counters").field("way", &self.way()).field("missing", &self.missing).finish()
-    }
-}
-
-impl Counters {
-    /// Begins to count on all CPUs in the given way. Without a way, it tries BPF programs first and then
-    /// `perf_event_open`; [`Self::missing`] then has the reason.
-    pub fn start(way: Option<Way>, detail: Detail) -> Result<Counters, RecordError> {
-        let by_perf = |refused: Option<RecordError>| {
-            let counters = perf::Counters::start()?;
-            let why = refused.map_or_else(|| "counting is by perf".to_owned(), |error| error.to_string());
-            let mut missing = vec![format!("waits for zone locks are not measured: {why}")];
-            missing.extend(counters.missing().iter().cloned());
-            Ok(Counters { kind: Kind::Perf(counters), missing })
-        };
-        if way == Some(Way::Perf) {
-            return by_perf(None);
-        }
-        match bpf::Counters::start(detail) {
-            Ok((counters, missing)) => Ok(Counters { kind: Kind::Bpf(Box::new(counters)), missing }),
-            Err(error) if way == Some(Way::Bpf) => Err(error),
-            Err(error) => by_perf(Some(error)),
-        }
-    }
-
-    /// The way of counting.
-    pub fn way(&self) -> Way {
-        match self.kind {
-            Kind::Bpf(_) => Way::Bpf,
-            Kind::Perf(_) => Way::Perf,
-        }
-    }
-
-    /// The counts that are missing, with their reasons.
-    pub fn missing(&self) -> &[String] {
-        &self.missing
-    }
-
-    /// The traffic of each on-line CPU since its counting began, sorted by CPU number. A CPU that came on-line since
-    /// the last call counts from now on.
-    pub fn read(&mut self) -> Result<Vec<Traffic>, RecordError> {
-        match &mut self.kind {
-            Kind::Bpf(counters) => counters.read(),
-            Kind::Perf(counters) => counters.read(),
-        }
-    }
-
-    /// The processes that moved pages or waited for a zone lock between the last two calls of [`Self::read`]; before the
-    /// second call, since counting began. `None` if processes are not counted: counting by perf does not.
-    pub fn processes(&self) -> Option<&Processes> {
-        match &self.kind {
-            Kind::Bpf(counters) => counters.processes(),
-            Kind::Perf(_) => None,
-        }
-    }
-
-    /// The call sites that moved pages or waited for a zone lock between the last two calls of [`Self::read`]; before the
-    /// second call, since counting began. `None` if call sites are not counted: counting by perf does not.
-    pub fn sites(&self) -> Option<&Sites> {
-        match &self.kind {
-            Kind::Bpf(counters) => counters.sites(),
-            Kind::Perf(_) => None,
-        }
-    }
-
-    /// The durations of all waits for zone locks until the last [`Self::read`]; `None` if waits are not measured.
-    pub fn wait_times(&self) -> Option<&WaitTimes> {
-        match &self.kind {
-            Kind::Bpf(counters) => counters.wait_times(),
-            Kind::Perf(_) => None,
-        }
-    }
 }

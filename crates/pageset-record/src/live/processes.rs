@@ -40,7 +40,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::process::id;
 
-    use super::super::{Counters, Detail, Traffic, Way};
+    use super::super::{Counters, Detail, Traffic};
     /// The name of the thread that touches pages.
     const NAME: &str = "page toucher";
     /// 256 MiB at a time.
@@ -57,7 +57,7 @@ mod tests {
     /// the CPUs moved.
     #[test]
     fn touched_pages_belong_to_the_process() {
-        let mut counters = match Counters::start(Some(Way::Bpf), Detail::Movers) {
+        let mut counters = match Counters::start(Detail::Movers) {
             Ok(counters) => counters,
             Err(error) => return println!("SKIPPED touched_pages_belong_to_the_process: {error}"),
         };

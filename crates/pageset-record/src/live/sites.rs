@@ -125,7 +125,7 @@ pub(super) fn sites(samples: impl Iterator<Item = (Vec<u64>, Samples)>, symbols:
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::{Counters, Detail, Traffic, Wait, Way};
+    use super::super::{Counters, Detail, Traffic, Wait};
     use super::*;
 
     /// A function each 0x100 bytes, and return addresses inside them.
@@ -231,7 +231,7 @@ mod tests {
     /// moved, but for the pages since the last sample.
     #[test]
     fn touched_pages_belong_to_the_page_fault() {
-        let mut counters = match Counters::start(Some(Way::Bpf), Detail::Movers) {
+        let mut counters = match Counters::start(Detail::Movers) {
             Ok(counters) => counters,
             Err(error) => return println!("SKIPPED touched_pages_belong_to_the_page_fault: {error}"),
         };

@@ -13,7 +13,6 @@ pub const HEADS: [&str; 9] =
 /// The importance of the columns: those with the largest number leave first.
 const RANKS: [usize; 9] = [1, 0, 3, 6, 4, 7, 2, 5, 0];
 
-/// The whole comparison.
 pub(super) fn text(diff: &Diff, fit: &Fit) -> String {
     let mut text = trimmed(&head(diff));
     text.push('\n');

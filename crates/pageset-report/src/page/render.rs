@@ -151,7 +151,6 @@ fn hash(script: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script))
 }
 
-/// The page.
 pub(crate) fn html(report: &Report) -> Result<String, Failure> {
     let environment = templates().map_err(broken)?;
     let mut sections = Vec::new();

@@ -1,25 +1,23 @@
 //! The published row of a machine: what a fit aims at.
 
 use pageset::Tuning;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::compare::{BASE_BATCH, SHIPPED, TASKS_MACHINE, TableError, sweep, tasks};
+use crate::compare::{BASE_BATCH, SHIPPED, TableError, sweep};
 use crate::era::Era;
 use crate::machine::Machine;
 
 /// The values of one row, published or simulated.
-#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Target {
     /// Number of tasks.
     pub tasks: u32,
     /// Operations a second.
     pub score: f64,
-    /// The time spent waiting for zone locks and for LRU locks, in percent; null if it was not published.
-    pub contention_pct: Option<[f64; 2]>,
+    /// The time spent waiting for zone locks and for LRU locks, in percent.
+    pub contention_pct: [f64; 2],
 }
 
-/// The row of page_fault1 that a machine is fitted to.
+/// The row of page_fault1 that costs are set on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Goal {
     /// The published values.
@@ -30,39 +28,20 @@ pub struct Goal {
     pub era: Era,
 }
 
-/// The reason why a machine cannot be fitted.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum GoalError {
-    /// A shipped table is damaged.
-    #[error(transparent)]
-    Table(#[from] TableError),
-    /// No row was published for the machine.
-    #[error("{file} has no row of batch {BASE_BATCH} of a machine {machine}")]
-    NoRow {
-        /// The name of the table.
-        file: &'static str,
-        /// The name of the machine.
-        machine: String,
-    },
-}
-
 impl Goal {
-    /// The published row of a machine: batch 31, or the row with the most processes.
-    pub fn of(machine: &Machine) -> Result<Goal, GoalError> {
-        let is_of_tasks = machine.name == TASKS_MACHINE;
-        let (file, text) = SHIPPED[usize::from(is_of_tasks)];
-        let no_row = || GoalError::NoRow { file, machine: machine.name.clone() };
-        if is_of_tasks {
-            let rows = tasks::rows(file, text)?;
-            let last = rows.iter().max_by_key(|row| row.tasks).ok_or_else(no_row)?;
-            let row = Target { tasks: last.tasks, score: last.published[0], contention_pct: None };
-            return Ok(Goal { row, tuning: last.tuning, era: last.era });
-        }
+    /// The published row of a machine of the batch sweep: batch 31. `None` for other machines.
+    ///
+    /// # Errors
+    /// The shipped table is damaged.
+    pub fn of(machine: &Machine) -> Result<Option<Goal>, TableError> {
+        let (file, text) = SHIPPED[0];
         let rows = sweep::rows(file, text)?;
-        let row = rows.iter().find(|row| row.machine == machine.name && row.batch == BASE_BATCH).ok_or_else(no_row)?;
-        let [score, _, zone_pct, lru_pct, _] = row.values;
-        let row = Target { tasks: machine.topology().cpus(), score, contention_pct: Some([zone_pct, lru_pct]) };
-        let (tuning, era) = sweep::rules(BASE_BATCH);
-        Ok(Goal { row, tuning, era })
+        let row = rows.iter().find(|row| row.machine == machine.name && row.batch == BASE_BATCH);
+        Ok(row.map(|row| {
+            let [score, _, zone_pct, lru_pct, _] = row.values;
+            let row = Target { tasks: machine.topology().cpus(), score, contention_pct: [zone_pct, lru_pct] };
+            let (tuning, era) = sweep::rules(BASE_BATCH);
+            Goal { row, tuning, era }
+        }))
     }
 }

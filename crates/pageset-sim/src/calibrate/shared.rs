@@ -1,10 +1,7 @@
-//! The costs that all machines share, set on the rows of all of them together, and without each machine in turn.
+//! The costs that all machines share, set on the rows of all of them but one, for each machine in turn.
 //!
 //! Each machine's row is simulated at the same places of the costs' ranges. A [surface](super::surface) follows these rows, and all
-//! fits use the surfaces only: that of all machines, and those without one. The result of each is then simulated.
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+//! fits use the surfaces only. The result of each is then simulated.
 
 use super::surface::{COSTS, Place, Surface, halton};
 use super::{Goal, Settings, Target, simulate};
@@ -32,45 +29,25 @@ const STARTS: usize = 8;
 /// The first and the last step of a search, as parts of half a range.
 const SEARCH: (f64, f64) = (0.25, 1e-6);
 
-/// The result of a fit of the shared costs.
-#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
-pub struct Sharing {
-    /// The costs that are set on the rows of all machines together.
-    pub shared: Shared,
-    /// Whether one of these costs is at the limit of its range, so that the fit would go further.
-    pub at_limit: bool,
-    /// The machines of a fit of shared costs, one member each.
-    pub machines: Vec<Judged>,
-}
-
-/// One machine of a fit of the shared costs. All rows are simulated at pace 1.
-#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
-pub struct Judged {
+/// A machine, and the costs that are set on the rows of all others. All rows are simulated at pace 1.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LeftOut {
     /// The machine's name.
     pub machine: String,
-    /// The published row.
-    pub published: Target,
-    /// The row with the costs that are set on all machines.
-    pub simulated: Target,
     /// The costs that are set on all other machines.
-    #[schemars(extend("bad" = "Far from shared: the machine does not fit in with the others."))]
-    pub shared_of_others: Shared,
-    /// Whether one of these costs is at the limit of the range in which it was searched: 0.70 to 1.42 times the middle
-    /// of the range, which docs/archive/accuracy.md names.
-    #[schemars(extend("bad" = "True: the fit would go further, so the prediction is not that of the best costs."))]
+    pub shared: Shared,
+    /// Whether one of these costs is at the limit of the range in which it was searched, so that the fit would go further: 0.70 to
+    /// 1.42 times the middle of the range, which docs/archive/accuracy.md names.
     pub at_limit: bool,
-    /// The standard deviation of simulated rows around that surface: chance, and what the surface cannot follow. Unit:
+    /// The standard deviation of simulated rows around the machine's surface: chance, and what the surface cannot follow. Unit:
     /// percentage points of zone lock and of LRU lock contention.
-    #[schemars(extend("bad" = "More than the difference that counts.", "todo" = "Longer runs, and more seeds."))]
     pub scatter: [f64; 2],
-    /// The row of a machine with the costs of the other machines, on the surface through all its simulations, which
-    /// averages over chance.
+    /// The row with these costs on the surface through all the machine's simulations, which averages over chance.
     pub expected: Target,
-    /// The row simulated with the costs of the others: a prediction.
+    /// The row simulated with these costs: a prediction.
     pub predicted: Target,
 }
 
-/// The surfaces of all machines of a fit.
 struct Surfaces<'a> {
     goals: &'a [Goal],
     of: Vec<Surface>,
@@ -102,17 +79,17 @@ impl<'a> Surfaces<'a> {
     }
 
     /// How far costs are from explaining the rows of all machines but one, and from the middle.
-    fn far(&self, at: &Place, without: Option<usize>) -> f64 {
+    fn far(&self, at: &Place, without: usize) -> f64 {
         let off = |machine: usize| -> f64 {
             let row = self.of[machine].at(at);
             residuals(&self.goals[machine], &row).iter().map(|residual| residual.powi(2)).sum()
         };
         let held = at.iter().map(|at| (at * HALF_WIDTH / MIDDLE_ERROR).powi(2)).sum::<f64>();
-        (0..self.of.len()).filter(|machine| Some(*machine) != without).map(off).sum::<f64>() + held
+        (0..self.of.len()).filter(|machine| *machine != without).map(off).sum::<f64>() + held
     }
 
     /// The costs that explain the rows of all machines but one best, as places in their ranges.
-    fn fit(&self, without: Option<usize>) -> Place {
+    fn fit(&self, without: usize) -> Place {
         let with_size = |at: Place| (self.far(&at, without), at);
         let mut starts: Vec<(f64, Place)> = (0..SAMPLES).map(halton).map(with_size).collect();
         starts.sort_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -142,46 +119,33 @@ fn descend<const N: usize>((mut least, mut at): (f64, [f64; N]), far: impl Fn(&[
     (least, at)
 }
 
-/// Sets the shared costs of machines on their rows, and predicts each machine with costs that are set on the rows of the others.
-/// `heard` gets the numbers of finished and of all simulations. One machine alone is predicted from the middle of the ranges.
+/// Predicts each machine with costs that are set on the rows of the others. `heard` gets the numbers of finished and of all
+/// simulations. One machine alone is predicted from the middle of the ranges.
 ///
 /// # Errors
 /// A simulation failed, or the caller stopped it, or there is no machine.
-pub fn share(
+pub fn leave_one_out(
     machines: &[Machine],
     goals: &[Goal],
     settings: &Settings<'_>,
     keep_on: impl Fn() -> bool + Sync,
     heard: impl Fn(usize, usize) + Sync,
-) -> Result<Sharing, RunError> {
+) -> Result<Vec<LeftOut>, RunError> {
     let each = machines.len() * settings.effort.seeds as usize;
-    let (sampled, all) = (SAMPLES * each, (SAMPLES + 2) * each);
+    let (sampled, all) = (SAMPLES * each, (SAMPLES + 1) * each);
     let surfaces = Surfaces::sample(machines, goals, settings, &keep_on, &|ended, _| heard(ended, all))?;
-    let together = surfaces.fit(None);
-    let without: Vec<Place> = (0..machines.len()).map(|machine| surfaces.fit(Some(machine))).collect();
-    let trials = std::iter::repeat_n(&together, machines.len()).chain(&without);
-    let trials: Vec<Machine> =
-        machines.iter().cycle().zip(trials).map(|(machine, at)| with(machine, costs(at))).collect();
-    let rows: Vec<Goal> = goals.iter().chain(goals).copied().collect();
-    let mut simulated = simulate(&trials, &rows, settings, &keep_on, &|ended, _| heard(sampled + ended, all))?;
-    let predicted = simulated.split_off(machines.len());
-    let judged = |(place, machine): (usize, &Machine)| Judged {
+    let without: Vec<Place> = (0..machines.len()).map(|machine| surfaces.fit(machine)).collect();
+    let trials: Vec<Machine> = machines.iter().zip(&without).map(|(machine, at)| with(machine, costs(at))).collect();
+    let predicted = simulate(&trials, goals, settings, &keep_on, &|ended, _| heard(sampled + ended, all))?;
+    let left_out = |(place, machine): (usize, &Machine)| LeftOut {
         machine: machine.name.clone(),
-        published: goals[place].row,
-        simulated: simulated[place],
-        shared_of_others: costs(&without[place]),
-        at_limit: is_at_limit(&without[place]),
+        shared: costs(&without[place]),
+        at_limit: without[place].iter().any(|at| at.abs() >= 1.0),
         scatter: surfaces.of[place].scatter,
         expected: surfaces.of[place].at(&without[place]),
         predicted: predicted[place],
     };
-    let machines = machines.iter().enumerate().map(judged).collect();
-    Ok(Sharing { shared: costs(&together), at_limit: is_at_limit(&together), machines })
-}
-
-/// Whether a cost is at a limit of its range.
-fn is_at_limit(at: &Place) -> bool {
-    at.iter().any(|at| at.abs() >= 1.0)
+    Ok(machines.iter().enumerate().map(left_out).collect())
 }
 
 /// The costs at a place, rounded as printed.
@@ -205,10 +169,8 @@ fn with(machine: &Machine, shared: Shared) -> Machine {
 
 /// Score, zone lock and LRU lock, off the published values in standard errors.
 fn residuals(goal: &Goal, row: &Target) -> [f64; 3] {
-    let points = goal.row.contention_pct.zip(row.contention_pct);
-    let [zone, lru] =
-        points.map_or([0.0; 2], |(published, row)| [0, 1].map(|lock| (row[lock] - published[lock]) / POINTS_ERROR));
-    [(row.score / goal.row.score).ln() / SCORE_ERROR, zone, lru]
+    let points = |lock: usize| (row.contention_pct[lock] - goal.row.contention_pct[lock]) / POINTS_ERROR;
+    [(row.score / goal.row.score).ln() / SCORE_ERROR, points(0), points(1)]
 }
 
 #[cfg(test)]
@@ -234,18 +196,18 @@ mod tests {
             Target {
                 tasks: 4,
                 score: 1e6 * (-0.3 * fault - 0.1 * strength * load).exp(),
-                contention_pct: Some([zone, 60.0 - zone]),
+                contention_pct: [zone, 60.0 - zone],
             }
         };
         let hidden = [0.3, -0.4, 0.5];
-        let goal = Goal::of(&crate::machine::find("lkp-sb02").unwrap().unwrap()).unwrap();
+        let goal = Goal::of(&crate::machine::find("lkp-sb02").unwrap().unwrap()).unwrap().unwrap();
         let mut goals: Vec<Goal> = (0..4).map(|machine| Goal { row: truth(machine, hidden), ..goal }).collect();
         goals[3].row.score *= 2.0;
         let samples = |machine: usize| (0..SAMPLES).map(move |number| (halton(number), truth(machine, halton(number))));
         let of = (0..4).map(|machine| Surface::through(&samples(machine).collect::<Vec<_>>()).unwrap()).collect();
         let surfaces = Surfaces { goals: &goals, of };
         let off = |at: &Place| at.iter().zip(&hidden).map(|(at, hidden)| (at - hidden).abs()).fold(0.0, f64::max);
-        let (without, with) = (surfaces.fit(Some(3)), surfaces.fit(None));
+        let (without, with) = (surfaces.fit(3), surfaces.fit(0));
         assert!(off(&without) < 0.15, "{without:?}");
         assert!(off(&with) > 0.2, "{with:?}");
     }

@@ -7,7 +7,6 @@
 use super::Target;
 use super::least_squares::solve;
 
-/// The number of costs that a row depends on.
 pub(super) const COSTS: usize = 3;
 /// Costs as places in their ranges, from -1 to 1.
 pub(super) type Place = [f64; COSTS];
@@ -77,7 +76,6 @@ impl Surface {
         Some(surface)
     }
 
-    /// The row at a place.
     pub(super) fn at(&self, place: &Place) -> Target {
         let terms = terms(place);
         let value =
@@ -88,17 +86,16 @@ impl Surface {
         Target {
             tasks: self.tasks,
             score: f64::exp(value(&self.score)),
-            contention_pct: Some([100.0 * waits * for_zone, 100.0 * waits * (1.0 - for_zone)]),
+            contention_pct: [100.0 * waits * for_zone, 100.0 * waits * (1.0 - for_zone)],
         }
     }
 }
 
 /// Zone lock and LRU lock contention in per cent, not quite 0.
 fn contention(row: &Target) -> [f64; 2] {
-    row.contention_pct.unwrap_or_default().map(|pct| pct.max(LEAST_PCT))
+    row.contention_pct.map(|pct| pct.max(LEAST_PCT))
 }
 
-/// The terms of a polynomial at a place.
 fn terms(place: &Place) -> [f64; TERMS] {
     let products = (0..COSTS).flat_map(|i| (i..COSTS).map(move |j| place[i] * place[j]));
     let mut all = std::iter::once(1.0).chain(place.iter().copied()).chain(products);
@@ -124,7 +121,7 @@ mod tests {
     use super::*;
 
     fn row(score: f64, zone: f64, lru: f64) -> Target {
-        Target { tasks: 4, score, contention_pct: Some([zone, lru]) }
+        Target { tasks: 4, score, contention_pct: [zone, lru] }
     }
 
     #[test]
@@ -140,7 +137,8 @@ mod tests {
                 // In no order that a base of the sequence has.
                 let (place, sign) = (halton(number), if number % 7 < 3 { noise } else { -noise });
                 let mut row = truth(place);
-                row.contention_pct = row.contention_pct.map(|[zone, lru]| [zone + sign, lru - sign]);
+                let [zone, lru] = row.contention_pct;
+                row.contention_pct = [zone + sign, lru - sign];
                 (place, row)
             };
             (0..48).map(with).collect()
@@ -160,7 +158,7 @@ mod tests {
     fn a_row_without_contention_has_a_surface_and_too_few_rows_have_none() {
         let rows: Vec<(Place, Target)> = (0..12).map(|number| (halton(number), row(0.0, 0.0, 0.0))).collect();
         let there = Surface::through(&rows).unwrap().at(&[0.0; COSTS]);
-        assert!(there.contention_pct.unwrap().iter().all(|pct| (0.0..0.1).contains(pct)), "{there:?}");
+        assert!(there.contention_pct.iter().all(|pct| (0.0..0.1).contains(pct)), "{there:?}");
         assert_eq!(Surface::through(&rows[..TERMS]), None);
         assert_eq!(Surface::through(&vec![rows[0]; 48]), None);
         assert_eq!(Surface::through(&[]), None);

@@ -12,7 +12,6 @@ use super::table::{Column, Experiment, Kind, Row, Table, words};
 use super::{How, Measure, Value};
 use crate::era::Era;
 
-/// The era of the table's kernels.
 const ERA: Era = Era::Linux4_16;
 
 pub(super) const HEADER: &str =
@@ -45,7 +44,6 @@ const NAMES: &[(&str, &str, Measure)] = &[
     ("vm-scalability.lru-file-mmap-read-rand.throughput", "lru-file-mmap-read-rand", Measure::Score),
 ];
 
-/// Columns: name, index in the table, batch.
 const COLUMNS: [(&str, usize, u32); 3] = [("batch31", 2, 31), ("batch63", 4, 63), ("batch127", 6, 127)];
 
 pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {

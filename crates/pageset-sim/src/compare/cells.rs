@@ -3,7 +3,6 @@
 use super::{Table, TableError};
 use crate::workload::Workload;
 
-/// The cells of a row, and all rows.
 pub(super) struct Cells<'c> {
     pub(super) record: &'c csv::StringRecord,
     pub(super) all: &'c [(Option<u64>, csv::StringRecord)],
@@ -33,7 +32,6 @@ pub(super) fn known(name: &'static str) -> Result<&'static str, String> {
     Workload::find(name).map(|workload| workload.name).ok_or_else(|| format!("unknown workload `{name}`"))
 }
 
-/// The shipped machine with the name `word`.
 pub(super) fn machine(word: &str) -> Result<&'static str, String> {
     let names = || crate::machine::SHIPPED.iter().map(|(name, _)| *name);
     names().find(|name| *name == word).ok_or_else(|| {

@@ -8,12 +8,10 @@ use super::table::{Column, Experiment, Kind, Row, Table, words};
 use super::{How, Measure, Value};
 use crate::era::Era;
 
-/// The era of the table's kernels.
 const ERA: Era = Era::Linux4_16;
 
 pub(super) const HEADER: &str = "experiment,metric,base,merge_skip,merge_skip_and_clusters";
 
-/// Columns and their rules.
 const COLUMNS: [(&str, Tuning); 3] =
     [("base", LINUX_4_17), ("merge_skip", MERGE_SKIP), ("merge_skip_and_clusters", CLUSTERS_FREE)];
 

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::table::{Column, Key, Keys, Kind, Layout, SWEEP_COLUMNS, Table};
 use super::{BASE_BATCH, How, Measure, SCHEMA, Value};
 use crate::era::Era;
-use crate::os::History;
 use crate::run::{self, Figures, Run, RunError, SteadinessOf};
 use crate::sweep::BySeed;
 use crate::workload::Span;
@@ -32,9 +31,6 @@ pub struct CompareResult {
     /// Precision at which a measurement ends; 0 if the full time is measured.
     #[serde(default)]
     pub precision_pct: f64,
-    /// The past of the memory.
-    #[serde(default)]
-    pub history: History,
     /// The configured seeds of each experiment.
     pub seeds: Vec<u64>,
     /// The table's rows that were simulated.
@@ -298,7 +294,6 @@ impl CompareResult {
             measured_ns: simulations.iter().filter_map(|simulation| simulation.length_ns).max().unwrap_or(0),
             warm_up_ns: simulations.iter().map(|simulation| simulation.warm_up_ns).max().unwrap_or(0),
             precision_pct: run.and_then(|run| run.precision_pct).unwrap_or(0.0),
-            history: run.map(|run| run.history).unwrap_or_default(),
             seeds: (1..=u64::from(seeds)).collect(),
             rows,
             notes,

@@ -23,19 +23,6 @@ pub enum Seen {
     Unseen,
 }
 
-impl Seen {
-    /// The word in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Seen::Base => "base",
-            Seen::Fitted => "fitted",
-            Seen::Shared => "shared",
-            Seen::Chosen => "chosen",
-            Seen::Unseen => "unseen",
-        }
-    }
-}
-
 /// What had been seen of a value of a built-in table. Values of other tables count as unseen.
 pub(super) fn seen(table: &str, keys: &Keys, column: &str) -> Seen {
     let word = |key: &str| keys.get(key).map(Key::to_string).unwrap_or_default();

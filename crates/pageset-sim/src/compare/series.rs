@@ -11,7 +11,6 @@ use super::table::{Column, Experiment, Kind, Row, Table, words};
 use super::{How, Measure, Value};
 use crate::era::Era;
 
-/// The era of the table's kernels.
 const ERA: Era = Era::Posted;
 
 pub(super) const HEADER: &str =

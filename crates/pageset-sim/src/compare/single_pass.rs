@@ -12,7 +12,6 @@ use super::table::{Column, Experiment, Kind, Row, Table, words};
 use super::{How, Measure, Value};
 use crate::era::Era;
 
-/// The era of the table's kernels.
 const ERA: Era = Era::Linux5_11;
 
 pub(super) const HEADER: &str = "experiment,tasks,two_pass,single_pass";

@@ -16,7 +16,6 @@ const MAX_BATCH: u32 = pageset::policy::sizes::MAX_BATCH;
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct SweepRow {
-    /// The machine's name.
     pub(crate) machine: &'static str,
     /// The batch in pages.
     pub(crate) batch: u32,
@@ -44,7 +43,6 @@ fn columns() -> impl Iterator<Item = &'static str> {
     ["machine", "batch"].into_iter().chain(COLUMNS.iter().map(|(name, _)| *name))
 }
 
-/// The header line.
 pub(super) fn heading() -> String {
     columns().collect::<Vec<_>>().join(",")
 }
@@ -70,7 +68,6 @@ fn base_of<'r>(rows: &'r [SweepRow], row: &SweepRow) -> Option<&'r SweepRow> {
     rows.iter().find(|base| base.batch == BASE_BATCH && base.machine == row.machine)
 }
 
-/// Adds the rows of a text to a table.
 pub(super) fn add(table: &mut Table, text: &str) -> Result<(), TableError> {
     let rows = rows(&table.name, text)?;
     table.layout = Layout::BatchSweep;

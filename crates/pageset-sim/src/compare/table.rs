@@ -40,7 +40,6 @@ pub enum Kind {
     Change,
 }
 
-/// The columns of a table of batches, and their kinds.
 pub(super) const SWEEP_COLUMNS: [(&str, Kind); 5] = [
     ("score", Kind::Amount),
     ("change_pct", Kind::Change),

@@ -21,11 +21,8 @@ const HEADERS: [&str; 6] = ["kernel", "tasks", COLUMNS[0].0, "processes_stddev",
 pub(crate) struct TasksRow {
     /// The kernel's name in the table.
     pub(crate) kernel: String,
-    /// The kernel's rules.
     pub(crate) tuning: Tuning,
-    /// The kernel's era.
     pub(crate) era: Era,
-    /// Number of tasks.
     pub(crate) tasks: u32,
     /// Faults a second, by column.
     pub(crate) published: [f64; COLUMNS.len()],
@@ -44,19 +41,16 @@ pub(super) fn is_one(heading: &str) -> bool {
     heading.split(',').map(str::trim).eq(HEADERS)
 }
 
-/// The header line.
 pub(super) fn heading() -> String {
     HEADERS.join(",")
 }
 
-/// Parses the rows of a text.
 pub(crate) fn rows(file: &str, text: &str) -> Result<Vec<TasksRow>, TableError> {
     let key = |row: &TasksRow| format!("kernel {}, {} tasks", row.kernel, row.tasks);
     let cpus = cells::cpus(TASKS_MACHINE).unwrap_or(0);
     records::read(file, text, HEADERS.into_iter(), |record| TasksRow::new(record, cpus), key)
 }
 
-/// Adds the rows of a text to a table.
 pub(super) fn add(table: &mut Table, text: &str) -> Result<(), TableError> {
     let rows = rows(&table.name, text)?;
     table.layout = Layout::Tasks;

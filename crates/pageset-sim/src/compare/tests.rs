@@ -3,7 +3,6 @@ use pageset::Tuning;
 use super::*;
 use crate::era::Era;
 use crate::machine::Machine;
-use crate::os::History;
 use crate::run::Run;
 use crate::sweep::{Effort, run_seeds};
 use crate::time::Time;
@@ -89,7 +88,6 @@ fn short<'m>(workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: 
         time: Time::from_seconds(0.005),
         detect_warm_up: false,
         precision_pct: None,
-        history: History::NONE,
         whole: true,
         seed: 1,
     }

@@ -25,7 +25,6 @@ const WINDOW: Time = Time::from_ps(100_000_000 * (pageset::Pfn::PAGE_BYTES / 409
 /// The least and the largest stretch, in thousandths. The largest is far beyond any need.
 const STRETCH: std::ops::RangeInclusive<u64> = 1000..=1_000_000;
 
-/// The traffic of one node.
 #[derive(Debug)]
 struct Node {
     /// Start of the current window, and its traffic in bytes so far.
@@ -35,7 +34,6 @@ struct Node {
     permille: Cell<u64>,
 }
 
-/// The traffic of all nodes.
 #[derive(Debug)]
 pub(super) struct Bandwidth {
     memory: Memory,

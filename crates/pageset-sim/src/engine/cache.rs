@@ -13,7 +13,6 @@ use crate::time::Time;
 
 /// Bytes of a cache line, the same on all machines of the tables.
 pub const LINE_BYTES: u64 = 64;
-/// Lines per page.
 const PAGE_LINES: u64 = pageset::Pfn::PAGE_BYTES / LINE_BYTES;
 
 /// Where a core finds a line.
@@ -42,18 +41,6 @@ pub enum Source {
 impl Source {
     /// Number of sources.
     pub const COUNT: usize = 9;
-    /// All sources, in the order of their discriminants.
-    pub const ALL: [Source; Self::COUNT] = [
-        Self::L1,
-        Self::L2,
-        Self::Llc,
-        Self::Transfer,
-        Self::Memory,
-        Self::RemoteTransfer,
-        Self::RemoteMemory,
-        Self::NearTransfer,
-        Self::NearMemory,
-    ];
 
     /// Whether the line came from memory, of any node.
     pub const fn is_memory(self) -> bool {
@@ -105,7 +92,6 @@ pub struct LineState(Cell<u64>);
 /// Bit position of the core's number plus one. The line count is below it.
 const CORE_SHIFT: u32 = 48;
 
-/// The caches of all cores.
 #[derive(Debug)]
 pub(crate) struct Caches {
     topology: Topology,
@@ -116,7 +102,6 @@ pub(crate) struct Caches {
     queueing: [Cell<Time>; 2],
 }
 
-/// The state of a core's caches.
 #[derive(Debug)]
 struct CoreCache {
     /// The value that the core writes into the state of a touched line: the core's number and its count of lines

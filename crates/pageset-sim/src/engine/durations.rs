@@ -15,7 +15,6 @@ const HALF: usize = 1 << (BITS - 1);
 /// One bucket for each duration of up to [`BITS`] bits, then [`HALF`] buckets for each further bit.
 const BUCKETS: usize = HALF * ((MAX_NS.ilog2() + 1 - BITS) as usize + 2);
 
-/// An empty histogram of nanoseconds with a resolution of 1 %.
 pub(crate) fn histogram() -> Histogram<u64> {
     // Two digits and these bounds are always valid.
     Histogram::new_with_bounds(1, MAX_NS, 2).unwrap_or_else(|_| unreachable!("two digits and these bounds are valid"))
@@ -32,12 +31,10 @@ impl Durations {
         Durations { counts: vec![Cell::new(0); BUCKETS].into() }
     }
 
-    /// Forgets all durations.
     pub(crate) fn clear(&self) {
         self.counts.iter().for_each(|count| count.set(0));
     }
 
-    /// Adds a duration.
     #[inline]
     pub(crate) fn add(&self, time: Time) {
         let ns = match time.whole_ns() {

@@ -26,7 +26,6 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A random number below `n`, which is at least 1.
     pub(crate) fn below(&self, n: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
@@ -37,7 +36,6 @@ impl Random {
 pub(crate) struct Factor(u32);
 
 impl Factor {
-    /// The factor 1.
     pub(crate) const ONE: Factor = Factor(1024);
 
     /// Multiplies `time` by a random factor.

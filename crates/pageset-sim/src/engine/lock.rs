@@ -2,10 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hdrhistogram::Histogram;
-
 use super::cache::LineState;
-use super::durations::Durations;
 use super::jitter::Factor;
 use super::{Engine, FIRST_LOCK, Mode, PlantedBug, Socket, fiber};
 use crate::time::Time;
@@ -40,28 +37,10 @@ pub struct PathStats {
 }
 
 /// Statistics of a lock.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct LockStats {
     /// Statistics by path.
     pub paths: [PathStats; PATHS],
-    /// Waits in nanoseconds, including waits of 0.
-    pub waits: Histogram<u64>,
-    /// Holds in nanoseconds.
-    pub holds: Histogram<u64>,
-}
-
-/// The running form of [`LockStats`].
-#[derive(Debug)]
-struct Account {
-    paths: [PathStats; PATHS],
-    waits: Durations,
-    holds: Durations,
-}
-
-impl Account {
-    fn new() -> Self {
-        Account { paths: Default::default(), waits: Durations::new(), holds: Durations::new() }
-    }
 }
 
 impl LockStats {
@@ -104,13 +83,13 @@ pub(super) struct Lock {
     pub(super) line: LineState,
     pub(super) holder: Option<Hold>,
     pub(super) queue: VecDeque<Waiter>,
-    stats: Account,
+    stats: LockStats,
 }
 
 impl Lock {
     pub(super) fn new(spec: LockSpec) -> Self {
         let (line, queue) = (LineState::default(), VecDeque::new());
-        Lock { spec, line, holder: None, queue, stats: Account::new() }
+        Lock { spec, line, holder: None, queue, stats: LockStats::default() }
     }
 
     /// Records the acquisition by `waiter` at `now`.
@@ -120,7 +99,6 @@ impl Lock {
         let wait = now - waiter.since;
         path.wait += wait;
         path.contended += u64::from(wait > Time::ZERO);
-        self.stats.waits.add(wait);
         self.holder = Some(Hold { path: waiter.path, since: now });
     }
 }
@@ -244,7 +222,6 @@ impl Engine {
         {
             let (path, time) = (hold.path, now - hold.since);
             lock.stats.paths[path].hold += time;
-            lock.stats.holds.add(time);
         }
         self.order.set(FIRST_LOCK + id.0 as usize, now);
     }
@@ -281,18 +258,16 @@ impl Engine {
 
     /// Statistics of a lock since the engine was built or since [`Self::reset_locks`].
     pub fn lock_stats(&self, id: LockId) -> LockStats {
-        let lock = self.locks[id.0 as usize].borrow();
-        let Account { paths, waits, holds } = &lock.stats;
-        LockStats { paths: *paths, waits: waits.histogram(), holds: holds.histogram() }
+        self.locks[id.0 as usize].borrow().stats
     }
 
     /// Total wait for a lock, as in [`Self::lock_stats`].
     pub(crate) fn lock_wait(&self, id: LockId) -> Time {
-        self.locks[id.0 as usize].borrow().stats.paths.iter().map(|path| path.wait).sum()
+        self.locks[id.0 as usize].borrow().stats.wait()
     }
 
     /// Resets the statistics of all locks.
     pub fn reset_locks(&self) {
-        self.locks.iter().for_each(|lock| lock.borrow_mut().stats = Account::new());
+        self.locks.iter().for_each(|lock| lock.borrow_mut().stats = LockStats::default());
     }
 }

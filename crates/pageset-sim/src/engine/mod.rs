@@ -437,7 +437,6 @@ impl Engine {
         }
     }
 
-    /// The latest clock of all CPUs.
     pub(crate) fn latest(&self) -> Time {
         (0..self.config.topology.cpus()).map(|cpu| self.clock(cpu)).max().unwrap_or_default()
     }

@@ -34,7 +34,6 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// No running CPU.
     pub(super) fn new() -> Self {
         Running {
             on: Cell::new(false),
@@ -50,7 +49,6 @@ impl Running {
         }
     }
 
-    /// Advances the clock.
     #[inline(always)]
     pub(super) fn pass(&self, time: Time) {
         self.clock.set(self.clock.get() + time);

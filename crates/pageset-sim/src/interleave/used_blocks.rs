@@ -11,7 +11,6 @@ use crate::world::Allocator;
 pub(super) struct UsedBlocks<'w> {
     pub(super) allocator: &'w Allocator<'w>,
     blocks: RefCell<Vec<Block>>,
-    /// Whether each page of the map is in use.
     is_used: RefCell<Vec<bool>>,
     pages: Cell<u64>,
     violation: RefCell<Option<String>>,
@@ -54,7 +53,6 @@ impl<'w> UsedBlocks<'w> {
         Some(block)
     }
 
-    /// Number of blocks in use.
     pub(super) fn count(&self) -> usize {
         self.blocks.borrow().len()
     }

@@ -26,13 +26,10 @@ struct Host {
     l2_kib: u64,
     /// The last-level caches of the first CPU's socket: their number, and all of them together in KiB.
     last_levels: (usize, u64),
-    /// The CPUs that are online.
     cpus: usize,
 }
 
-/// The place of a CPU.
 struct HostCpu {
-    /// The number of its socket.
     socket: u64,
     /// The first CPU that shares its last-level cache.
     last_level: u32,

@@ -235,7 +235,6 @@ impl Machine {
         Some(machine)
     }
 
-    /// Memory nodes of the machine.
     fn node_count(&self) -> u64 {
         self.cited.sockets.get() * self.cited.nodes_per_socket.get()
     }

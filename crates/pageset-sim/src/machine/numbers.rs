@@ -73,7 +73,6 @@ impl From<Ns> for Time {
 }
 
 impl Count {
-    /// One.
     pub(super) const fn one() -> Self {
         Count(1)
     }
@@ -86,19 +85,12 @@ impl Count {
 }
 
 impl Share {
-    /// Zero.
     pub(crate) const fn none() -> Share {
         Share(0.0)
-    }
-
-    /// The value in thousandths.
-    pub fn permille(self) -> u64 {
-        (self.0 * 1000.0).round() as u64
     }
 }
 
 impl Cycles {
-    /// No cycles.
     pub(crate) const fn none() -> Cycles {
         Cycles(0.0)
     }
@@ -110,7 +102,6 @@ impl Rate {
 }
 
 impl Slowdown {
-    /// One: no slowdown.
     pub(crate) const fn none() -> Slowdown {
         Slowdown(1.0)
     }

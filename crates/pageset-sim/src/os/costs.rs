@@ -31,8 +31,6 @@ pub(super) const RECLAIM_PAGE: Time = ns(300);
 /// Copying a page to or from a user buffer, without the cost of its cache lines: 13 GB a second, the rate of one core in
 /// its caches.
 pub(super) const COPY_PAGE: Time = ns(300 * (Pfn::PAGE_BYTES / 4096));
-/// Writing or clearing the page-table entry of a further page of a folio: a store, and a part of a loop.
-pub(super) const MAP_PAGE: Time = ns(5);
 /// Migrating a page: unmap, copy its structures, map again. The copy of its data costs extra.
 pub(super) const MIGRATE_PAGE: Time = ns(1000);
 /// Queuing or dequeuing a message of a socket without protocol work: headers, accounting, memory control.

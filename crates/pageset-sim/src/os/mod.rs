@@ -7,20 +7,17 @@
 //! | `lru` | LRU lists per node behind locks, and a batch per CPU |
 //! | `semaphore` | the semaphore of an address space |
 //! | `space`, `scattered` | address spaces: faults and unmapping |
-//! | `huge`, `folios` | huge pages, and regions of large folios |
+//! | `huge` | huge pages |
 //! | `movable` | memory that compaction can move |
 //! | `file` | files in the page cache |
 //! | `socket` | sockets that carry pages between CPUs |
 //! | `channel` | bounded queues between tasks |
 //! | `owner` | reclaim and page moves for the allocator's slow paths |
 //! | `setting` | the state of memory before virtual time begins |
-//! | `history` | aged free lists before virtual time begins |
 
 mod channel;
 pub(crate) mod costs;
 mod file;
-mod folios;
-mod history;
 mod huge;
 mod lru;
 mod movable;
@@ -40,8 +37,6 @@ use pageset::AllocError;
 
 pub use channel::Channel;
 pub use file::File;
-pub use folios::Folios;
-pub use history::History;
 pub use pages::Moved;
 pub use scattered::Scattered;
 pub use socket::{Shape, Socket};
@@ -82,7 +77,6 @@ pub struct System<'w> {
     moved_before: Cell<Moved>,
     /// Lines by source at the start of the measurement.
     lines_before: Cell<[u64; Source::COUNT]>,
-    /// Whether the measurement is running.
     measuring: Cell<bool>,
     alloc_times: Durations,
     failure: Cell<Option<AllocError>>,
@@ -263,12 +257,6 @@ impl<'w> System<'w> {
     pub fn operations(&self) -> [u64; 2] {
         let sum = |of: fn(&CpuState) -> &Cell<u64>| self.cpus.iter().map(|cpu| of(cpu).get()).sum();
         [sum(|cpu| &cpu.operations), sum(|cpu| &cpu.others)]
-    }
-
-    /// Pages allocated plus pages freed since the start.
-    pub fn page_operations(&self) -> u64 {
-        let zones = self.allocator.zones().map(|zone| zone.stats());
-        zones.map(|zone| zone.pgalloc() + zone.pgfree()).sum()
     }
 
     /// Durations of allocations since the measurement began, in nanoseconds.

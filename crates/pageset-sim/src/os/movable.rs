@@ -11,12 +11,10 @@ use pageset::{AllocError, MigrateType, MoveError, Order, Pfn};
 
 use super::System;
 
-/// The mapping between places and pages.
 #[derive(Debug, Default)]
 pub(super) struct Movable {
     /// The place plus one of each page of the map; empty until a workload uses movable memory.
     places: RefCell<Vec<u32>>,
-    /// The page of each place.
     pages: RefCell<Vec<Option<Pfn>>>,
     free: RefCell<Vec<u32>>,
 }

@@ -9,9 +9,7 @@ use super::{Region, Space, System};
 #[derive(Debug)]
 pub struct Scattered<'s> {
     region: Region<'s>,
-    /// Whether each page is present.
     present: Vec<bool>,
-    /// Whether each page-table page is present.
     tables: Vec<bool>,
     /// The index of each present page, in the order of the faults.
     indices: Vec<u32>,
@@ -40,11 +38,6 @@ impl<'s> Scattered<'s> {
         self.region.fault_in(system, new_table, None)?;
         self.indices.push(index as u32);
         Ok(true)
-    }
-
-    /// Whether all pages are present.
-    pub fn is_full(&self) -> bool {
-        self.indices.len() == self.present.len()
     }
 
     /// Unmaps and frees all pages, in the order of their indices.

@@ -7,7 +7,6 @@ use super::System;
 use super::costs::WAKE;
 use crate::engine::LockId;
 
-/// A waiting CPU and its mode.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     cpu: u32,

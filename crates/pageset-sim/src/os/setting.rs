@@ -2,7 +2,6 @@
 
 #[cfg(test)]
 use pageset::CpuId;
-use pageset::policy::Watermarks;
 use pageset::{AllocError, MigrateType, NodeId, Order, Pfn, Request};
 
 use super::System;
@@ -10,7 +9,6 @@ use super::space::GATHER_PAGE;
 use crate::time::Time;
 
 impl System<'_> {
-    /// Number of nodes of the machine.
     pub(crate) fn nodes(&self) -> u32 {
         self.machine().map.nodes()
     }
@@ -69,17 +67,6 @@ impl System<'_> {
     pub(crate) fn free_pages_of_node(&self, node: u32) -> u64 {
         let zones = self.allocator.zones().map(|zone| zone.stats());
         zones.filter(|zone| zone.node == NodeId(node)).map(|zone| zone.nr_free_pages).sum()
-    }
-
-    /// Whether the free pages of this CPU's node are below a watermark.
-    pub(crate) fn is_below(&self, mark: fn(&Watermarks) -> u64) -> bool {
-        let topology = self.engine().config().topology;
-        let node = NodeId(topology.socket_of(topology.core_of(self.engine().cpu())).0);
-        let zones = self.allocator.zones().map(|zone| zone.stats());
-        let (free, wanted) = zones
-            .filter(|zone| zone.node == node)
-            .fold((0, 0), |(free, wanted), zone| (free + zone.nr_free_pages, wanted + mark(&zone.watermarks)));
-        free < wanted
     }
 
     /// Free movable blocks of an order on all nodes.

@@ -15,11 +15,11 @@ use pageset::{AllocError, Config, MapError, NodeId, Tuning};
 pub(crate) use result::interval;
 pub use result::{AllocTimes, LockWaits, PathSum, Paths, RunResult, RunRow, SCHEMA, Sample, SteadinessOf};
 
-use crate::engine::{self, Engine, LockId, LockStats};
+use crate::engine::{self, Engine, LockId};
 use crate::era::{CacheSlice, Era};
 use crate::huge_pages;
 use crate::machine::Machine;
-use crate::os::{self, History, System};
+use crate::os::{self, System};
 use crate::sim_lock::built_on;
 use crate::time::Time;
 use crate::workload::{Span, Workload};
@@ -51,8 +51,6 @@ pub struct Run<'m> {
     /// Precision at which the measurement ends early: half the width of the 95 % interval of the score in per cent of
     /// the score, and that of contention in percentage points. `None` measures the full time.
     pub precision_pct: Option<f64>,
-    /// The past of the memory.
-    pub history: History,
     /// Whether to simulate all nodes even if one node represents all. One node does when the workload's tasks share
     /// only their node and every node has the same tasks.
     pub whole: bool,
@@ -72,14 +70,12 @@ pub enum RunError {
         cpus: u32,
     },
     /// The workload fills more memory than the machine has.
-    #[error("{title} on a machine of {memory_gib} GiB; allowed: {least} to {most} GiB; try another --size")]
+    #[error("{title} on a machine of {memory_gib} GiB; allowed: 1 to {most} GiB; try another --size")]
     Size {
         /// The workload and its size.
         title: String,
         /// The machine's memory.
         memory_gib: u64,
-        /// The least size.
-        least: u64,
         /// The largest size.
         most: u64,
     },
@@ -161,11 +157,12 @@ impl Run<'_> {
     fn check_size(&self) -> Result<(), RunError> {
         let memory_gib = self.machine.cited.memory_gib.get();
         let most = memory_gib * 9 / 10;
-        let size = self.workload.size().filter(|size| size.filled_gib().is_some_and(|gib| u64::from(gib) > most));
-        size.map_or(Ok(()), |size| {
-            let (title, least) = (self.workload.title(), u64::from(size.allowed.0));
-            Err(RunError::Size { title, memory_gib, least, most })
-        })
+        match self.workload.size() {
+            Some(gib) if u64::from(gib) > most => {
+                Err(RunError::Size { title: self.workload.title(), memory_gib, most })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A machine of one node and the number of nodes, if one node represents all.
@@ -231,7 +228,6 @@ impl Run<'_> {
     }
 
     fn measure(&self, engine: &Engine, system: &System<'_>, keep_on: &dyn Fn() -> bool) -> Result<Outcome, RunError> {
-        system.age(self.history).map_err(RunError::Alloc)?;
         let job = self.workload.set_up(system, self.tasks).map_err(RunError::Alloc)?;
         let job = &job;
         engine::scope(|fibers| {
@@ -307,7 +303,6 @@ impl Run<'_> {
     }
 
     fn outcome(&self, engine: &Engine, system: &System<'_>, begin: Time, time: Time) -> Outcome {
-        let sockets = self.machine.topology().sockets;
         let busy_of = |cpu| {
             let end = if self.workload.span == Span::Once { engine.clock(cpu) } else { begin + time };
             end - begin - engine.slept(cpu, end)
@@ -315,7 +310,6 @@ impl Run<'_> {
         let stats = |range: std::ops::Range<u32>| range.map(|id| engine.lock_stats(LockId(id))).collect::<Vec<_>>();
         let (zone_locks, lru_locks) = (stats(0..system.first_lru()), stats(system.first_lru()..system.first_object()));
         Outcome {
-            nodes: sockets,
             stands_for: 1,
             operations: system.operations(),
             time,
@@ -324,13 +318,10 @@ impl Run<'_> {
             huge_request_time: system.huge_request_time(),
             moved: system.moved(),
             tasks: self.tasks,
-            lock_events: zone_locks.iter().chain(&lru_locks).map(LockStats::count).sum(),
             zone_locks,
             lru_locks,
             alloc_times: system.alloc_times(),
             lines: system.lines(),
-            page_operations: system.page_operations(),
-            switches: engine.switches(),
         }
     }
 }

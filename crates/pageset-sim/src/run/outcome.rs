@@ -43,10 +43,8 @@ pub struct Steadiness {
 /// The measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Simulated nodes, and how many nodes each of them stands for, see [`Run::whole`](super::Run::whole). Counts of
-    /// work cover all nodes; locks and times cover the simulated nodes.
-    pub nodes: u32,
-    /// See [`Self::nodes`].
+    /// How many nodes each simulated one stands for, see [`Run::whole`](super::Run::whole). Counts of work cover all nodes; locks
+    /// and times cover the simulated nodes.
     pub stands_for: u32,
     /// Operations of all tasks: first kind, second kind.
     pub operations: [u64; 2],
@@ -70,12 +68,6 @@ pub struct Outcome {
     pub alloc_times: Histogram<u64>,
     /// Touched lines by source in the measurement.
     pub lines: [u64; Source::COUNT],
-    /// Pages allocated plus pages freed since the start of the run.
-    pub page_operations: u64,
-    /// Acquisitions of zone and LRU locks in the measurement.
-    pub lock_events: u64,
-    /// Switches between CPUs since the start of the run.
-    pub switches: u64,
 }
 
 /// An amount for each second of `time`; 0 if no time has passed, as in a recording without events.

@@ -20,7 +20,6 @@ fn run(tuning: Tuning, workload: &str) -> Outcome {
         time: Time::from_seconds(0.05),
         detect_warm_up: false,
         precision_pct: None,
-        history: History::NONE,
         whole: true,
         seed: 1,
     };

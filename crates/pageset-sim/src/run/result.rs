@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use super::{Figures, Outcome, Run};
 use crate::engine::{LockStats, PathStats};
 use crate::era::Era;
-use crate::os::History;
 use pageset_statistics::{Spread, interval_95};
 
 /// The schema of [`RunResult`].
@@ -37,9 +36,6 @@ pub struct RunResult {
     /// contention in percentage points. 0 if the full time was measured.
     #[serde(default)]
     pub precision_pct: f64,
-    /// The past of the memory.
-    #[serde(default)]
-    pub history: History,
     /// The number of runs of each row. The runs differ only in their random choices. The row shows their means.
     #[schemars(extend("bad" = "Fewer than five: the spread says little.", "todo" = "Use --seeds."))]
     #[serde(default)]
@@ -171,7 +167,7 @@ pub struct SteadinessOf {
     pub interval: Figures,
     /// The second half of the measurement less the first half.
     #[schemars(extend("bad" = "Larger than `interval`: the run had not reached its steady state.",
-        "todo" = "Use a longer --warm-up or --duration, or --history."))]
+        "todo" = "Use a longer --warm-up or --duration."))]
     pub drift: Figures,
     /// Whether nothing drifts by more than chance gives, and all intervals are within the precision (1 if the whole
     /// time was measured).
@@ -368,7 +364,6 @@ impl RunResult {
             measured_ns: run.time.whole_ns(),
             warm_up_ns: run.warm_up.whole_ns(),
             precision_pct: run.precision_pct.unwrap_or(0.0),
-            history: run.history,
             seeds,
             rows: Vec::new(),
         }

@@ -79,7 +79,6 @@ impl Windows {
         self.ends.push(totals);
     }
 
-    /// Starts anew.
     pub(super) fn clear(&mut self) {
         self.ends.clear();
     }

@@ -21,7 +21,6 @@ fn run<'m>(machine: &'m Machine, name: &str) -> Run<'m> {
         time: Time::from_seconds(0.08),
         detect_warm_up: false,
         precision_pct: None,
-        history: History::NONE,
         whole: true,
         seed: 1,
     }
@@ -36,8 +35,8 @@ fn one_node_represents_two_equal_nodes() {
         let two = Run { tasks, ..run(&machine, "page_fault1") };
         let one = Run { whole: false, ..two.clone() };
         let (two, one) = (two.run(|| true).unwrap(), one.run(|| true).unwrap());
-        assert_eq!((two.nodes, two.stands_for, two.tasks), (2, 1, tasks));
-        assert_eq!((one.nodes, one.stands_for, one.tasks), (1, 2, tasks));
+        assert_eq!((two.zone_locks.len(), two.stands_for, two.tasks), (2, 1, tasks));
+        assert_eq!((one.zone_locks.len(), one.stands_for, one.tasks), (1, 2, tasks));
         let share = one.score() / two.score();
         assert!((0.97..1.03).contains(&share), "{tasks} tasks: {share}");
         assert!((one.zone_pct() - two.zone_pct()).abs() < 2.0, "{} {}", one.zone_pct(), two.zone_pct());
@@ -120,24 +119,12 @@ fn windows_change_only_the_end_of_a_measurement() {
     let a_sixth = Run { time: Time::from_seconds(0.012), ..all.clone() }.run(|| true).unwrap();
     let all = all.run(|| true).unwrap();
     let figures = |outcome: &Outcome| {
-        let waits = outcome.zone_locks.iter().chain(&outcome.lru_locks).map(LockStats::wait).sum::<Time>();
+        let waits =
+            outcome.zone_locks.iter().chain(&outcome.lru_locks).map(crate::engine::LockStats::wait).sum::<Time>();
         (outcome.operations, outcome.moved, outcome.lines, outcome.time, outcome.busy, waits)
     };
     assert_eq!(figures(&never), figures(&all));
     assert_eq!(figures(&at_once), figures(&a_sixth));
-}
-
-#[test]
-fn a_history_mixes_the_free_lists_and_leaves_all_pages_free() {
-    let machine = machine();
-    let fresh = Run { time: Time::from_seconds(0.02), ..run(&machine, "page_fault1") };
-    let aged = Run { history: History { turnovers: 1 }, ..fresh.clone() };
-    let [of_fresh, of_aged] = [&fresh, &aged].map(|run| run.run(|| true).unwrap());
-    assert_ne!(of_fresh.operations, of_aged.operations);
-    assert_eq!(of_aged.operations, aged.run(|| true).unwrap().operations, "determined by the seed");
-    // More memory than a machine has would be an error, so a history gives all of it back.
-    let long = Run { history: History { turnovers: 12 }, time: Time::from_seconds(0.001), ..fresh };
-    assert!(long.run(|| true).is_ok());
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 
 use pageset::{AllocError, Pfn};
 
+use super::Job;
 use super::page_fault1::REGION_PAGES;
-use super::{Job, Size};
 use crate::os::{Extent, Region, Space, System};
 
 /// The process's memory by default: 100 GiB, as of a large database or virtual machine.
-pub(super) const SIZE: Size = Size::gib(100);
+pub(super) const GIB: u32 = 100;
 
 /// Fills the process's memory, node after node as a process that fills its memory from one CPU does. Task 0 exits with it. The
 /// others run page_fault1 until it has gone.

@@ -1,8 +1,8 @@
 //! All workloads by name.
 
 use super::{
-    Length, Workload, anon_r_rand, compile, database, ebizzy, exit, fault_file, folios, highalloc, lru_file, malloc,
-    net_receive, page_cache, page_fault1, parallel_free, pigz, purge, read_write, streams, thp_mix, truncate,
+    Length, Workload, anon_r_rand, compile, database, ebizzy, exit, fault_file, highalloc, lru_file, malloc,
+    net_receive, page_fault1, parallel_free, pigz, purge, read_write, streams, thp_mix, truncate,
 };
 use crate::os::Needs;
 
@@ -27,22 +27,6 @@ pub const WORKLOADS: &[Workload] = &[
         .apart(),
     Workload::threads("page_fault1-threads", "as page_fault1, in one address space", "pages", page_fault1::task)
         .needing(one_space),
-    Workload::processes(
-        "page_fault1-groups",
-        "as page_fault1, each process in its own memory control group",
-        "pages",
-        page_fault1::task,
-    )
-    .needing(|tasks| Needs { groups: tasks, ..Needs::NOTHING })
-    .apart(),
-    Workload::sized(
-        "page_fault1-folios",
-        "as page_fault1, with large folios; --size is their order",
-        "pages",
-        folios::set_up,
-        folios::SIZE,
-    )
-    .apart(),
     Workload::processes(
         "page_fault2",
         "as page_fault1, in a private file mapping: pages are copied",
@@ -144,15 +128,6 @@ pub const WORKLOADS: &[Workload] = &[
     .counting("pages purged")
     .lasting(Length::LONG_ROUNDS),
     Workload::new(
-        "page-cache-reclaim",
-        "read files larger than memory, with a task on each node that reclaims",
-        "pages",
-        page_cache::set_up,
-    )
-    .needing(page_cache::needs)
-    .counting("pages reclaimed in the background")
-    .lasting(Length::LONG_ROUNDS),
-    Workload::new(
         "net-receive",
         "pairs of a CPU that polls a network card and a reader",
         "packets",
@@ -179,7 +154,7 @@ pub const WORKLOADS: &[Workload] = &[
         "a process with much memory exits while others fault; --size is its memory in GiB",
         "pages",
         exit::set_up,
-        exit::SIZE,
+        exit::GIB,
     )
     .counting("pages faulted by others")
     .once(),

@@ -9,21 +9,18 @@ mod database;
 mod ebizzy;
 mod exit;
 mod fault_file;
-mod folios;
 mod highalloc;
 mod length;
 mod list;
 mod lru_file;
 mod malloc;
 mod net_receive;
-mod page_cache;
 mod page_fault1;
 mod parallel_free;
 mod pigz;
 mod purge;
 mod read_write;
 mod recorded;
-mod size;
 mod streams;
 mod thp_mix;
 mod truncate;
@@ -36,7 +33,6 @@ use pageset::AllocError;
 pub use length::Length;
 pub use list::WORKLOADS;
 pub use recorded::{Call, Recording, RecordingBuilder, Step};
-pub use size::{Size, SizeUnit};
 
 use crate::os::{Needs, Space, System};
 
@@ -59,7 +55,7 @@ enum Setup {
     /// Of one process.
     Threads(InSpace),
     Code(Code),
-    Sized(SizedCode, Size),
+    Sized(SizedCode, u32),
     Recorded(Arc<Recording>),
 }
 
@@ -115,9 +111,9 @@ impl Workload {
         Self::of(name, about, unit, Setup::Code(setup))
     }
 
-    /// A workload with a size.
-    const fn sized(name: &'static str, about: &'static str, unit: &'static str, setup: SizedCode, size: Size) -> Self {
-        Self::of(name, about, unit, Setup::Sized(setup, size))
+    /// A workload that fills memory before virtual time begins, by default with `gib` GiB.
+    const fn sized(name: &'static str, about: &'static str, unit: &'static str, setup: SizedCode, gib: u32) -> Self {
+        Self::of(name, about, unit, Setup::Sized(setup, gib))
     }
 
     const fn of(name: &'static str, about: &'static str, unit: &'static str, setup: Setup) -> Self {
@@ -135,10 +131,10 @@ impl Workload {
         }
     }
 
-    /// The size, if the workload has one.
-    pub const fn size(&self) -> Option<Size> {
+    /// The GiB that the workload fills before virtual time begins, if it has a size.
+    pub const fn size(&self) -> Option<u32> {
         match &self.setup {
-            Setup::Sized(_, size) => Some(*size),
+            Setup::Sized(_, gib) => Some(*gib),
             _ => None,
         }
     }
@@ -146,10 +142,11 @@ impl Workload {
     /// The workload with another size.
     ///
     /// # Errors
-    /// The workload has no size, or the size is not allowed.
-    pub fn with_size(self, value: u32) -> Result<Workload, String> {
+    /// The workload has no size, or the size is not 1 to 4096 GiB.
+    pub fn with_size(self, gib: u32) -> Result<Workload, String> {
         match self.setup {
-            Setup::Sized(code, size) => Ok(Workload { setup: Setup::Sized(code, size.with(value)?), ..self }),
+            Setup::Sized(..) if !(1..=4096).contains(&gib) => Err(format!("{gib}; allowed: 1 to 4096, GiB")),
+            Setup::Sized(code, _) => Ok(Workload { setup: Setup::Sized(code, gib), ..self }),
             _ => {
                 let sized: Vec<&str> = WORKLOADS
                     .iter()
@@ -164,7 +161,7 @@ impl Workload {
     /// The name, with the size if the workload has one.
     pub fn title(&self) -> String {
         match self.size() {
-            Some(size) => format!("{}, {}", self.name, size.named()),
+            Some(gib) => format!("{}, {gib} GiB", self.name),
             None => self.name.to_owned(),
         }
     }
@@ -232,7 +229,7 @@ impl Workload {
                 Ok(Box::new(move |number| task(system, &space, number)))
             }
             Setup::Code(code) => code(system, tasks),
-            Setup::Sized(code, size) => code(system, tasks, size.value),
+            Setup::Sized(code, gib) => code(system, tasks, *gib),
             Setup::Recorded(recording) => recorded::set_up(system, tasks, recording),
         }
     }

@@ -5,7 +5,6 @@ use pageset::{MigrateType, Order, Owner as _, Request};
 use super::*;
 use crate::era::Era;
 use crate::machine::{self, Machine};
-use crate::os::History;
 use crate::os::{File, Region, Scattered, Shape, Socket, Space};
 use crate::run::{Outcome, Run, RunError};
 use crate::time::Time;
@@ -40,7 +39,6 @@ fn run_of<'m>(machine: &'m Machine, workload: &'m Workload, tasks: u32, seed: u6
         time,
         detect_warm_up: false,
         precision_pct: None,
-        history: History::NONE,
         whole: true,
         seed,
     }

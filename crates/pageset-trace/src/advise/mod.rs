@@ -138,7 +138,6 @@ impl Advice {
         let notes = *replay.notes();
         let Replays { settings, knobs, other_kernels, in_force: in_force_outcome } = replays;
         let setting = replay.setting();
-        let cpus = setting.cpus.len();
         let managed_pages = setting.zones.iter().map(|zone| zone.start.managed).sum();
         let seconds = notes.duration_ns as f64 / 1e9;
         let control = in_force_outcome.as_ref().map(|outcome| Control {
@@ -148,7 +147,6 @@ impl Advice {
             busiest: replay.kernel().busiest(),
             operations: notes.operations,
             seconds,
-            cpus,
             lost_events: facts.lost_events(),
             near_mark: of_recording(trace, &replay).iter().any(|warning| warning.name == Name::NearHighMark),
             kernel_known: setting.kernel_known,
@@ -176,7 +174,7 @@ impl Advice {
             },
             duration_ns: notes.duration_ns,
             operations: notes.operations,
-            cpus,
+            cpus: setting.cpus.len(),
             managed_pages,
             gain: chosen.map(|(now, then)| price::gain(now, then)),
             price: chosen.map(|(now, then)| {
@@ -215,7 +213,6 @@ impl Advice {
     }
 }
 
-/// The replays of one recording.
 struct Replays {
     settings: Vec<Setting>,
     knobs: Vec<Knob>,

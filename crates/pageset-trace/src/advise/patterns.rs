@@ -93,7 +93,6 @@ struct Row {
 
 #[derive(Default)]
 struct Pass {
-    /// Events so far.
     events: u64,
     /// The CPU and the event of each page's allocation.
     allocated: PageMap<Option<(u32, u64)>>,
@@ -107,7 +106,6 @@ struct Pass {
     allocated_pages: u64,
     /// Pages in blocks of order 3 with the flags of sockets' buffers.
     socket_pages: u64,
-    /// The order of a huge page.
     huge_order: u8,
     found: Patterns,
 }

@@ -33,13 +33,10 @@ pub const HUGE_PAGES: u64 = 512;
 /// The setting in force and the advised setting, replayed for one load.
 #[derive(Clone, Copy)]
 pub(super) struct Replayed<'a> {
-    /// The load's name.
     pub(super) load: &'a str,
     /// Managed pages of the load's machine.
     pub(super) managed: u64,
-    /// The setting in force.
     pub(super) now: &'a Setting,
-    /// The advised setting.
     pub(super) then: &'a Setting,
 }
 

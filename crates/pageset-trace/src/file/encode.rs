@@ -146,12 +146,10 @@ impl Encoder {
         }
     }
 
-    /// Events so far.
     pub(super) fn events(&self) -> u32 {
         self.events
     }
 
-    /// Whether the section is full.
     pub(super) fn is_full(&self) -> bool {
         self.events == MAX_SECTION_EVENTS
     }

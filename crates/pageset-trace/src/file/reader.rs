@@ -11,7 +11,6 @@ use crate::facts::Facts;
 use crate::snapshots::{Collector, Snapshots};
 use crate::source::{Cursor, Source};
 
-/// Bytes of the file's header.
 const FILE_HEADER_BYTES: u64 = 16;
 
 /// The contents of a file, except the events, of which it has only the start.
@@ -159,7 +158,6 @@ fn snapshots_of(raw: &[u8], items: u32, place: &Place, into: &mut Collector) -> 
     if rest.is_empty() { Ok(()) } else { Err(damaged("bytes are left after the last snapshot")) }
 }
 
-/// A pass over the events of a file.
 pub(crate) struct EventReader {
     walk: Walk,
     unpacker: Unpacker,
@@ -167,12 +165,10 @@ pub(crate) struct EventReader {
     raw: Vec<u8>,
     decoder: Decoder,
     place: Place,
-    /// The last event's time, in ns.
     time_ns: u64,
 }
 
 impl EventReader {
-    /// Starts a pass over the events.
     pub(crate) fn new(source: &Source, start: Start) -> EventReader {
         EventReader {
             walk: Walk::new(source, start),

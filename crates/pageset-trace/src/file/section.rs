@@ -5,7 +5,6 @@ use std::io::{self, Read, Write};
 use super::{MAX_EVENTS_BYTES, MAX_JSON_BYTES, MAX_SECTION_EVENTS, MAX_SNAP_BYTES};
 use crate::error::{Place, TraceError};
 
-/// Bytes of a section's header.
 pub(super) const HEADER_BYTES: usize = 28;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +37,6 @@ impl SectionKind {
     }
 }
 
-/// A section's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: SectionKind,

@@ -107,7 +107,6 @@ struct Seen {
     /// The tracepoints of [`Recipe::EVENTS`] that the text has.
     names: BTreeSet<&'static str>,
     cpus: u32,
-    /// Lost events by CPU.
     loss: BTreeMap<u32, u64>,
     /// Events that ftrace overwrote before the first line.
     overwritten: u64,
@@ -151,7 +150,6 @@ impl Seen {
     }
 }
 
-/// A pass over the events.
 pub(crate) struct LineReader<R> {
     input: BufReader<R>,
     line: Vec<u8>,

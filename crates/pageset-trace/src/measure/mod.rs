@@ -195,7 +195,6 @@ fn runs(
     })
 }
 
-/// The counted moves.
 fn selected(selection: Option<&Selection>, moves: &Moves) -> Moves {
     selection.map_or_else(|| moves.clone(), |selection| selection.of(moves))
 }

@@ -11,7 +11,6 @@ use crate::facts::Loss;
 use crate::limits::MAX_CPUS;
 use crate::source::Source;
 
-/// Bytes of the file's header.
 const HEADER_BYTES: usize = 104;
 
 /// The largest size of all sections except the records, which are kept in memory. They have 20 KB for six recorded
@@ -24,7 +23,6 @@ const EVENT_DESC: usize = 12;
 /// The section with the command line of `perf record` (`HEADER_CMDLINE`).
 const COMMAND_LINE: usize = 11;
 
-/// A part of the file.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     offset: u64,
@@ -138,7 +136,6 @@ mod record_type {
 /// What the records other than samples say.
 #[derive(Debug)]
 pub(super) struct Counted {
-    /// Lost events by CPU.
     pub(super) loss: Vec<Loss>,
     /// The recorded CPUs; `None` for all, or if no record says it.
     pub(super) cpus: Option<Vec<u32>>,

@@ -134,14 +134,12 @@ fn decoder(texts: &[&str]) -> Result<Decoder, TraceError> {
     Decoder::new(&formats).map_err(|e| wrong(e.to_string()))
 }
 
-/// A pass over the events.
 pub(crate) struct PerfReader {
     file: PerfFile,
     records: PerfRecordIter<BufReader<Cursor>>,
     decoder: Decoder,
     /// Samples read so far, for the place of an error.
     samples: u64,
-    /// The last event's time, in ns.
     time_ns: u64,
 }
 

@@ -77,7 +77,6 @@ impl PageTypeInfo {
     }
 }
 
-/// The state of the parser.
 #[derive(Default)]
 struct Reader {
     info: PageTypeInfo,

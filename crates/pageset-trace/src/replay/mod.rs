@@ -154,8 +154,6 @@ pub struct Borrowed {
 /// The result of one replay.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The rules' name.
-    pub rules: String,
     /// The level of the replay.
     pub level: Level,
     /// The replay's refills and drains.
@@ -195,9 +193,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn new(rules: String, level: Level) -> Self {
+    fn new(level: Level) -> Self {
         Outcome {
-            rules,
             level,
             moves: Moves::default(),
             operations: 0,

@@ -196,7 +196,7 @@ impl<'r, 'a> Run<'r, 'a> {
             in_depots: 0,
             own_locks: 0,
             own_pages: 0,
-            outcome: Outcome::new(plan.rules.name.clone(), plan.level),
+            outcome: Outcome::new(plan.level),
         }
     }
 

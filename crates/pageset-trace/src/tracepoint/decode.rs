@@ -74,7 +74,6 @@ pub const PAGESETS_OFF: &str = "pagesets_off";
 /// The probe event of [`StateChange::PagesetsOn`].
 pub const PAGESETS_ON: &str = "pagesets_on";
 
-/// The request of a bulk allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BulkRequest {
     pub(super) asked: u32,
@@ -82,15 +81,14 @@ pub(super) struct BulkRequest {
     pub(super) node: i32,
 }
 
-/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// A complete event.
     Event(Kind),
-    /// A bulk allocation begins.
     BulkBegin(BulkRequest),
     /// The innermost bulk allocation of this process ends; its array now has `got` pages.
-    BulkEnd { got: u32 },
+    BulkEnd {
+        got: u32,
+    },
 }
 
 /// A record: an [`Event`], or one of the two parts of a bulk allocation.

@@ -64,7 +64,6 @@ struct CpuStream<R> {
     cursor: Option<Cursor>,
     missed_pages: u64,
     time_ns: u64,
-    /// The next record.
     head: Option<Record>,
 }
 

@@ -85,8 +85,6 @@ pub struct Control {
     pub operations: u64,
     /// The time from the first event to the last.
     pub seconds: f64,
-    /// CPUs of the machine.
-    pub cpus: usize,
     /// Whether events were lost.
     pub lost_events: bool,
     /// Whether a zone was at or below its high watermark.
@@ -262,7 +260,6 @@ pub(super) mod tests {
             busiest: 2050,
             operations: 500_000,
             seconds: 1.0,
-            cpus: 2,
             lost_events: false,
             near_mark: false,
             kernel_known: true,
@@ -359,7 +356,7 @@ pub(super) mod tests {
         assert_eq!(lost.decided().unwrap().basis, Basis::EventsLost);
         assert_eq!(lost.sure(Basis::EventsLost, false).trust, Trust::Low);
         // One busy CPU of many is felt.
-        let one = Control { kernel: Totals { refills: 1500, ..few }, busiest: 1500, cpus: 64, ..rare };
+        let one = Control { kernel: Totals { refills: 1500, ..few }, busiest: 1500, ..rare };
         assert!(one.decided().is_none_or(|d| d.basis != Basis::NotFelt), "{one:?}");
         // Direct allocations count, whatever the pagesets do.
         assert!(Control { replay_locks: 990 + 2000, ..rare }.decided().is_none_or(|d| d.basis != Basis::NotFelt));

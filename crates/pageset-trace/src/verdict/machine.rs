@@ -6,20 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::NOTICEABLE_PER_CPU_S;
 use crate::number::grouped;
 
-/// From which values on a machine is not healthy.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
-    /// A CPU waits this share of its time for zone locks. Unit: percent.
-    pub wait_percent: f64,
-    /// A CPU moves this many batches a second between zones and its pagesets.
-    pub moves: f64,
-}
-
-impl Bounds {
-    /// Guesses: a twentieth of the time is noticeable. A thousand holds of about 5 µs are half a percent of a CPU's time.
-    pub const DEFAULT: Bounds = Bounds { wait_percent: 5.0, moves: NOTICEABLE_PER_CPU_S };
-}
-
+/// A CPU that waits this share of its time for zone locks is not healthy: a twentieth is noticeable. A guess. Unit: percent.
+pub const WAIT_PERCENT: f64 = 5.0;
 /// How many times the limit is severe. A guess.
 const SEVERE: f64 = 4.0;
 
@@ -203,18 +191,18 @@ pub const KEYS: [&str; 9] = [
 ];
 
 /// The findings, at least one.
-pub fn judge(numbers: &Numbers, bounds: &Bounds) -> Vec<Finding> {
+pub fn judge(numbers: &Numbers) -> Vec<Finding> {
     let mut found: Vec<Finding> = numbers.short.iter().cloned().map(Finding::Short).collect();
     found.extend(numbers.stalls_per_s.filter(|stalls| *stalls >= 0.5).map(Finding::Stalls));
     let waits = numbers.waits.as_deref().unwrap_or_default();
     let worst = waits.iter().max_by(|a, b| a.percent.total_cmp(&b.percent)).cloned();
-    let limit = bounds.moves;
+    let limit = NOTICEABLE_PER_CPU_S;
     // Where memory is short, larger lists take more of it.
     let larger = numbers.lists.larger().filter(|_| numbers.short.is_empty());
     match (&worst, numbers.moves) {
-        (Some(wait), _) if wait.percent >= bounds.wait_percent => {
-            let cpus = waits.iter().filter(|wait| wait.percent >= bounds.wait_percent).count();
-            let severe = wait.percent >= SEVERE * bounds.wait_percent;
+        (Some(wait), _) if wait.percent >= WAIT_PERCENT => {
+            let cpus = waits.iter().filter(|wait| wait.percent >= WAIT_PERCENT).count();
+            let severe = wait.percent >= SEVERE * WAIT_PERCENT;
             let level = if severe { Level::Severe } else { Level::Unusual };
             let larger = larger.filter(|_| wait.is_for_lists());
             found.push(Finding::Waits { worst: wait.clone(), cpus, level, larger });
@@ -470,7 +458,7 @@ mod tests {
                 "memory is not short; moves and waits need a second look",
             ),
         ] {
-            let found = judge(&numbers, &Bounds::DEFAULT);
+            let found = judge(&numbers);
             assert_eq!((found[0].level(), found[0].sentence().as_str()), (level, sentence), "{numbers:?}");
         }
     }
@@ -480,7 +468,7 @@ mod tests {
         let key = |lists, wait: Wait| {
             let waits = Some(vec![wait]);
             let numbers = Numbers { lists, waits, counted: true, two_looks: true, ..Numbers::default() };
-            let found = judge(&numbers, &Bounds::DEFAULT);
+            let found = judge(&numbers);
             assert!(KEYS.contains(&found[0].key()), "{found:?}");
             (found[0].key(), found[0].set().map(Larger::text), found[0].needs_recording())
         };

@@ -49,11 +49,6 @@ fn locks(row: &Replayed) -> f64 {
 }
 
 impl ReplayResult {
-    /// The replay of the kernel's own rules as the control of verdicts. `None` if they are not among the named rules.
-    pub fn control(&self) -> Option<Control> {
-        self.named().find(|row| row.is_kernel).map(|own| self.control_of(own))
-    }
-
     fn control_of(&self, own: &Replayed) -> Control {
         let whole = self.only.as_ref().map(|only| only.whole);
         let Whole { kernel, busiest, replay } = whole.flatten().unwrap_or_else(|| Whole {
@@ -69,7 +64,6 @@ impl ReplayResult {
             replay_locks: if whole == Some(None) { u64::MAX / 2 } else { own.zone_lock_acquisitions },
             operations: self.trace.operations,
             seconds: self.trace.duration_ns as f64 / 1e9,
-            cpus: self.trace.cpus,
             lost_events: self.trace.facts.lost_events(),
             near_mark: self.warnings.iter().any(|warning| warning.name == Name::NearHighMark),
             kernel_known: self.kernel.known,

@@ -3,8 +3,7 @@
 use std::process::Command;
 
 /// Crates of the recorder and of live counting: perf events, signals, the kernel's configuration.
-const RECORDER: [&str; 6] =
-    ["pageset-record", "perf-event-open", "perf-event-open-sys", "perf-event-open-sys2", "signal-hook", "flate2"];
+const RECORDER: [&str; 3] = ["pageset-record", "signal-hook", "flate2"];
 
 /// The crates that `pageset-trace` needs, down to this depth, without those of its tests.
 fn crates(depth: &str) -> Vec<String> {
@@ -25,7 +24,7 @@ fn a_reader_compiles_no_recorder() {
     for name in RECORDER {
         assert!(!all.iter().any(|other| other == name), "pageset-trace compiles {name}");
     }
-    // System calls: the recorder's `bpf`, `perf_event_open`, `poll` and mounts. Only libraries may need them here.
+    // System calls: the recorder's `bpf`, `poll` and mounts. Only libraries may need them here.
     for name in ["libc", "rustix"] {
         assert!(!crates("1").iter().any(|other| other == name), "pageset-trace uses {name}");
     }

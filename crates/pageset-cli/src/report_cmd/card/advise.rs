@@ -36,7 +36,6 @@ fn next(verdict: &advise::Verdict, file: Option<&Path>) -> Option<String> {
     })
 }
 
-/// The card of the verdict over several recordings.
 pub(in super::super) fn joint(set: &AdviceSet) -> Card {
     let mut sentence = sentence(&set.verdict);
     for (name, said) in [("Gain", &set.gain), ("Price", &set.price)] {

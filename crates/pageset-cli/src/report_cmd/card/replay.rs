@@ -5,7 +5,6 @@ use pageset_trace::verdict::Kind;
 
 use super::{Card, Figure, Verdict, capital, deciding_figures};
 
-/// The card of the replays of a recording.
 pub(in super::super) fn replay(result: &ReplayResult) -> Card {
     let verdict = result.verdict();
     let figures = match verdict.rows().filter(|_| verdict.kind() != Kind::None) {

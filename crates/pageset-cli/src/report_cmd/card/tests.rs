@@ -7,7 +7,7 @@ use pageset_trace::advise::{Advice, AdviceSet};
 use pageset_trace::measure::{How, Measured, ReplayResult};
 use pageset_trace::replay::Level;
 use pageset_trace::verdict::Trust;
-use pageset_trace::verdict::machine::{Bounds, Numbers, Wait, judge};
+use pageset_trace::verdict::machine::{Numbers, Wait, judge};
 use serde_json::json;
 
 use super::*;
@@ -178,7 +178,7 @@ fn looks_are_judged_as_top_does() {
         let waits = |percent| vec![Wait { cpu: 3, percent, mostly: "to refill" }];
         let moves = moved.map(|pages| (3, pages / 63.0));
         let numbers = Numbers { moves, counted: moves.is_some(), two_looks: true, ..Numbers::default() };
-        judge(&Numbers { waits: wait.map(waits), ..numbers }, &Bounds::DEFAULT).remove(0)
+        judge(&Numbers { waits: wait.map(waits), ..numbers }).remove(0)
     };
     let looks = |looks, moved: Option<f64>, wait: Option<f64>| {
         let calm = looks::Looks { looks, seconds: 10.0, managed: 1000.0, held_max: 50.0, ..looks::Looks::default() };

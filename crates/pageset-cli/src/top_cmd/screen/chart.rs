@@ -142,7 +142,6 @@ pub(super) fn cpus(
     }
 }
 
-/// Draws a CPU's chart.
 pub(super) fn held(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State, set: &Pageset, mark: bool) {
     let (view, cpu) = (scene.view, set.cpu);
     let zone = state.zones(view).name(view, cpu);

@@ -19,7 +19,6 @@ pub(super) fn lines(scene: &Scene<'_>) -> u16 {
     }
 }
 
-/// Draws the counters.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State) {
     let width = usize::from(area.width);
     let head = ["whole machine", "  per second", ", since boot"].map(str::to_owned);

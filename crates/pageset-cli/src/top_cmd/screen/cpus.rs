@@ -114,7 +114,6 @@ fn heading(scene: &Scene<'_>, state: &State, ordered: &[Pageset], hidden: usize)
     parts
 }
 
-/// Draws the list.
 pub(super) fn draw(
     frame: &mut Frame<'_>,
     area: Rect,

@@ -44,7 +44,6 @@ const PLAYBACK_KEYS: [&str; 9] = [
     " s sort ",
 ];
 
-/// Draws the last lines.
 pub(super) fn draw(frame: &mut Frame<'_>, notes: Rect, keys: Rect, scene: &Scene<'_>, state: &State) {
     let width = usize::from(keys.width);
     let note = |note: &String| Line::styled(fit::line(std::slice::from_ref(note), width), style::dim(state));
@@ -86,7 +85,6 @@ elsewhere   pages that the CPU holds of other zones
 
 `pageset explain NAME` describes each name. Press any key.";
 
-/// Draws the help over the screen.
 pub(super) fn help(frame: &mut Frame<'_>, area: Rect) {
     let (width, height) = (70.min(area.width), (HELP.lines().count() as u16 + 2).min(area.height));
     let place = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);

@@ -118,7 +118,6 @@ fn legend(scene: &Scene<'_>, plan: &Plan) -> [String; 3] {
     [format!("CPUs by {name}"), format!("  {ramp} from none to {top}"), "  (m: next map)".to_owned()]
 }
 
-/// Draws the map.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State, plan: &Plan, hits: &mut Hits) {
     let most = most(scene, plan);
     let legend = legend(scene, plan);

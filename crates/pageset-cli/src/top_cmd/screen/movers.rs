@@ -129,11 +129,10 @@ fn process_columns(seconds: Option<f64>, shown: &[&ProcessTraffic], short: bool)
 
 /// Why there are no processes, and what to do.
 fn no_processes(scene: &Scene<'_>) -> &'static str {
-    match (scene.position.is_some(), scene.view.counted_by.as_deref()) {
+    match (scene.position.is_some(), scene.view.counted_by.is_some()) {
         (true, _) => "no processes: these looks were saved without; save looks as root with `top --json`",
-        (false, Some("bpf")) => "no processes: this kernel cannot empty a table of processes; use Linux 5.6 or later",
-        (false, Some(_)) => "no processes: perf does not count them; run as root, without --count-by perf",
-        (false, None) => "no processes: nothing is counted; run as root, without --no-count",
+        (false, true) => "no processes: this kernel cannot empty a table of processes; use Linux 5.6 or later",
+        (false, false) => "no processes: nothing is counted; run as root, without --no-count",
     }
 }
 
@@ -173,13 +172,10 @@ fn site_columns(seconds: Option<f64>, shown: &[&SiteTraffic], short: bool) -> Ve
 
 /// Why there are no call sites, and what to do.
 fn no_sites(scene: &Scene<'_>) -> &'static str {
-    match (scene.position.is_some(), scene.view.counted_by.as_deref()) {
+    match (scene.position.is_some(), scene.view.counted_by.is_some()) {
         (true, _) => "no call sites: these looks were saved without; save looks as root with `top --json`",
-        (false, Some("bpf")) => {
-            "no call sites: they need Linux 5.6 and addresses in /proc/kallsyms (kernel.kptr_restrict)"
-        }
-        (false, Some(_)) => "no call sites: perf does not count them; run as root, without --count-by perf",
-        (false, None) => "no call sites: nothing is counted; run as root, without --no-count",
+        (false, true) => "no call sites: they need Linux 5.6 and addresses in /proc/kallsyms (kernel.kptr_restrict)",
+        (false, false) => "no call sites: nothing is counted; run as root, without --no-count",
     }
 }
 

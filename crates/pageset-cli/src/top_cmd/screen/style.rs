@@ -43,10 +43,8 @@ pub(super) fn alarm(severe: bool, state: &State) -> Style {
     }
 }
 
-/// The chosen zone or CPU.
 pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// Text above a panel.
 pub(super) const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// The columns' names: the underline separates them from the numbers.

@@ -99,7 +99,6 @@ fn summary(scene: &Scene<'_>, paths: &[Path]) -> Vec<String> {
     parts
 }
 
-/// Draws the panel.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State) {
     let width = usize::from(area.width);
     let Some(mut paths) = paths(scene) else {

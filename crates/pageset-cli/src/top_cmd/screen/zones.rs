@@ -78,7 +78,6 @@ fn marked(scene: &Scene<'_>, state: &State) -> usize {
     chosen.map_or_else(|| state.zone(scene.view), |set| state.zones(scene.view).of(scene.view, set.cpu))
 }
 
-/// Draws the zones.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, state: &State, hits: &mut Hits) {
     if area.height == 0 {
         return;

@@ -77,7 +77,6 @@ enum Part {
     },
 }
 
-/// Runs `pageset-lab predict`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let failed = |error| Failure::new(Exit::Failed, error);
     match &args.command {

@@ -7,7 +7,6 @@ use pageset_bench::verdict::{Verdict as Judged, Weakness};
 
 use super::{Card, Figure, Verdict, number, sure, times};
 
-/// The card of a benchmark.
 pub(crate) fn bench(report: &Report) -> Card {
     let judged = Judged::of(report);
     let (fastest, peers) = (judged.fastest(), judged.peers.len());

@@ -5,7 +5,6 @@ use pageset_sim::verdict::{OfComparison, Weakness};
 
 use super::{Card, Figure, Verdict, sure};
 
-/// The card of a comparison.
 pub(crate) fn compare(result: &CompareResult) -> Card {
     let judged = OfComparison::of(result);
     let OfComparison { holds, misses, cells, won, error, error_of_base } = judged;

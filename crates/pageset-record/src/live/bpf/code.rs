@@ -179,12 +179,10 @@ impl Code {
         self.push(0xdb, to, from, offset, 0)
     }
 
-    /// Calls a kernel helper function.
     pub(super) fn call(&mut self, helper: Helper) -> &mut Self {
         self.push(0x85, R(0), R(0), 0, helper as i32)
     }
 
-    /// Ends the program.
     pub(super) fn exit(&mut self) -> &mut Self {
         self.set(R(0), 0).push(0x95, R(0), R(0), 0, 0)
     }

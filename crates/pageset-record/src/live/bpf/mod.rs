@@ -37,8 +37,8 @@ use crate::machine::{cpu_list, online_cpus};
 /// The number of CPUs if the kernel does not report its possible CPUs: the limit on x86-64.
 const CPUS_MAX: u32 = 8192;
 
-/// The counters and the programs that add to them.
-pub(super) struct Counters {
+/// The kernel's counters of every CPU, and the programs that add to them. Dropping it ends the counting.
+pub struct Counters {
     map: Map,
     waits: bool,
     /// Of the last read.
@@ -52,6 +52,13 @@ pub(super) struct Counters {
     symbols: Option<Symbols>,
     sites: Option<SitesTable>,
     _programs: Vec<Attached>,
+    missing: Vec<String>,
+}
+
+impl std::fmt::Debug for Counters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counters").field("missing", &self.missing).finish_non_exhaustive()
+    }
 }
 
 /// The table of call sites, and what was read from it.
@@ -63,7 +70,6 @@ struct SitesTable {
     lost: [u64; 3],
 }
 
-/// The number of possible CPUs.
 fn possible_cpus() -> u32 {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     cpu_list(&list).into_iter().max().map_or(CPUS_MAX, |last| last.saturating_add(1)).min(CPUS_MAX)
@@ -84,11 +90,11 @@ fn refused(what: &str) -> impl Fn(io::Error) -> RecordError {
 }
 
 impl Counters {
-    /// Begins to count. Also returns the counts that are missing, with their reasons.
+    /// Begins to count on all CPUs.
     ///
     /// # Errors
     /// If the kernel refuses the programs or has no page events.
-    pub(super) fn start(detail: Detail) -> Result<(Counters, Vec<String>), RecordError> {
+    pub fn start(detail: Detail) -> Result<Counters, RecordError> {
         let map = Map::new(possible_cpus()).map_err(refused("counters"))?;
         let mut missing = Vec::new();
         let of_movers = detail == Detail::Movers;
@@ -148,11 +154,19 @@ impl Counters {
         let processes = table.as_ref().map(|_| Processes::default());
         let (times, lost) = (Box::default(), [0; OF_PROCESS]);
         let symbols = symbols.ok().filter(|_| sites.is_some());
-        Ok((Counters { map, waits, times, table, processes, lost, symbols, sites, _programs: programs }, missing))
+        Ok(Counters { map, waits, times, table, processes, lost, symbols, sites, _programs: programs, missing })
     }
 
-    /// See [`super::Counters::read`].
-    pub(super) fn read(&mut self) -> Result<Vec<Traffic>, RecordError> {
+    /// The counts that are missing, with their reasons.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// The traffic of each on-line CPU since counting began, sorted by CPU number.
+    ///
+    /// # Errors
+    /// If the kernel's counters cannot be read.
+    pub fn read(&mut self) -> Result<Vec<Traffic>, RecordError> {
         let mut times: Box<WaitTimes> = Box::default();
         let (mut lost, mut lost_of_sites) = ([0; OF_PROCESS], [0; 3]);
         let of_cpu = |cpu: u32| {
@@ -225,18 +239,20 @@ impl Counters {
         Ok(())
     }
 
-    /// See [`super::Counters::sites`].
-    pub(super) fn sites(&self) -> Option<&Sites> {
+    /// The call sites that moved pages or waited for a zone lock between the last two calls of [`Self::read`]; before the
+    /// second call, since counting began. `None` if call sites are not counted.
+    pub fn sites(&self) -> Option<&Sites> {
         self.sites.as_ref().map(|sites| &sites.sites)
     }
 
-    /// See [`super::Counters::processes`].
-    pub(super) fn processes(&self) -> Option<&Processes> {
+    /// The processes that moved pages or waited for a zone lock between the last two calls of [`Self::read`]; before the
+    /// second call, since counting began. `None` if processes are not counted.
+    pub fn processes(&self) -> Option<&Processes> {
         self.processes.as_ref()
     }
 
-    /// See [`super::Counters::wait_times`].
-    pub(super) fn wait_times(&self) -> Option<&WaitTimes> {
+    /// The durations of all waits for zone locks until the last [`Self::read`]; `None` if waits are not measured.
+    pub fn wait_times(&self) -> Option<&WaitTimes> {
         self.waits.then_some(&*self.times)
     }
 }

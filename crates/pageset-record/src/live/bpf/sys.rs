@@ -9,7 +9,6 @@ use super::code::Insn;
 /// Words of a map's element.
 pub(super) const WORDS: usize = 392;
 
-/// The words of one CPU in a map.
 pub(super) type Words = [u64; WORDS];
 
 /// Numbers of commands and kinds. Source: `linux/bpf.h`, which is the kernel's stable interface.

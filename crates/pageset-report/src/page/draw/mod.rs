@@ -116,7 +116,6 @@ struct Rule {
     class: &'static str,
 }
 
-/// A rectangle.
 #[derive(Clone, Debug, Serialize)]
 struct Area {
     x: f64,
@@ -146,7 +145,6 @@ struct Bar {
     title: String,
 }
 
-/// A dot.
 #[derive(Clone, Debug, Serialize)]
 struct Mark {
     x: f64,

@@ -118,7 +118,6 @@ impl Packed {
         Event { time_ns: self.time_ns, cpu: CpuId(self.cpu), pid: self.pid, context: self.context, kind }
     }
 
-    /// Changes the page.
     pub(super) fn renumber(&mut self, number: impl Fn(Pfn) -> Pfn) {
         match &mut self.kind {
             PackedKind::Alloc { page, .. }

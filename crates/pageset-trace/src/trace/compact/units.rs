@@ -20,7 +20,6 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// The number of units.
     pub(super) fn len(&self) -> usize {
         self.units.len()
     }
@@ -88,7 +87,6 @@ pub(super) fn renumbered(pfn: Pfn, finals: &[u32]) -> Pfn {
     page(finals[(pfn.0 / UNIT) as usize], pfn)
 }
 
-/// The page of an event.
 pub(super) fn page_of(kind: &mut Kind) -> Option<&mut Pfn> {
     match kind {
         Kind::Alloc { pfn: Some(pfn), .. }

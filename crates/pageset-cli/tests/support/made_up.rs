@@ -1,46 +1,54 @@
-//! A made-up machine of any size, for pictures, tests and measurements of the screen itself. The same look has the same
-//! numbers in every run.
+//! A made-up machine of any size, for tests and pictures of the screen. The same look has the same numbers in every run.
 
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use pageset_fleet::look::{Look, When};
+use pageset_fleet::view::View;
 use pageset_record::live::sites::PAGES_APART;
 use pageset_record::live::times::bucket;
-use pageset_record::live::{Process, Processes, Site, Sites, Traffic, Wait, WaitTimes, Waits, Way};
+use pageset_record::live::{Process, Processes, Site, Sites, Traffic, Wait, WaitTimes, Waits};
+use pageset_report::error::{Exit, Failure};
 use pageset_trace::procfs::{BuddyInfo, Zoneinfo};
 
-use super::look::{Look, When};
-use crate::error::{Exit, Failure};
-
-/// The largest made-up machine.
-const CPUS_MAX: u32 = 4096;
-const NODES_MAX: u32 = 64;
 /// The time of the first look: 2026-11-24 20:00:00 UTC. Unit: seconds since 1970.
 const BEGIN_S: u64 = 1_795_550_400;
 /// Pages of a node: 64 GiB.
 const NODE_PAGES: u64 = 16 << 20;
 
-/// CPUs and nodes: `192x2`.
+/// CPUs and nodes: `192x2`, or `2` for one node.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Size {
+pub(crate) struct Size {
     cpus: u32,
     nodes: u32,
 }
 
-/// Parses `CPUS` or `CPUSxNODES`.
-pub(super) fn size(text: &str) -> Result<Size, String> {
-    let (cpus, nodes) = text.split_once('x').unwrap_or((text, "1"));
-    let within = |text: &str, most: u32| text.parse().ok().filter(|number| (1..=most).contains(number));
-    match (within(cpus, CPUS_MAX), within(nodes, NODES_MAX)) {
-        (Some(cpus), Some(nodes)) if nodes <= cpus => Ok(Size { cpus, nodes }),
-        _ => Err(format!("allowed: CPUSxNODES, 1 to {CPUS_MAX} CPUs, 1 to {NODES_MAX} nodes, a CPU on each node")),
+impl Size {
+    pub(crate) fn of(text: &str) -> Size {
+        let (cpus, nodes) = text.split_once('x').unwrap_or((text, "1"));
+        Size { cpus: cpus.parse().unwrap(), nodes: nodes.parse().unwrap() }
     }
 }
 
+/// Some looks at a machine, one a second, as `top --json` writes them.
+#[allow(dead_code, reason = "tests of the screen take looks one by one")]
+pub(crate) fn json(size: &str, looks: usize) -> String {
+    let mut machine = MadeUp::new(Size::of(size), Duration::from_secs(1));
+    let mut before = None;
+    let mut text = String::new();
+    for _ in 0..looks {
+        let look = machine.look().unwrap_or_else(|_| panic!("no look at {size}"));
+        text += &serde_json::to_string(&View::new(&look, before.as_ref())).unwrap();
+        text.push('\n');
+        before = Some(look);
+    }
+    text
+}
+
 /// The machine.
-pub(super) struct MadeUp {
+pub(crate) struct MadeUp {
     size: Size,
     look: u64,
     interval: Duration,
@@ -49,13 +57,13 @@ pub(super) struct MadeUp {
 }
 
 impl MadeUp {
-    pub(super) fn new(size: Size, interval: Duration) -> MadeUp {
+    pub(crate) fn new(size: Size, interval: Duration) -> MadeUp {
         let totals = (0..size.cpus).map(|cpu| Traffic { cpu, waits: Some(Waits::default()), ..Traffic::default() });
         MadeUp { size, look: 0, interval, totals: totals.collect(), times: WaitTimes::default() }
     }
 
     /// The next look.
-    pub(super) fn look(&mut self) -> Result<Look, Failure> {
+    pub(crate) fn look(&mut self) -> Result<Look, Failure> {
         let seconds = self.interval.as_secs_f64();
         for cpu in 0..self.size.cpus {
             let (refills, drains) = (self.refills(cpu), self.drains(cpu));
@@ -92,7 +100,7 @@ impl MadeUp {
             release: Some("6.18.0".to_owned()),
             version: None,
             high_fraction: Some(0),
-            counted_by: Some(Way::Bpf),
+            counted: true,
             traffic: Some(self.totals.clone()),
             wait_times: Some(self.times.clone()),
             processes: Some(self.processes(seconds)),
@@ -284,32 +292,4 @@ fn free_blocks(zoneinfo: &Zoneinfo) -> String {
         let _ = writeln!(text, "Node {}, zone {} {}", zone.node, zone.name, blocks.join(" "));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn looks_repeat_and_counters_grow() {
-        let looks = || {
-            let mut machine = MadeUp::new(size("192x2").unwrap(), Duration::from_secs(1));
-            [machine.look().unwrap(), machine.look().unwrap()]
-        };
-        let ([first, second], [again, _]) = (looks(), looks());
-        assert_eq!(first.zoneinfo, again.zoneinfo);
-        assert_eq!(first.traffic, again.traffic);
-        assert_eq!(second.zoneinfo.zones.len(), 4);
-        assert_eq!(second.zoneinfo.cpus(), 192);
-        let (first, second) = (first.traffic.unwrap(), second.traffic.unwrap());
-        assert!(first.iter().zip(&second).all(|(then, now)| then.refill_pages <= now.refill_pages));
-    }
-
-    #[test]
-    fn sizes() {
-        for wrong in ["0", "x", "4x0", "4x5", "4097", "8x65", "-1", "2x"] {
-            assert!(size(wrong).unwrap_err().starts_with("allowed: "), "{wrong}");
-        }
-        assert_eq!((size("1024x8").unwrap().cpus, size("2").unwrap().nodes), (1024, 1));
-    }
 }
