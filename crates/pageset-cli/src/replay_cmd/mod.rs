@@ -21,6 +21,7 @@ use pageset_trace::replay::selection::Only;
 use pageset_trace::{OpenOptions, Trace};
 
 use self::progress::Progress;
+use self::table::Parts;
 use crate::columns::Fit;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -68,8 +69,16 @@ pub(crate) struct Args {
     ///
     /// Each row shows the share of the pages that the replay and the kernel move near the same place, and the amounts of
     /// refills and drains. With `--rules all` the table has all presets instead of the best matches only.
-    #[arg(long, conflicts_with_all = ["settings", "level", "only", "csv", "timeline", "check", "zoneinfo", "snapshots", "lossy", "list_rules"])]
+    #[arg(long, conflicts_with_all = ["settings", "level", "cpu", "zone", "only", "csv", "timeline", "check", "zoneinfo", "snapshots", "lossy", "list_rules"])]
     identify: bool,
+
+    /// Also show the amounts of each CPU
+    #[arg(long)]
+    cpu: bool,
+
+    /// Also show the amounts of each zone; with --cpu, of each CPU's pageset of each zone
+    #[arg(long)]
+    zone: bool,
 
     /// Count only the refills and drains that some CPUs, processes or cgroups cause; may be repeated
     ///
@@ -118,7 +127,7 @@ pub(crate) struct Args {
     lossy: bool,
 
     /// List the presets and the rule files of --rules with the rules that each changes, and the keys of --set
-    #[arg(long, conflicts_with_all = ["files", "settings", "only", "json", "csv", "timeline", "check", "zoneinfo", "snapshots", "lossy"])]
+    #[arg(long, conflicts_with_all = ["files", "settings", "only", "cpu", "zone", "json", "csv", "timeline", "check", "zoneinfo", "snapshots", "lossy"])]
     list_rules: bool,
 }
 
@@ -156,6 +165,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         LevelName::Reconstructed => Level::Reconstructed,
     };
     let how = How { level, only: args.only.clone() };
+    let parts = Parts { by_cpu: args.cpu, by_zone: args.zone, whole_warnings: args.wide.wide };
     if args.timeline.is_some() && args.files.len() > 1 {
         return Err(Failure::new(Exit::Usage, "--timeline takes one recording").help("replay one recording at a time"));
     }
@@ -186,7 +196,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         }
         if forms.text() {
             let apart = if i > 0 { "\n" } else { "" };
-            match output::print(&format!("{apart}{}", table::text(&result, args.wide.wide, fit))) {
+            match output::print(&format!("{apart}{}", table::text(&result, parts, fit))) {
                 // The reader of standard output has gone; the JSON file and the exit code may still be wanted.
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe && (args.check || forms.any()) => {}
                 written => written?,

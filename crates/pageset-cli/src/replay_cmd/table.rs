@@ -4,32 +4,40 @@ use std::collections::BTreeMap;
 
 use comfy_table::{Table, presets};
 use pageset_trace::measure::warnings::{Counted, Warning};
-use pageset_trace::measure::{Differences, Limit, Nearness, ReplayResult, Replayed, Verdict, Zone};
+use pageset_trace::measure::{Differences, Limit, Nearness, Pageset, ReplayResult, Replayed, Verdict, Zone};
 use pageset_trace::printable;
 use pageset_trace::replay::agreement::LIMITS;
-use pageset_trace::replay::{Borrowed, Level};
+use pageset_trace::replay::{Borrowed, Level, Totals};
 
 use crate::columns::{Fit, Shown, grouped, numbers, trimmed};
 
-/// The whole result; with `whole_warnings`, the warnings are not only named.
-pub(super) fn text(result: &ReplayResult, whole_warnings: bool, fit: Fit) -> String {
+/// Whether the amounts of each CPU and of each zone are also shown.
+#[derive(Clone, Copy)]
+pub(super) struct Parts {
+    pub(super) by_cpu: bool,
+    pub(super) by_zone: bool,
+    /// Whether warnings are printed whole, and not by their names alone.
+    pub(super) whole_warnings: bool,
+}
+
+pub(super) fn text(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
     let mut text = fit.prose(&format!("{}\n\n", result.verdict().sentence()));
     text += &fit.words(header(result));
     text += "\n";
-    text += &amounts(result, fit);
+    text += &amounts(result, parts, fit);
     if result.rules.iter().any(|row| row.is_kernel) {
         text += "\n";
         text += &fit.prose(
             "Difference from the kernel, and share of its refills and drains made near the same place (by chance)\n",
         );
-        text += &nearness(result, fit);
+        text += &nearness(result, parts, fit);
         text += "\n";
         result.rules.iter().filter(|row| row.is_kernel).for_each(|row| text += &fit.prose(&borrowed(row)));
     }
     let warnings = warnings(result);
     if !warnings.is_empty() {
         text += "\n";
-        if whole_warnings {
+        if parts.whole_warnings {
             warnings.iter().for_each(|warning| text += &fit.prose(&format!("warning: {warning}\n")));
         } else {
             text += &fit.prose(&counted(&warnings));
@@ -137,6 +145,41 @@ fn zone_name(result: &ReplayResult, node: u32, name: &str) -> String {
     }
 }
 
+/// A CPU, a zone by its index in the recording, or a pageset.
+type Whose = (Option<u32>, Option<usize>);
+
+/// Refills and drains of several pagesets.
+#[derive(Default)]
+struct Sum<'r> {
+    totals: Totals,
+    kernel: Totals,
+    pagesets: Vec<(&'r Pageset, Totals)>,
+}
+
+/// The pagesets' amounts by CPU, by zone or by both, each with the kernel's amounts.
+fn sums<'r>(result: &ReplayResult, pagesets: &'r [Pageset], parts: Parts) -> BTreeMap<Whose, Sum<'r>> {
+    let mut sums = BTreeMap::<Whose, Sum<'r>>::new();
+    if !parts.by_cpu && !parts.by_zone {
+        return sums;
+    }
+    for set in pagesets {
+        let is_same = |other: &&Pageset| (other.cpu, other.node, &other.zone) == (set.cpu, set.node, &set.zone);
+        let kernel = result.kernel.pagesets.iter().find(is_same).map(|other| other.totals).unwrap_or_default();
+        let zone = result.trace.zones.iter().position(|zone| (zone.node, &zone.name) == (set.node, &set.zone));
+        let sum = sums.entry((parts.by_cpu.then_some(set.cpu), zone.filter(|_| parts.by_zone))).or_default();
+        sum.totals += set.totals;
+        sum.kernel += kernel;
+        sum.pagesets.push((set, kernel));
+    }
+    sums
+}
+
+fn part_name(result: &ReplayResult, (cpu, zone): Whose) -> String {
+    let cpu = cpu.map(|cpu| format!("CPU {cpu}"));
+    let zone = zone.map(|zone| &result.trace.zones[zone]).map(|zone| zone_name(result, zone.node, &zone.name));
+    format!("  {}", [cpu, zone].into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
 fn level_name(level: Level) -> String {
     match level {
         Level::Input => "input only".to_owned(),
@@ -152,24 +195,31 @@ pub(super) const AMOUNTS: &str = "amounts";
 /// The table of the comparison with the kernel, in the columns of [`Replayed`].
 pub(super) const NEARNESS: &str = "nearness";
 
-/// A row for the kernel and one for each set of rules.
-fn amounts(result: &ReplayResult, fit: Fit) -> String {
+/// A row for the kernel and one for each set of rules, each followed by its parts.
+fn amounts(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
     let shown = Shown::of::<Replayed>(AMOUNTS);
     let (mut table, ranks) = (shown.table(), shown.ranks());
-    let mut kernel = ["kernel, as recorded", NONE].map(str::to_owned).to_vec();
-    kernel.extend(shown.cells(&result.kernel.totals));
-    kernel.resize(ranks.len(), NONE.to_owned());
-    table.add_row(kernel);
+    let mut group = |mut row: Vec<String>, pagesets: &[Pageset]| {
+        row.resize(ranks.len(), NONE.to_owned());
+        table.add_row(row);
+        for (whose, sum) in sums(result, pagesets, parts) {
+            let names = [part_name(result, whose), String::new()];
+            table.add_row(names.into_iter().chain(shown.cells(&sum.totals)));
+        }
+    };
+    let kernel = &result.kernel;
+    let names = ["kernel, as recorded", NONE].map(str::to_owned).to_vec();
+    group([names, shown.cells(&kernel.totals)].concat(), &kernel.pagesets);
     for row in &result.rules {
         let mut cells = shown.cells(row);
         cells[1] = level_name(row.level);
-        table.add_row(cells);
+        group(cells, &row.pagesets);
     }
     fit.table(table, &ranks)
 }
 
 /// How closely a replay under the kernel's own rules follows the kernel, one row per level.
-fn nearness(result: &ReplayResult, fit: Fit) -> String {
+fn nearness(result: &ReplayResult, parts: Parts, fit: Fit) -> String {
     let shown = Shown::of::<Replayed>(NEARNESS);
     let mut table = shown.table();
     for row in result.rules.iter().filter(|row| row.is_kernel) {
@@ -177,6 +227,10 @@ fn nearness(result: &ReplayResult, fit: Fit) -> String {
         cells[1] = level_name(row.level);
         cells.splice(2..8, near_cells(row.differences, row.near));
         table.add_row(cells);
+        for (whose, sum) in sums(result, &row.pagesets, parts) {
+            let cells = near_cells(Differences::new(&sum.totals, &sum.kernel), Nearness::mean(&sum.pagesets));
+            table.add_row([part_name(result, whose), String::new()].into_iter().chain(cells));
+        }
     }
     fit.table(table, &shown.ranks())
 }

@@ -39,9 +39,11 @@ fn replays_of_one_recording_under_two_rules() {
         let json = format!("--json={}", small.at(file).display());
         ends(0, &[&"replay", &small.events(), &"--rules", &rules, &json]);
     }
-    let (text, _) = ends(0, &[&"diff", &small.at("old.json"), &small.at("new.json")]);
+    let (text, _) = ends(0, &[&"diff", &small.at("old.json"), &small.at("new.json"), &"--metric", &"locks/1000 ops"]);
     assert!(text.contains("linux-5.18 in A, linux-6.18 in B"), "{text}");
-    assert!(text.contains(" of unknown noise"), "{text}");
+    assert!(text.contains("1 rows: 1 of unknown noise"), "{text}");
+    let (_, error) = ends(2, &[&"diff", &small.at("old.json"), &small.at("new.json"), &"--metric", &"speed"]);
+    assert!(error.contains("unknown metric `speed`; allowed: locks/1000 ops, "), "{error}");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn a_compile_passes_and_fails() {
 #[test]
 fn a_row_for_each_set_of_rules() {
     let file = fixture("sock-q1");
-    let (text, _) = ends(0, &[&"replay", &file, &"--rules", &"kernel,linux-5.18,linux-4.19"]);
+    let (text, _) = ends(0, &[&"replay", &file, &"--rules", &"kernel,linux-5.18,linux-4.19", &"--cpu"]);
     assert!(text.lines().all(|line| line.trim_end() == line), "spaces at the ends of lines");
     insta::assert_snapshot!(text);
 }

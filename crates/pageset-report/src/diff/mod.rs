@@ -46,6 +46,10 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_above: Option<f64>,
 
+    /// Compare these metrics only, named as in the table
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    metric: Vec<String>,
+
     #[command(flatten)]
     json: JsonOption,
 
@@ -70,8 +74,9 @@ pub fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
     let (a, b) = sides(&args.sides, &args.b)?;
     let mut progress = Files::new();
     let mut read = |paths: &[PathBuf]| Side::read(inputs, paths, &mut |step| progress.step(step));
-    let (a, b) = (read(&a)?, read(&b)?);
+    let (mut a, mut b) = (read(&a)?, read(&b)?);
     progress.clear();
+    keep(&mut a, &mut b, &args.metric)?;
     let diff = Diff::of(&a, &b, args.fail_above)?;
     if forms.text() {
         output::print(&table::text(&diff, &Fit::new(&args.wide)))?;
@@ -87,6 +92,25 @@ pub fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Failed);
     }
     Ok(written)
+}
+
+/// Leaves only these metrics; all of them without names.
+fn keep(a: &mut Side, b: &mut Side, names: &[String]) -> Result<(), Failure> {
+    let mut known: Vec<String> = Vec::new();
+    for measured in a.measured.iter().chain(&b.measured).flatten() {
+        if !known.contains(&measured.metric.name) {
+            known.push(measured.metric.name.clone());
+        }
+    }
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        return Err(Failure::new(Exit::Usage, format!("unknown metric `{unknown}`; allowed: {}", known.join(", "))));
+    }
+    if !names.is_empty() {
+        for file in a.measured.iter_mut().chain(&mut b.measured) {
+            file.retain(|measured| names.contains(&measured.metric.name));
+        }
+    }
+    Ok(())
 }
 
 /// The paths of A and of B.
