@@ -279,6 +279,44 @@ impl<M: Machine> Allocator<'_, M> {
         let Some((zone, page)) = self.locate(pfn).filter(|_| pfn.is_aligned(order)) else { return false };
         zone.shared.lock(self.env(), LockPath::DirectAlloc, page).take_at(page, order)
     }
+
+    /// As [`Self::alloc_at`], and finds pages in pagesets, too: if no page of the block is in use, and some page is cached, drains
+    /// the zone's pagesets and tries again. Waits for their locks, as [`ZoneView::drain_all`] does.
+    ///
+    /// Pages that another CPU frees, caches, or moves between its pageset and a bitmap meanwhile may make the call fail.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let page = allocator.alloc(&MOVABLE)?;
+    /// allocator.free(page, Order::ZERO)?;
+    /// assert!(!allocator.alloc_at(page, Order::ZERO), "it is in a pageset");
+    /// assert!(allocator.alloc_at_cached(page, Order::ZERO));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "the block is in use where this is true"]
+    pub fn alloc_at_cached(&self, pfn: Pfn, order: Order) -> bool {
+        if self.alloc_at(pfn, order) {
+            return true;
+        }
+        let Some((zone, page)) = self.locate(pfn).filter(|_| pfn.is_aligned(order)) else { return false };
+        let (mut at, mut cached) = (page, false);
+        while at < page + order.pages() as u32 {
+            // Without a lock: what is seen may be in the past. The second try is made with the lock.
+            let Some((head, block, state)) = zone.shared.block_around(at) else { return false };
+            cached |= state == PageState::Cached;
+            if !matches!(state, PageState::Free | PageState::Cached) {
+                return false;
+            }
+            at = head + block.pages() as u32;
+        }
+        if cached {
+            self.settle_zone(zone);
+        }
+        cached && self.alloc_at(pfn, order)
+    }
 }
 
 impl<M: Machine> ZoneGuard<'_, '_, M> {

@@ -8,6 +8,7 @@ use crate::alloc::Allocator;
 use crate::frame::{CpuId, NodeId, PageRange, Pfn, ZoneKind};
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, Pageset};
+use crate::sync::LockedWord;
 
 /// A zone: its settings, its counters, and what is done to all of it.
 pub struct ZoneView<'x, 'a, M: Machine> {
@@ -84,6 +85,23 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.locate(pfn).map(|(zone, _)| self.view(zone))
     }
 
+    /// The zones in the order in which requests from the caller's CPU try them: the own node's zones first. Specification 1.7.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/allocator.rs"));
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let allocator = allocator();
+    /// let nearest = allocator.zones_from_here().next().map(|zone| zone.number());
+    /// assert_eq!(nearest, Some(0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn zones_from_here<'x>(&'x self) -> impl Iterator<Item = ZoneView<'x, 'a, M>> {
+        let node = self.rules.node_of(self.machine.cpu());
+        let row = self.zonelists.chunks_exact(self.zones.len()).nth(node.0 as usize);
+        row.unwrap_or_default().iter().filter_map(|zone| self.zone(zone.get() as usize))
+    }
+
     /// The zones of a node. A node that is not in the map has none.
     ///
     /// ```
@@ -92,6 +110,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # let allocator = allocator();
     /// let node = allocator.node(NodeId(0));
     /// assert!(node.is_balanced(Order::ZERO, ZoneKind::Movable));
+    /// assert_eq!(node.fragmentation_score(), 0);
     /// # Ok(())
     /// # }
     /// ```

@@ -378,7 +378,7 @@ fn blocks_by_place_are_found_in_bitmaps() {
         emptied(2);
         assert_eq!(world.settled_free_block_around(at(1024 + 9)), Some(PageRange::new(at(1024 + 8), 8)));
         emptied(3);
-        assert!(world.alloc_at(at(2048 + 8), order(3)));
+        assert!(world.alloc_at_cached(at(2048 + 8), order(3)));
         emptied(4);
         assert!(!world.alloc_at(at(4096), Order::MAX), "pages are in use");
         emptied(6);
@@ -410,7 +410,7 @@ fn compaction_empties_the_bitmaps() {
             owner.adopt(pfn, Order::ZERO);
         }
         let before = world.at(0).stats();
-        assert!(before.bitmap > REGION - 300, "{before:?}");
+        assert!(before.bitmap > REGION - 300 && world.node(NodeId(0)).fragmentation_score() == 100, "{before:?}");
         let report = world.at(0).compact(Some(Order::PAGEBLOCK), CompactMode::SyncLight, &owner);
         assert_eq!(report.outcome, CompactOutcome::Success, "{report:?}");
         assert!(world.at(0).stats().bitmap < 512, "{:?}", world.at(0).stats());
@@ -418,6 +418,31 @@ fn compaction_empties_the_bitmaps() {
         owner.check();
         check_books(world);
     });
+}
+
+/// A proactive compaction ends at its score, whether the free memory was in bitmaps or on lists at its start.
+#[test]
+fn proactive_compaction_counts_the_pages_of_bitmaps() {
+    let moved = |in_bitmaps: bool| {
+        two_regions(PAGESET, |world| {
+            let owner = StampingOwner::new(world);
+            for pfn in scatter(world, |n| n % 2 == 0) {
+                owner.adopt(pfn, Order::ZERO);
+            }
+            world.drain_cpu(CpuId(0));
+            if !in_bitmaps {
+                world.drain_all();
+            }
+            assert_eq!(world.at(0).stats().bitmap > REGION - 300, in_bitmaps);
+            let report = world.node(NodeId(0)).compact_proactively(50, &owner);
+            assert_eq!(report.outcome, CompactOutcome::Success, "{report:?}");
+            assert!(world.node(NodeId(0)).fragmentation_score() <= 55, "{report:?}");
+            owner.check();
+            check_books(world);
+            report.moved
+        })
+    };
+    assert_eq!(moved(true), moved(false));
 }
 
 /// A page in a bitmap is no page in use: a second free of it changes nothing.

@@ -346,6 +346,31 @@ fn background_compaction_of_a_node() {
     });
 }
 
+/// Proactive compaction ends when the fragmentation score is low enough.
+#[test]
+fn proactive_until_the_score_is_low_enough() {
+    laid_out(
+        8,
+        |n| n.is_multiple_of(2),
+        |world| {
+            let owner = owner_of(world, (1..8 * PAGEBLOCK).step_by(2));
+            assert_eq!(world.node(NodeId(0)).fragmentation_score(), 100);
+            assert_eq!(world.node(NodeId(1)).fragmentation_score(), 0);
+            let report = world.node(NodeId(0)).compact_proactively(60, &owner);
+            assert_eq!(report.outcome, CompactOutcome::Success);
+            // At least 60 % of the 2048 free pages must be in blocks of order 9: three of four pageblocks.
+            assert_eq!(world.node(NodeId(0)).fragmentation_score(), 25);
+            let all = world.node(NodeId(0)).compact_proactively(100, &owner);
+            assert_eq!(
+                (all.outcome, world.node(NodeId(0)).fragmentation_score()),
+                (CompactOutcome::Complete, 0),
+                "the scanners met first"
+            );
+            owner.check();
+        },
+    );
+}
+
 thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }

@@ -97,3 +97,33 @@ fn single_pages_under_clusters() {
         world.alloc(&Request::new(Order::PAGEBLOCK, MigrateType::Movable)).expect("all memory merges");
     });
 }
+
+/// Pages in pagesets and depots are found; pages in use are not, and then nothing is drained.
+#[test]
+fn cached_pages_are_found() {
+    one_zone(PAGESET, 8192, 2, |world| {
+        world.at(0).set_bounds(Bounds { batch: 63, high_min: 400, high_max: 400 }).expect("room");
+        let pages: Vec<_> = (0..1024).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
+        let (kept, given) = pages.split_last().expect("pages");
+        given.iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        let stats = || world.at(0).stats();
+        let before = stats();
+        assert!(before.depot > 0 && before.pagesets.count > 0, "{before:?}");
+        let of_kept = kept.align_down(Order::PAGEBLOCK);
+        assert!(!world.alloc_at_cached(of_kept, Order::PAGEBLOCK), "a page is in use");
+        assert_eq!((stats().depot, stats().pagesets), (before.depot, before.pagesets), "nothing is drained");
+        let other = given
+            .iter()
+            .map(|pfn| pfn.align_down(Order::PAGEBLOCK))
+            .find(|&pfn| pfn != of_kept)
+            .expect("two pageblocks");
+        assert!(!world.alloc_at(other, Order::PAGEBLOCK));
+        assert!(world.alloc_at_cached(other, Order::PAGEBLOCK));
+        assert!(!world.alloc_at_cached(other, Order::PAGEBLOCK), "now it is in use");
+        assert!(
+            !world.alloc_at_cached(Pfn(1), Order::PAGEBLOCK)
+                && !world.alloc_at_cached(other.offset(1), Order::PAGEBLOCK)
+        );
+        world.at(0).audit().expect("the audit passes");
+    });
+}

@@ -4,7 +4,7 @@ use crate::support::{Known, World, build, movable, one_zone};
 use pageset::policy::{Bounds, ListRule, Tuning, Watermarks};
 use pageset::{
     AllocError, Config, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, WrongFree, ZoneKind,
-    ZoneSpec,
+    ZoneSpec, ZoneView,
 };
 
 fn spec(node: u32, kind: ZoneKind, span: PageRange, ranges: &[PageRange]) -> ZoneSpec<'_> {
@@ -166,6 +166,9 @@ fn zonelists() {
     for (name, cpu, distances, request, expected) in rows {
         build(&Config { distances, ..Config::new(&zones, &cpus) }, |world| {
             world.machine().run_on(cpu);
+            if request == any {
+                assert_eq!(world.zones_from_here().map(ZoneView::number).collect::<Vec<_>>(), expected, "{name}");
+            }
             assert_eq!(serving_order(world, &request), expected, "{name}");
         });
     }

@@ -157,7 +157,12 @@ const KINDS: &[(u8, Make)] = &[
         mode: c.mode(),
         faults: c.faults(),
     }),
-    (1, |c| Op::CompactNode { node: c.byte(), order: c.byte() % Order::COUNT as u8, faults: c.faults() }),
+    (1, |c| Op::CompactNode {
+        node: c.byte(),
+        order: c.byte() % Order::COUNT as u8,
+        proactive: c.flag(),
+        faults: c.faults(),
+    }),
     (2, |c| Op::AllocRange { from: c.word(), pages: c.word(), migratetype: c.migratetype(), faults: c.faults() }),
     (2, |c| Op::FreeRange { nth: c.word(), blocks: c.byte() }),
     (1, |c| Op::Offline { from: c.word(), pages: c.word(), faults: c.faults() }),

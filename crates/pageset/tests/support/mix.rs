@@ -242,8 +242,11 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             Op::CompactZone { order, mode, faults, .. } => {
                 world.at(0).compact(Order::new(order), mode, &self.mover(faults));
             }
-            Op::CompactNode { order, faults, .. } => {
+            Op::CompactNode { order, proactive: false, faults, .. } => {
                 world.node(NodeId(0)).compact(self.order(order), ZoneKind::Movable, &self.mover(faults));
+            }
+            Op::CompactNode { order, faults, .. } => {
+                world.node(NodeId(0)).compact_proactively(10 * order, &self.mover(faults));
             }
             Op::AllocRange { from, pages, migratetype, faults } => {
                 let start = u64::from(from) % (PAGES + HOLE.pages);

@@ -252,9 +252,12 @@ impl<'w> Model<'w> {
                 let report = self.compact(faults, |world, mover| world.at(zone).compact(of, mode, mover));
                 assert_eq!(report.captured, None);
             }
-            Op::CompactNode { node, order: of, faults } => {
+            Op::CompactNode { node, order: of, proactive, faults } => {
                 let node = NodeId(u32::from(node) % 3);
-                self.compact(faults, |world, mover| world.node(node).compact(order(of), ZoneKind::Movable, mover));
+                self.compact(faults, |world, mover| match proactive {
+                    true => world.node(node).compact_proactively(10 * of, mover),
+                    false => world.node(node).compact(order(of), ZoneKind::Movable, mover),
+                });
             }
             Op::AllocRange { from, pages, migratetype, faults } => {
                 let Some(range) = self.pick_range(from, pages) else { return };

@@ -115,8 +115,8 @@ pub enum Op {
     Compact { order: u8, migratetype: MigrateType, mode: CompactMode, faults: u8 },
     /// Compacts one zone: for an order or, above the largest order, all of it.
     CompactZone { zone: u8, order: u8, mode: CompactMode, faults: u8 },
-    /// Compacts a node in the background.
-    CompactNode { node: u8, order: u8, faults: u8 },
+    /// Compacts a node, in the background or proactively.
+    CompactNode { node: u8, order: u8, proactive: bool, faults: u8 },
     /// Allocates a range that starts at a page.
     AllocRange { from: u16, pages: u16, migratetype: MigrateType, faults: u8 },
     /// Frees adjacent blocks in use as a range.

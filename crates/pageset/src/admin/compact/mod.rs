@@ -28,10 +28,11 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`suitable`] | whether compaction can help: numbers in, numbers out |
+//! | [`suitable`], [`proactive`] | whether compaction can help, and whether it is due: numbers in, numbers out |
 //! | `run` | one run over one zone: the main loop, block moves, the end; the blocks that the run holds |
 //! | `scanners` | the migrate scanner and the free scanner |
 
+pub mod proactive;
 mod run;
 mod scanners;
 pub mod suitable;
@@ -49,6 +50,7 @@ use crate::zone::watermark::MarkTest;
 use crate::zone::{Env, Zone, ZoneGuard};
 
 use run::{Plan, Run};
+use suitable::fragmentation_score;
 
 /// Skip bits cleared in one hold of the zone lock. Unit: pageblocks. A guess: some microseconds.
 const CLEARED_AT_ONCE: u32 = 512;
@@ -90,7 +92,7 @@ pub enum CompactOutcome {
     PartialSkipped,
     /// The run stopped early: no target block was free, another CPU wanted the zone lock, or the owner ended it.
     Contended,
-    /// A block of the order is free, or was free from the start.
+    /// A block of the order is free, or was free from the start; or the zone reached the requested fragmentation score.
     Success,
 }
 
@@ -162,6 +164,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             direct: true,
             whole_zone: last_resort,
             any_type: last_resort,
+            score: None,
         };
         for zone in list.zones().filter(|_| order > Order::ZERO) {
             if !last_resort && zone.shared.deferral.defers(order) {
@@ -207,6 +210,21 @@ impl Plan {
             direct: false,
             whole_zone: false,
             any_type: false,
+            score: None,
+        }
+    }
+
+    /// Compacts a whole zone, or until its score is at most `score`.
+    fn everything(score: Option<u8>) -> Self {
+        Plan {
+            order: None,
+            migratetype: MigrateType::Movable,
+            mode: CompactMode::SyncLight,
+            test: None,
+            direct: false,
+            whole_zone: true,
+            any_type: false,
+            score,
         }
     }
 }
@@ -264,15 +282,7 @@ impl<M: Machine> ZoneView<'_, '_, M> {
                     ..Plan::background(order, ZoneKind::Movable)
                 }
             }
-            None => Plan {
-                order: None,
-                migratetype: MigrateType::Movable,
-                mode,
-                test: None,
-                direct: false,
-                whole_zone: true,
-                any_type: false,
-            },
+            None => Plan { mode, ..Plan::everything(None) },
         };
         Run::zone(self.allocator, self.zone, owner, plan)
     }
@@ -301,6 +311,30 @@ impl<'a, M: Machine> NodeView<'_, 'a, M> {
             }
         }
         report
+    }
+
+    /// Compacts the node until each of its zones has a score of at most [`proactive::target_score`]. [`proactive::Pace`]
+    /// decides when this is due.
+    pub fn compact_proactively(self, proactiveness: u8, owner: &impl Owner) -> CompactReport {
+        let mut report = CompactReport::default();
+        let plan = Plan::everything(Some(proactive::target_score(proactiveness)));
+        for zone in self.zones(ZoneKind::Movable) {
+            report.add(&Run::zone(self.allocator, zone, owner, plan));
+        }
+        report
+    }
+
+    /// How fragmented the node's free memory is, in percent: the mean of its zones' scores, weighted by present pages.
+    /// Specification 7.6, step 2.
+    #[must_use]
+    pub fn fragmentation_score(self) -> u8 {
+        let zones = || self.allocator.zones.iter().filter(|zone| zone.shared.node == self.node);
+        let present: u64 = zones().map(|zone| zone.shared.present.get()).sum();
+        let weighed = |zone: &CachedZone<'a, M>| {
+            let score = u64::from(fragmentation_score(&zone.shared.free_by_order()));
+            (score * zone.shared.present.get()).checked_div(present).unwrap_or(0)
+        };
+        zones().map(weighed).sum::<u64>() as u8
     }
 
     /// Clears the skip bits of the node's pageblocks in each zone where the scanners of a direct compaction have met

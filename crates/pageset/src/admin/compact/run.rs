@@ -5,7 +5,7 @@
 
 use core::mem;
 
-use super::suitable::Suitability;
+use super::suitable::{Suitability, fragmentation_score};
 use super::{CompactMode, CompactOutcome, CompactReport};
 use crate::admin::owner::{MoveError, Owner};
 use crate::alloc::Allocator;
@@ -34,6 +34,8 @@ pub(super) struct Plan {
     pub(super) whole_zone: bool,
     /// Whether pages may move to pageblocks of any type.
     pub(super) any_type: bool,
+    /// The fragmentation score at which the run ends. Unit: percent.
+    pub(super) score: Option<u8>,
 }
 
 /// A run over one zone.
@@ -176,6 +178,9 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         }
         if self.migrate.is_multiple_of(PAGEBLOCK) && !self.owner.keep_going() {
             return Some(CompactOutcome::Contended);
+        }
+        if let Some(enough) = plan.score {
+            return (fragmentation_score(&zone.shared.listed_by_order()) <= enough).then_some(CompactOutcome::Success);
         }
         // A started pageblock is finished, so that fewer pageblocks hold scattered blocks of its type.
         if !self.migrate.is_multiple_of(PAGEBLOCK) {

@@ -1,4 +1,4 @@
-//! Whether compaction can help, as numbers: the fragmentation index.
+//! Whether compaction can help, as numbers: the fragmentation index and the fragmentation score.
 //!
 //! Specification: `linux-page-allocator.md` 7.2, 7.6.
 
@@ -33,6 +33,14 @@ pub fn fragmentation_index(blocks: &FreeBlocks, order: Order) -> i64 {
     1000 - ((1000 + pages(blocks, Order::ZERO) * 1000 / order.pages()) / all) as i64
 }
 
+/// The share of the free memory in blocks smaller than a huge page, in percent. Specification 7.6, step 2.
+#[must_use]
+pub fn fragmentation_score(blocks: &FreeBlocks) -> u8 {
+    let free = pages(blocks, Order::ZERO);
+    let small = free - pages(blocks, Order::PAGEBLOCK);
+    (small * 100).checked_div(free).unwrap_or(0) as u8
+}
+
 /// What compaction can do for a request in a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Suitability {
@@ -47,11 +55,17 @@ pub(super) enum Suitability {
 impl<M: Machine> Zone<'_, M> {
     /// Free blocks of all types by order, on lists and in bitmaps, at a recent moment. Reads all bitmaps.
     pub(super) fn free_by_order(&self) -> FreeBlocks {
+        let mut blocks = self.listed_by_order();
+        store::HIDDEN.each_block(self, &mut |order, _| blocks[order.index()] += 1);
+        blocks
+    }
+
+    /// As [`Self::free_by_order`], on lists only.
+    pub(super) fn listed_by_order(&self) -> FreeBlocks {
         let mut blocks = FreeBlocks::default();
         for (order, blocks) in Order::all().zip(&mut blocks) {
             *blocks = MigrateType::ALL.iter().map(|&migratetype| u64::from(self.blocks(order, migratetype))).sum();
         }
-        store::HIDDEN.each_block(self, &mut |order, _| blocks[order.index()] += 1);
         blocks
     }
 
@@ -106,6 +120,22 @@ mod tests {
             (blocks(&[(2, 5)]), 4, 550),
         ] {
             assert_eq!(fragmentation_index(&free, Order::new(order).expect("an order")), expected, "{free:?}, {order}");
+        }
+    }
+
+    #[test]
+    fn score_by_hand() {
+        for (free, expected) in [
+            (blocks(&[]), 0),
+            (blocks(&[(9, 3)]), 0),
+            (blocks(&[(10, 3)]), 0),
+            (blocks(&[(0, 1)]), 100),
+            (blocks(&[(8, 2), (9, 1)]), 50),
+            // 1 of 1025 pages: less than a percent.
+            (blocks(&[(0, 1), (10, 1)]), 0),
+            (blocks(&[(0, 512), (9, 2)]), 33),
+        ] {
+            assert_eq!(fragmentation_score(&free), expected, "{free:?}");
         }
     }
 }
