@@ -45,7 +45,7 @@ mod spool;
 mod sysctl;
 mod tracefs;
 
-pub use error::RecordError;
+pub use error::{Discarded, RecordError};
 pub use launch::{HOLD, hold};
 pub use leftovers::clean_up;
 pub use output::Destination;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::SIGTERM;
 
-use crate::error::RecordError;
+use crate::error::{Discarded, RecordError};
 use crate::launch::{self, Running};
 use crate::output::{Destination, Output};
 use crate::probes::Probes;
@@ -97,10 +97,12 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     note(Note::Phase(Phase::Preparing));
     // The probes are created before the instance, so that they are dropped after it.
     let probes = Probes::create(&tracefs, &mut |warning| note(Note::Warning(warning)));
+    interrupted_before(&mut signals)?;
     let instance = Instance::create(&tracefs, &sysctl::name_suffix())?;
     let buffer_bytes = limits.buffer_bytes(options.buffer_bytes.unwrap_or_else(setup::default_buffer_bytes));
     let warn = &mut |warning: &str| note(Note::Warning(warning));
     let prepared = setup::prepare(&tracefs, &instance, &probes, buffer_bytes, warn)?;
+    interrupted_before(&mut signals)?;
     let mut command = match options.command.as_slice() {
         [] => None,
         words => Some(Running::start(&options.launcher, words, stdout_for(&options.output)?)?),
@@ -209,7 +211,8 @@ fn stdout_for(destination: &Destination) -> Result<Stdio, RecordError> {
 
 fn interrupted_before(signals: &mut Signals) -> Result<(), RecordError> {
     signals.check();
-    signals.first().map_or(Ok(()), |signal| Err(RecordError::Interrupted { signal: signal.number }))
+    let discards = |signal: Signal| RecordError::Interrupted { signal: signal.number, at: Discarded::BeforeBegin };
+    signals.first().map_or(Ok(()), |signal| Err(discards(signal)))
 }
 
 fn words(command: &[OsString]) -> Vec<String> {
