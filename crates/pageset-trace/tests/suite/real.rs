@@ -93,6 +93,19 @@ fn pages_of_other_nodes_expire_again() {
     });
 }
 
+/// 6.18 on three nodes: a countdown began before the recording, and stands still while the pageset has no page. The first page comes after
+/// two ticks, and the third tick after it drains.
+#[test]
+fn the_countdown_of_an_empty_pageset_stands_still() {
+    replayed("countdown_empty", |replay, outcomes| {
+        assert_eq!(found(replay).expiries, 1);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+            assert_eq!(outcome.borrowed.start_countdowns, 1);
+        }
+    });
+}
+
 /// 6.18: a first refill of 1,008 pages, and bulk allocations before the first drain.
 #[test]
 fn the_first_refill_shows_the_start() {
