@@ -56,6 +56,19 @@ fn stacks_go_back_whole() {
     });
 }
 
+/// 7.3: the worker that runs the timer work frees a stack from before the recording. As four pages it would halve the exponent of the next
+/// refill four times, as one block once.
+#[test]
+fn a_worker_frees_a_stack_whole() {
+    replayed("worker_stack", |replay, outcomes| {
+        assert_eq!(found(replay).rejoined_blocks, 1);
+        for outcome in outcomes {
+            let pages = |moves: &pageset_trace::replay::Moves| moves.refills.iter().map(|refill| refill.pages).collect::<Vec<_>>();
+            assert_eq!(pages(&outcome.moves), pages(replay.kernel()));
+        }
+    });
+}
+
 /// 7.3: a task clears a huge page before the event of the allocation is written, and a tick comes meanwhile. The tick drains what the
 /// allocation's refill left.
 #[test]
