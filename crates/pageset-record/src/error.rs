@@ -81,9 +81,7 @@ impl Discarded {
                 "record again, and stop it after the command has started: setting up the buffers and emptying the \
                  lists comes before"
             }
-            Self::WhileWriting => {
-                "record again, and send one signal only: the file is complete when the recorder ends"
-            }
+            Self::WhileWriting => "record again, and send one signal only: the file is complete when the recorder ends",
         }
     }
 }
@@ -128,10 +126,7 @@ mod tests {
             (error.to_string(), error.help().unwrap_or_default().to_owned())
         };
         let (before, while_writing) = (said(Discarded::BeforeBegin), said(Discarded::WhileWriting));
-        assert_eq!(
-            before.0,
-            "interrupted by signal 2 before the recording began: it has no event; nothing was kept"
-        );
+        assert_eq!(before.0, "interrupted by signal 2 before the recording began: it has no event; nothing was kept");
         assert_eq!(
             while_writing.0,
             "interrupted by signal 2 while the file was written, after the recording had ended; nothing was kept"

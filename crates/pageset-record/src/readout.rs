@@ -109,7 +109,8 @@ impl Recording {
         let written = self.write_events(&mut merge, &mut writer, &mut totals, &mut |totals| {
             note(Note::Written { events: totals.events, of: self.rings.entries() });
             let signal = signals.check().filter(|_| signals.count() > signals_so_far);
-            let discards = |signal: Signal| RecordError::Interrupted { signal: signal.number, at: Discarded::WhileWriting };
+            let discards =
+                |signal: Signal| RecordError::Interrupted { signal: signal.number, at: Discarded::WhileWriting };
             signal.map_or(Ok(()), |signal| Err(discards(signal)))
         })?;
         let mut loss = self.facts.loss.clone();
