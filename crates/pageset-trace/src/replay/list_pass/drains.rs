@@ -1,7 +1,7 @@
 //! Drains: blocks that go from a pageset to the buddy, one after the other.
 
 use pageset::policy::BulkFree;
-use pageset::policy::expiry::{self, Expiry};
+use pageset::policy::expiry::Expiry;
 use pageset::{CpuId, Order, Pfn};
 use rustc_hash::FxHashMap;
 
@@ -316,7 +316,7 @@ impl ListPass<'_> {
         let kept = if *bounds_shown { i64::from(bounds.high_min) } else { 0 };
         let may_decay = self.tuning.auto_high && open.held > kept;
         let is_batch = i64::from(open.moved.pages) == open.held.min(i64::from(bounds.batch));
-        let is_shown = ticks <= expiry::TICKS && (is_batch || !may_decay);
+        let is_shown = is_batch || !may_decay;
         let left = if is_shown { ticks } else { 0 };
         self.found.expiring.entry((open.zone, open.owner)).or_insert(Expiry { left });
     }
