@@ -81,6 +81,32 @@ def work(n):
     return len(json.dumps(d))
 with multiprocessing.Pool(4) as pool: print(sum(pool.map(work, range(12))))'
 }
+# Maps, grows, writes and gives back memory, in two processes and over a file.
+mmap() {
+    python3 -c 'import mmap, os
+def work(n):
+    f = os.open(f"m{n}", os.O_RDWR | os.O_CREAT)
+    for i in range(24):
+        m = mmap.mmap(-1, (1 + i % 6) << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        for at in range(0, len(m), 4096): m[at] = i
+        m.madvise(mmap.MADV_DONTNEED, 0, len(m) // 2)
+        m.resize(len(m) + (1 << 20))
+        m[-1] = 1
+        os.ftruncate(f, (1 + i) << 16)
+        s = mmap.mmap(f, 0)
+        for at in range(0, len(s), 4096): s[at] = n
+        s.flush(); s.close(); m.close()
+pid = os.fork()
+work(pid == 0)
+if pid: os.waitpid(pid, 0)'
+}
+perl() {
+    command perl -e 'for my $round (1 .. 4) { my %h;
+        $h{sprintf "%08x", $_ * 2654435761 % 4294967296} .= "x" x ($_ % 90) for 1 .. 12000;
+        open my $f, ">", "p$round"; print $f "$_ $h{$_}\n" for sort keys %h; close $f;
+        open $f, "<", "p$round"; my @l = grep { /a(b|c) x*$/ } <$f>; print scalar(@l), "\n" }'
+}
+sort() { seq 150000 | command sort -R --random-source=/usr/bin/python3 | command sort -n -S 2M --parallel=2 -T . | command md5sum; }
 tar() { command tar c -C /usr/lib/python3.11 asyncio email json | zstd -q -3 >t.zst && mkdir out && zstd -dcq t.zst | command tar x -C out; }
 java() { command java -Xmx96m -version && keytool -genkeypair -alias a -keyalg RSA -keysize 2048 -dname CN=a -storepass secret -keystore k; }
 convert() { for i in 1 2; do command convert -size 320x240 plasma:red-blue -blur 0x4 -resize 300% p$i.jpg; done; }

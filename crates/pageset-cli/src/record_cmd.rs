@@ -162,7 +162,7 @@ pub(crate) fn failure(error: RecordError) -> Failure {
     let exit = match error {
         RecordError::Missing { .. } | RecordError::Unknown(_) => Exit::Missing,
         RecordError::Command { .. } => Exit::Usage,
-        RecordError::Interrupted { signal } => Exit::of_signal(signal),
+        RecordError::Interrupted { signal, .. } => Exit::of_signal(signal),
         RecordError::Output { .. } => Exit::Unwritten,
         _ => Exit::Failed,
     };

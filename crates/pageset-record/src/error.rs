@@ -48,12 +48,42 @@ pub enum RecordError {
     /// The kernel's records or formats are unknown to this program.
     #[error("{0}")]
     Unknown(String),
-    /// A signal came before any event was recorded, or a second signal came while the file was written.
-    #[error("interrupted by signal {signal}; nothing was kept")]
+    /// A signal discarded the recording.
+    #[error("interrupted by signal {signal} {}; nothing was kept", at.what())]
     Interrupted {
         /// The signal's number.
         signal: i32,
+        /// When it came.
+        at: Discarded,
     },
+}
+
+/// When a signal discards a recording. At any other time the recording is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discarded {
+    /// Before the recording began.
+    BeforeBegin,
+    /// While the file was written: a signal more than the one that ended the recording.
+    WhileWriting,
+}
+
+impl Discarded {
+    const fn what(self) -> &'static str {
+        match self {
+            Self::BeforeBegin => "before the recording began: it has no event",
+            Self::WhileWriting => "while the file was written, after the recording had ended",
+        }
+    }
+
+    const fn help(self) -> &'static str {
+        match self {
+            Self::BeforeBegin => {
+                "record again, and stop it after the command has started: setting up the buffers and emptying the \
+                 lists comes before"
+            }
+            Self::WhileWriting => "record again, and send one signal only: the file is complete when the recorder ends",
+        }
+    }
 }
 
 impl RecordError {
@@ -78,7 +108,30 @@ impl RecordError {
         match self {
             Self::Missing { help, .. } => Some(help),
             Self::Io { help, .. } | Self::Output { help, .. } => help.as_deref(),
+            Self::Interrupted { at, .. } => Some(at.help()),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A recording that is discarded says when the signal came, and what to do.
+    #[test]
+    fn a_discarded_recording_says_why() {
+        let said = |at| {
+            let error = RecordError::Interrupted { signal: 2, at };
+            (error.to_string(), error.help().unwrap_or_default().to_owned())
+        };
+        let (before, while_writing) = (said(Discarded::BeforeBegin), said(Discarded::WhileWriting));
+        assert_eq!(before.0, "interrupted by signal 2 before the recording began: it has no event; nothing was kept");
+        assert_eq!(
+            while_writing.0,
+            "interrupted by signal 2 while the file was written, after the recording had ended; nothing was kept"
+        );
+        assert!(before.1.contains("after the command has started"), "{}", before.1);
+        assert!(while_writing.1.contains("one signal only"), "{}", while_writing.1);
     }
 }

@@ -12,11 +12,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use signal_hook::consts::SIGTERM;
 
 use crate::error::RecordError;
+use crate::removal;
+use crate::signals::Signal;
 
 /// The argument that starts the program as a helper; the arguments of [`hold`] follow it.
 pub const HOLD: &str = "__hold-command";
@@ -29,7 +33,10 @@ pub(super) const GRACE: Duration = Duration::from_millis(700);
 ///
 /// `arguments` are those after [`HOLD`]. Returns the exit code, and only if it cannot become the command.
 pub fn hold(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let mut arguments = arguments.into_iter();
+    let mut arguments = arguments.into_iter().peekable();
+    if arguments.next_if(|first| removal::is_asked_for(first)).is_some() {
+        return removal::run(arguments);
+    }
     let mut next = || arguments.next();
     let (Some(barrier), Some(status), Some(program)) = (next(), next(), next()) else { return 2 };
     let (Ok(mut barrier), Ok(mut status)) = (File::open(barrier), OpenOptions::new().write(true).open(status)) else {
@@ -136,16 +143,26 @@ impl Running {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+        ends_within(&self.pidfd, Duration::ZERO)
+    }
+
+    /// Ends the command by `signal`, and by stronger signals if it does not end, on a thread of its own.
+    pub(super) fn end(&self, signal: Signal) -> io::Result<JoinHandle<()>> {
+        let pidfd = self.pidfd.try_clone()?;
+        let first = (!signal.from_terminal).then_some(signal.number);
+        let thread = thread::Builder::new().name("pageset-end".into());
+        thread.spawn(move || {
+            for number in [first, Some(SIGTERM), Some(rustix::process::Signal::KILL.as_raw())] {
+                number.into_iter().for_each(|number| send(&pidfd, number));
+                if ends_within(&pidfd, GRACE) {
+                    return;
+                }
+            }
+        })
     }
 
     pub(super) fn signal(&self, number: i32) {
-        if let Some(signal) = rustix::process::Signal::from_named_raw(number) {
-            // The command may have ended in the meantime.
-            let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
-        }
+        send(&self.pidfd, number);
     }
 
     pub(super) fn wait(&mut self) -> Result<ExitStatus, RecordError> {
@@ -155,6 +172,28 @@ impl Running {
         let status = self.child.wait().map_err(|source| RecordError::Command { name: self.name.clone(), source })?;
         self.ended = Some(status);
         Ok(status)
+    }
+}
+
+/// Sends a process a signal.
+fn send(pidfd: &OwnedFd, number: i32) {
+    if let Some(signal) = rustix::process::Signal::from_named_raw(number) {
+        // The process may have ended in the meantime.
+        let _ = rustix::process::pidfd_send_signal(pidfd, signal);
+    }
+}
+
+/// Whether a process ends within a time.
+fn ends_within(pidfd: &OwnedFd, time: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let deadline = Instant::now() + time;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ready => return ready.is_ok_and(|ready| ready > 0),
+        }
     }
 }
 

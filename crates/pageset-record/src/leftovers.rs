@@ -70,7 +70,7 @@ pub(super) fn clean_up_in(tracefs: &Tracefs, warn: &mut dyn FnMut(&str)) {
 
 /// Removes a tracing instance. The instance is busy while another command removes it, and for a moment after its last
 /// file was closed.
-fn remove_instance(path: &Path) -> io::Result<()> {
+pub(super) fn remove_instance(path: &Path) -> io::Result<()> {
     let deadline = Instant::now() + REMOVAL_MAX;
     loop {
         match fs::remove_dir(path) {

@@ -11,8 +11,10 @@
 //! | --- | --- |
 //! | `error` | reasons why a recording fails |
 //! | `progress` | notes during a recording, and its summary |
-//! | `owner`, `tracefs`, `sysctl`, `probes` | changes to the machine, and their removal |
+//! | `owner`, `symbols` | the owner of a change to the machine, and the addresses of kernel functions |
+//! | `tracefs`, `sysctl`, `probes` | changes to the machine, and their removal |
 //! | `leftovers` | the removal of changes that a killed recording left |
+//! | `removal` | the removal by a process of its own, after a signal |
 //! | `machine` | facts of this machine |
 //! | `setup` | the events, the clock and the size of the buffers |
 //! | `ready` | whether this user can record |
@@ -37,15 +39,17 @@ mod proctext;
 mod progress;
 mod readout;
 mod ready;
+mod removal;
 mod session;
 mod setup;
 mod signals;
 mod snapshot;
 mod spool;
+mod symbols;
 mod sysctl;
 mod tracefs;
 
-pub use error::RecordError;
+pub use error::{Discarded, RecordError};
 pub use launch::{HOLD, hold};
 pub use leftovers::clean_up;
 pub use output::Destination;

@@ -8,16 +8,14 @@ use pageset_trace::facts::{CpuCache, Facts};
 use pageset_trace::limits::MAX_CPUS;
 use pageset_trace::number::ranges;
 
-/// The facts that are known before the recording. Facts that cannot be read are left out. `buddyinfo` and
-/// `pagetypeinfo` are the texts of `/proc`.
-pub(super) fn facts(command: Vec<String>, clock: &str, buddyinfo: &str, pagetypeinfo: &str) -> Facts {
+/// The facts that are known before the recording, other than those of texts. Facts that cannot be read are left out.
+pub(super) fn facts(command: Vec<String>, clock: &str) -> Facts {
     let cpus = online_cpus();
     Facts {
         kernel_release: text("/proc/sys/kernel/osrelease"),
         kernel_version: text("/proc/sys/kernel/version"),
         cpus: u32::try_from(cpus.len()).unwrap_or(u32::MAX),
         page_size: u32::try_from(rustix::param::page_size()).unwrap_or(Facts::DEFAULT_PAGE_SIZE),
-        pageblock_order: pageblock_order(pagetypeinfo).unwrap_or(Facts::DEFAULT_PAGEBLOCK_ORDER),
         thp_enabled: text("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|modes| bracketed(&modes)),
         nodes: nodes(),
         cpu_nodes: cpu_nodes(),
@@ -27,8 +25,16 @@ pub(super) fn facts(command: Vec<String>, clock: &str, buddyinfo: &str, pagetype
         command,
         clock: clock.to_owned(),
         recorder_pids: vec![std::process::id()],
-        highest_order: highest_order(buddyinfo),
         ..Facts::default()
+    }
+}
+
+/// Adds the facts in `buddyinfo` and `pagetypeinfo`, the texts of `/proc`.
+pub(super) fn of_texts(facts: Facts, buddyinfo: &str, pagetypeinfo: &str) -> Facts {
+    Facts {
+        pageblock_order: pageblock_order(pagetypeinfo).unwrap_or(Facts::DEFAULT_PAGEBLOCK_ORDER),
+        highest_order: highest_order(buddyinfo),
+        ..facts
     }
 }
 
@@ -168,7 +174,7 @@ mod tests {
     fn facts_of_this_machine() {
         assert_eq!(cpus_of_stat(&text("/proc/stat").unwrap()), online_cpus());
         let buddyinfo = fs::read_to_string("/proc/buddyinfo").unwrap();
-        let facts = facts(vec!["true".into()], "mono", &buddyinfo, "Page block order: 9\n");
+        let facts = of_texts(facts(vec!["true".into()], "mono"), &buddyinfo, "Page block order: 9\n");
         assert!(facts.cpus >= 1);
         assert!(facts.page_size.is_power_of_two());
         assert!(facts.nodes >= 1);

@@ -2,12 +2,13 @@
 //!
 //! If the kernel does not allow a probe, the recording lacks its events. A replay then infers or ignores them.
 
-use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use crate::error::RecordError;
 use crate::owner::Owner;
+use crate::symbols::Symbols;
 use crate::tracefs::Tracefs;
 use pageset_trace::tracepoint::decode::{
     BULK_BEGIN, BULK_END, CPU_OFFLINE, CPU_ONLINE, PAGESETS_OFF, PAGESETS_ON, RECLAIM_ENDED,
@@ -83,18 +84,29 @@ pub(super) struct Probes {
     group: String,
     /// Each set source and the function of its first probe.
     set: Vec<(&'static Source, &'static str)>,
+    /// Whether another process removes them.
+    handed_over: bool,
 }
 
 impl Probes {
     /// Sets the probes that the kernel allows. `warn` receives the consequence of each missing probe that every
     /// recording needs.
-    pub(super) fn create(tracefs: &Tracefs, warn: &mut dyn FnMut(&str)) -> Probes {
+    ///
+    /// # Errors
+    /// The error of `check`, which is called between the steps.
+    pub(super) fn create(
+        tracefs: &Tracefs,
+        known: &Symbols,
+        warn: &mut dyn FnMut(&str),
+        check: &mut dyn FnMut() -> Result<(), RecordError>,
+    ) -> Result<Probes, RecordError> {
         let file = kprobe_events(tracefs);
-        let mut probes = Probes { file, group: format!("{PREFIX}{}", Owner::this().name('_')), set: Vec::new() };
+        let group = format!("{PREFIX}{}", Owner::this().name('_'));
+        let mut probes = Probes { file, group, set: Vec::new(), handed_over: false };
         let has_probes = probes.file.exists();
-        let known = if has_probes { known_functions() } else { HashSet::new() };
         for source in &SOURCES {
-            let has = |probe: &Probe| probe.functions.iter().any(|function| known.contains(function));
+            check()?;
+            let has = |probe: &Probe| probe.functions.iter().any(|function| known.has(function));
             let why = if !has_probes {
                 "the kernel has no probes (CONFIG_KPROBE_EVENTS)".to_owned()
             } else if known.is_empty() {
@@ -103,7 +115,7 @@ impl Probes {
                 // This release lacks the function or does it differently.
                 continue;
             } else {
-                match probes.add(source, &known) {
+                match probes.add(source, known) {
                     Ok(()) => continue,
                     Err(error) => format!("{} cannot be probed ({error})", source.probes[0].functions.join(" or ")),
                 }
@@ -112,14 +124,28 @@ impl Probes {
                 warn(&format!("{why}: {without}"));
             }
         }
-        probes
+        Ok(probes)
+    }
+
+    /// The functions that probes need.
+    pub(super) fn functions() -> impl Iterator<Item = &'static str> {
+        SOURCES.iter().flat_map(|source| source.probes).flat_map(|probe| probe.functions).copied()
+    }
+
+    /// Leaves the removal to another process.
+    pub(super) fn hand_over(&mut self) {
+        self.handed_over = true;
+    }
+
+    /// `kprobe_events`.
+    pub(super) fn file(&self) -> &Path {
+        &self.file
     }
 
     /// Sets all probes of a source, or none.
-    fn add(&mut self, source: &'static Source, known: &HashSet<&'static str>) -> io::Result<()> {
-        let function = |probe: &Probe| {
-            probe.functions.iter().copied().find(|function| known.contains(function)).unwrap_or_default()
-        };
+    fn add(&mut self, source: &'static Source, known: &Symbols) -> io::Result<()> {
+        let function =
+            |probe: &Probe| probe.functions.iter().copied().find(|function| known.has(function)).unwrap_or_default();
         let define = |probe: &Probe| {
             let Probe { kind, event, values, .. } = probe;
             append(&self.file, &format!("{kind}:{}/{event} {} {values}", self.group, function(probe)))
@@ -153,7 +179,7 @@ impl Probes {
 
 impl Drop for Probes {
     fn drop(&mut self) {
-        if !self.set.is_empty() {
+        if !self.set.is_empty() && !self.handed_over {
             // A drop cannot report an error. The next command removes the remaining probes.
             let _ = remove(&self.file, &self.group);
         }
@@ -181,7 +207,7 @@ fn kprobe_events(tracefs: &Tracefs) -> PathBuf {
     tracefs.path("kprobe_events")
 }
 
-fn remove(file: &Path, group: &str) -> io::Result<()> {
+pub(super) fn remove(file: &Path, group: &str) -> io::Result<()> {
     // Try all probes, because some may never have been set.
     let probes = SOURCES.iter().flat_map(|source| source.probes);
     let results = probes.map(|probe| append(file, &format!("-:{group}/{}", probe.event))).collect::<Vec<_>>();
@@ -203,15 +229,6 @@ fn groups(listed: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The functions of [`SOURCES`] that exist in the kernel.
-fn known_functions() -> HashSet<&'static str> {
-    let Ok(symbols) = fs::File::open("/proc/kallsyms") else { return HashSet::new() };
-    let wanted = SOURCES.iter().flat_map(|source| source.probes).flat_map(|probe| probe.functions);
-    let wanted = wanted.copied().collect::<HashSet<&'static str>>();
-    let name = |line: String| line.split_ascii_whitespace().nth(2).and_then(|symbol| wanted.get(symbol).copied());
-    BufReader::new(symbols).lines().map_while(Result::ok).filter_map(name).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,8 +247,9 @@ mod tests {
     fn all_probes_of_a_source_are_set_or_none() {
         let file = std::env::temp_dir().join(format!("pageset-sources-{}", std::process::id()));
         fs::write(&file, "").unwrap();
-        let mut probes = Probes { file: file.clone(), group: "pageset_1_2".into(), set: Vec::new() };
-        let known = HashSet::from(["__alloc_pages_bulk", "balance_pgdat"]);
+        let mut probes =
+            Probes { file: file.clone(), group: "pageset_1_2".into(), set: Vec::new(), handed_over: false };
+        let known = Symbols::of(&["__alloc_pages_bulk", "balance_pgdat"]);
         probes.add(&SOURCES[0], &known).unwrap();
         let set = "p:pageset_1_2/bulk_begin __alloc_pages_bulk gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32\n\
                    r512:pageset_1_2/bulk_end __alloc_pages_bulk got=$retval:u32\n";

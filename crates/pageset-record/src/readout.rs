@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use pageset::CpuId;
 
-use crate::error::RecordError;
+use crate::error::{Discarded, RecordError};
 use crate::output::{Output, is_full};
 use crate::proctext::OUTER_TEXTS;
 use crate::progress::{Note, Summary};
 use crate::setup::{Prepared, RingStats};
-use crate::signals::Signals;
+use crate::signals::{Signal, Signals};
 use crate::snapshot::{SNAPSHOT_INTERVAL, Texts};
 use crate::spool::{Pages, Spool, open_ring};
 use crate::tracefs::Instance;
@@ -109,7 +109,9 @@ impl Recording {
         let written = self.write_events(&mut merge, &mut writer, &mut totals, &mut |totals| {
             note(Note::Written { events: totals.events, of: self.rings.entries() });
             let signal = signals.check().filter(|_| signals.count() > signals_so_far);
-            signal.map_or(Ok(()), |signal| Err(RecordError::Interrupted { signal: signal.number }))
+            let discards =
+                |signal: Signal| RecordError::Interrupted { signal: signal.number, at: Discarded::WhileWriting };
+            signal.map_or(Ok(()), |signal| Err(discards(signal)))
         })?;
         let mut loss = self.facts.loss.clone();
         for (loss, (_, missed_pages)) in loss.iter_mut().zip(merge.missed_pages()) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::SIGTERM;
 
-use crate::error::RecordError;
+use crate::error::{Discarded, RecordError};
 use crate::launch::{self, Running};
 use crate::output::{Destination, Output};
 use crate::probes::Probes;
@@ -21,6 +21,7 @@ use crate::setup::{self, Prepared};
 use crate::signals::{Signal, Signals};
 use crate::snapshot::{SNAPSHOT_INTERVAL, Snapshots};
 use crate::spool::Readers;
+use crate::symbols::Symbols;
 use crate::tracefs::{Instance, Tracefs};
 use crate::{leftovers, machine, owner, processes, sysctl};
 
@@ -92,37 +93,87 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     let tracefs = Tracefs::find()?;
     setup::require_events(&tracefs)?;
     leftovers::clean_up_in(&tracefs, &mut |warning| note(Note::Warning(warning)));
-    let mut output = Output::open(&file_of(options, 1))?;
+    let output = Output::open(&file_of(options, 1))?;
 
     note(Note::Phase(Phase::Preparing));
+    let functions = Probes::functions().chain([setup::VMSTAT_UPDATE]);
+    let symbols = Symbols::find(functions, &mut || interrupted_before(&mut signals))?;
     // The probes are created before the instance, so that they are dropped after it.
-    let probes = Probes::create(&tracefs, &mut |warning| note(Note::Warning(warning)));
-    let instance = Instance::create(&tracefs, &sysctl::name_suffix())?;
+    let (warn, check) = (&mut |warning: &str| note(Note::Warning(warning)), &mut || interrupted_before(&mut signals));
+    let mut probes = Probes::create(&tracefs, &symbols, warn, check)?;
+    let mut instance = Instance::create(&tracefs, &sysctl::name_suffix())?;
+    let recorded = record_in(options, (&tracefs, &symbols), (&mut instance, &mut probes), output, &mut signals, note);
+    if matches!(recorded, Err(RecordError::Interrupted { .. })) {
+        instance.hand_over(&options.launcher, &mut probes);
+    }
+    let summary = recorded?;
+    match instance.remove() {
+        Ok(true) => {}
+        Ok(false) => note(Note::Warning(
+            "the kernel takes long to remove the ring buffers and the probes; a process of this program goes on with that",
+        )),
+        Err(error) => note(Note::Warning(&format!("{error}; the next command will try again"))),
+    }
+    Ok(summary)
+}
+
+/// Records with this instance and these probes, which the caller removes.
+fn record_in(
+    options: &Options,
+    (tracefs, symbols): (&Tracefs, &Symbols),
+    (instance, probes): (&mut Instance, &mut Probes),
+    mut output: Output,
+    signals: &mut Signals,
+    note: &mut dyn FnMut(Note<'_>),
+) -> Result<Summary, RecordError> {
+    let limits = options.limits;
     let buffer_bytes = limits.buffer_bytes(options.buffer_bytes.unwrap_or_else(setup::default_buffer_bytes));
     let warn = &mut |warning: &str| note(Note::Warning(warning));
-    let prepared = setup::prepare(&tracefs, &instance, &probes, buffer_bytes, warn)?;
+    let check = &mut || interrupted_before(signals);
+    let prepared = setup::prepare(tracefs, instance, (probes, symbols), buffer_bytes, warn, check)?;
+    interrupted_before(signals)?;
     let mut command = match options.command.as_slice() {
         [] => None,
         words => Some(Running::start(&options.launcher, words, stdout_for(&options.output)?)?),
     };
     for number in 1.. {
         let folder = output.folder();
-        let (before, mut segment) =
-            Segment::prepare(&instance, &prepared, buffer_bytes, limits.spool_bytes(), command.is_none(), &folder)?;
+        let (before, mut segment) = Segment::prepare(
+            instance,
+            &prepared,
+            buffer_bytes,
+            (limits.spool_bytes(), command.is_none()),
+            &folder,
+            &mut || {
+                if number == 1 { interrupted_before(signals) } else { Ok(()) }
+            },
+        )?;
+        let facts = machine::facts(words(&options.command), &prepared.clock);
         // From here on the recorder allocates as little as possible: the first allocation refills an emptied list.
         if options.empty_lists && number == 1 {
             note(Note::Phase(Phase::EmptyingLists));
             sysctl::empty_lists(|| signals.check().is_some())?;
         }
         if number == 1 {
-            interrupted_before(&mut signals)?;
+            interrupted_before(signals)?;
         }
         note(Note::Phase(Phase::Recording));
         let before = before.take()?;
-        let live = segment.run(&instance, command.as_mut(), &mut signals, limits.duration);
+        let live = segment.run(instance, command.as_mut(), signals, limits.duration);
         // Tracing stops even if the run failed.
         instance.write("tracing_on", "0")?;
         let ended = live?;
+        segment.readers.iter().for_each(Readers::stop);
+        let goes_on = limits.rotate.is_some() && ended == Ended::Limit;
+        let signal = signals.first().filter(|_| !goes_on);
+        // A user waits: the command ends, and the kernel's tracing is removed, while the file is written.
+        let ending = match (&command, signal) {
+            (Some(command), Some(signal)) => command.end(signal).ok(),
+            _ => None,
+        };
+        if signal.is_some() {
+            instance.hand_over(&options.launcher, probes);
+        }
         let after = segment.after.take()?;
         let texts = segment.snapshots.finish();
         // An ended command is a zombie until `wait`, so it is still in the table.
@@ -130,12 +181,11 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         let tids = segment.readers.iter().flat_map(|readers| readers.tids().to_vec()).collect::<Vec<_>>();
         let spools = segment.readers.map(Readers::finish).unwrap_or_default();
 
-        let goes_on = limits.rotate.is_some() && ended == Ended::Limit;
         let (mut status, mut own_status) = (ExitStatus::default(), None);
-        if let Some(command) = command.as_mut().filter(|_| !goes_on) {
+        if let Some(command) = command.as_mut().filter(|_| !goes_on && ending.is_none()) {
             let limit = Signal { number: SIGTERM, from_terminal: false };
-            let signal = signals.first().or((ended == Ended::Limit).then_some(limit));
-            status = end_command(command, signal, &mut signals)?;
+            let signal = signal.or((ended == Ended::Limit).then_some(limit));
+            status = end_command(command, signal, signals)?;
             own_status = signal.is_none().then(|| status.code().or(status.signal().map(|signal| 128 + signal)));
             if let Some(error) = command.start_error() {
                 return Err(error);
@@ -143,18 +193,18 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         }
 
         note(Note::Phase(Phase::Writing));
-        let mut facts = machine::facts(words(&options.command), &prepared.clock, &before[0], &before[1]);
+        let mut facts = machine::of_texts(facts, &before[0], &before[1]);
         facts.command_status = own_status.flatten();
         facts.sources.clone_from(&prepared.sources);
         facts.recorder_pids.extend(tids);
         facts.lists_emptied = options.empty_lists && number == 1;
-        let rings = Rings::read(&instance)?;
+        let rings = Rings::read(instance)?;
         facts.loss = rings.loss();
         facts.after_full = rings.dropped();
         let recording = Recording { facts, before, after, processes, texts, rings, spools };
         // With rotating files, the first signal ends the recording without discarding the current file.
         let patience = u32::from(goes_on && signals.count() == 0);
-        let written = recording.write(output, &instance, &prepared, (&mut signals, patience), note)?;
+        let written = recording.write(output, instance, &prepared, (signals, patience), note)?;
         if let Destination::File(path) = file_of(options, number) {
             note(Note::File { path: &path, events: written.events, duration: written.duration });
         }
@@ -172,10 +222,12 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
             continue;
         }
         if let Some(command) = command.as_mut().filter(|_| goes_on) {
-            status = end_command(command, signals.first(), &mut signals)?;
+            status = end_command(command, signals.first(), signals)?;
         }
-        if let Err(error) = instance.remove() {
-            note(Note::Warning(&format!("{error}; the next command will try again")));
+        if let (Some(command), Some(ending)) = (&mut command, ending) {
+            // The thread ends with the command.
+            let _ = ending.join();
+            status = command.wait()?;
         }
         let interrupted = signals.first().map(|signal| signal.number);
         return Ok(Summary { status, interrupted, limited: ended == Ended::Limit, ..written });
@@ -209,7 +261,8 @@ fn stdout_for(destination: &Destination) -> Result<Stdio, RecordError> {
 
 fn interrupted_before(signals: &mut Signals) -> Result<(), RecordError> {
     signals.check();
-    signals.first().map_or(Ok(()), |signal| Err(RecordError::Interrupted { signal: signal.number }))
+    let discards = |signal: Signal| RecordError::Interrupted { signal: signal.number, at: Discarded::BeforeBegin };
+    signals.first().map_or(Ok(()), |signal| Err(discards(signal)))
 }
 
 fn words(command: &[OsString]) -> Vec<String> {
@@ -241,17 +294,18 @@ impl Segment {
         instance: &Instance,
         prepared: &Prepared,
         buffer_bytes: u64,
-        spool_bytes: Option<u64>,
-        is_attached: bool,
+        (spool_bytes, is_attached): (Option<u64>, bool),
         folder: &Path,
+        check: &mut dyn FnMut() -> Result<(), RecordError>,
     ) -> Result<(OuterTexts, Segment), RecordError> {
         let mut snapshots = Snapshots::new(&instance.path("trace_marker"))?;
         snapshots.warm_up()?;
+        check()?;
         let (before, after) = (OuterTexts::prepare()?, OuterTexts::prepare()?);
         // The begin of a gap is known only on a clock that user space can read.
         let readers = if prepared.clock == setup::CLOCK {
             let ends = is_attached || spool_bytes.is_some();
-            Some(Readers::start(instance, prepared.layout, buffer_bytes, spool_bytes, ends, folder)?)
+            Some(Readers::start(instance, prepared.layout, buffer_bytes, spool_bytes, ends, folder, check)?)
         } else {
             None
         };

@@ -1,11 +1,11 @@
 //! Sets up the tracing instance: clock, buffers, events and the filter on the timer work.
 
-use std::fs::File;
-use std::io::{self, BufRead as _, BufReader};
+use std::io;
 
 use crate::error::RecordError;
 use crate::machine;
 use crate::probes::Probes;
+use crate::symbols::Symbols;
 use crate::tracefs::{Instance, Tracefs};
 use pageset_trace::tracepoint::decode::{Decoder, TRACEPOINTS, VMSTAT_WORK};
 use pageset_trace::tracepoint::format::{Format, FormatError, PageLayout};
@@ -14,7 +14,7 @@ use pageset_trace::tracepoint::format::{Format, FormatError, PageLayout};
 pub(super) const CLOCK: &str = "mono";
 
 /// The work function that decays pagesets.
-const VMSTAT_UPDATE: &str = "vmstat_update";
+pub(super) const VMSTAT_UPDATE: &str = "vmstat_update";
 
 /// The default size of a CPU's ring buffer: 6 seconds of the busiest known traffic, 40 MB/s of page faults.
 /// Unit: bytes. Source: `trace-replay.md` 4.
@@ -60,13 +60,15 @@ pub(super) fn require_events(tracefs: &Tracefs) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Sets up the instance, with tracing still off. `warn` receives what the recording will lack, and the consequence.
+/// Sets up the instance, with tracing still off. `warn` receives what the recording will lack, and the consequence. `check` is called
+/// between the steps; its error ends the preparation.
 pub(super) fn prepare(
     tracefs: &Tracefs,
     instance: &Instance,
-    probes: &Probes,
+    (probes, symbols): (&Probes, &Symbols),
     buffer_bytes: u64,
     warn: &mut dyn FnMut(&str),
+    check: &mut dyn FnMut() -> Result<(), RecordError>,
 ) -> Result<Prepared, RecordError> {
     let clock = match instance.write("trace_clock", CLOCK) {
         Ok(()) => CLOCK.to_owned(),
@@ -84,6 +86,7 @@ pub(super) fn prepare(
 
     let mut formats = vec![read_format(instance, "ftrace", "print")?];
     for tracepoint in TRACEPOINTS {
+        check()?;
         let (system, name) = (tracepoint.system, tracepoint.name);
         match tracepoint.without {
             Some(without) if !tracefs.has_event(system, name) => {
@@ -95,13 +98,14 @@ pub(super) fn prepare(
             }
         }
     }
-    if filter_vmstat_work(tracefs, instance, warn)? {
+    if filter_vmstat_work(tracefs, instance, symbols.address(VMSTAT_UPDATE), warn)? {
         formats.push(read_format(instance, VMSTAT_WORK.system, VMSTAT_WORK.name)?);
         instance.write(&format!("events/{}/{}/enable", VMSTAT_WORK.system, VMSTAT_WORK.name), "1")?;
     }
 
     let mut sources = Vec::new();
     for (source, events, without) in probes.sources() {
+        check()?;
         match enable_probes(instance, probes.group(), events) {
             Ok(read) => {
                 formats.extend(read);
@@ -156,7 +160,12 @@ fn allocate_buffers(instance: &Instance, bytes: u64) -> Result<(), RecordError> 
 }
 
 /// Restricts `workqueue_execute_start` to the decay of pagesets. Returns whether to enable the event.
-fn filter_vmstat_work(tracefs: &Tracefs, instance: &Instance, warn: &mut dyn FnMut(&str)) -> Result<bool, RecordError> {
+fn filter_vmstat_work(
+    tracefs: &Tracefs,
+    instance: &Instance,
+    address: Option<u64>,
+    warn: &mut dyn FnMut(&str),
+) -> Result<bool, RecordError> {
     let without = VMSTAT_WORK.without.unwrap_or_default();
     let event = format!("{}:{}", VMSTAT_WORK.system, VMSTAT_WORK.name);
     if !tracefs.has_event(VMSTAT_WORK.system, VMSTAT_WORK.name) {
@@ -164,7 +173,6 @@ fn filter_vmstat_work(tracefs: &Tracefs, instance: &Instance, warn: &mut dyn FnM
         return Ok(false);
     }
     let file = format!("events/{}/{}/filter", VMSTAT_WORK.system, VMSTAT_WORK.name);
-    let address = symbol_address(VMSTAT_UPDATE);
     let filter = match address {
         Some(address) if address != 0 => format!("function == {address:#x}"),
         // Since Linux 6.4 the kernel resolves the name itself.
@@ -181,16 +189,6 @@ fn filter_vmstat_work(tracefs: &Tracefs, instance: &Instance, warn: &mut dyn FnM
             Ok(false)
         }
     }
-}
-
-/// The address of a kernel function: 0 if it is hidden, `None` if there is no such function.
-fn symbol_address(name: &str) -> Option<u64> {
-    BufReader::new(File::open("/proc/kallsyms").ok()?).lines().map_while(Result::ok).find_map(|line| {
-        // `ADDRESS TYPE NAME`, followed by the module's name for symbols of modules.
-        let mut words = line.split_ascii_whitespace();
-        let (address, _, symbol) = (words.next()?, words.next()?, words.next()?);
-        (symbol == name).then(|| u64::from_str_radix(address, 16).ok())?
-    })
 }
 
 /// Checks that `events/header_event` describes the records that [`pageset_trace::tracepoint::ring`] reads.

@@ -100,7 +100,7 @@ pub(super) struct Readers {
 
 impl Readers {
     /// Starts a reader for each CPU before the recording. Their files are in `folder` and together at most `max_bytes`
-    /// large. With `ends_when_full`, a buffer that refuses events ends the recording.
+    /// large. With `ends_when_full`, a buffer that refuses events ends the recording. `check` is called before each; its error ends the start.
     pub(super) fn start(
         instance: &Instance,
         layout: PageLayout,
@@ -108,6 +108,7 @@ impl Readers {
         max_bytes: Option<u64>,
         ends_when_full: bool,
         folder: &Path,
+        check: &mut dyn FnMut() -> Result<(), RecordError>,
     ) -> Result<Readers, RecordError> {
         let failed = |source| RecordError::io("start the readers of the ring buffers", source);
         // 50 is the kernel's default. Kernels that cannot wait for a part of the buffer lack this file.
@@ -124,6 +125,7 @@ impl Readers {
         let mut readers = Readers { shared, threads: Vec::new(), tids: Vec::new() };
         let (sender, ready) = mpsc::channel();
         for cpu in instance.cpus()? {
+            check()?;
             let file = tempfile::tempfile_in(folder).map_err(RecordError::writing("make a file in", folder))?;
             let mut reader = Reader {
                 ring: open_ring(instance, cpu)?,
@@ -161,9 +163,14 @@ impl Readers {
         self.shared.full.is_raised()
     }
 
+    /// Lets the readers end. On a busy machine it takes time until all have.
+    pub(super) fn stop(&self) {
+        self.shared.stop.raise();
+    }
+
     /// Ends the readers. Unread events stay in the ring buffers.
     pub(super) fn finish(mut self) -> Vec<Spool> {
-        self.shared.stop.raise();
+        self.stop();
         std::mem::take(&mut self.threads).into_iter().filter_map(|thread| thread.join().ok()).collect()
     }
 }

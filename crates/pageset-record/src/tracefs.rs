@@ -1,5 +1,6 @@
 //! Finds tracefs and creates a tracing instance, which is always removed afterwards.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,8 @@ use std::time::Duration;
 
 use crate::error::RecordError;
 use crate::owner::Owner;
+use crate::probes::Probes;
+use crate::removal::{Removal, Removed};
 
 /// The mount points of tracefs, the current one first.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -136,6 +139,8 @@ pub(super) fn no_permission(root: &Path) -> RecordError {
 pub(super) struct Instance {
     path: PathBuf,
     removed: bool,
+    /// The process that removes it, if there is one.
+    removal: Option<Removal>,
 }
 
 impl Instance {
@@ -147,7 +152,7 @@ impl Instance {
             io::ErrorKind::PermissionDenied => no_permission(&tracefs.root),
             _ => RecordError::on("create the tracing instance", &path)(error),
         })?;
-        let instance = Instance { path, removed: false };
+        let instance = Instance { path, removed: false, removal: None };
         instance.write("tracing_on", "0")?;
         Ok(instance)
     }
@@ -179,14 +184,34 @@ impl Instance {
         Ok(cpus)
     }
 
-    /// Removes the instance and frees its memory.
-    pub(super) fn remove(mut self) -> Result<(), RecordError> {
+    /// Leaves the removal to a process of its own, which begins at once: a user waits for the end. If it cannot be started, the instance
+    /// is removed as always.
+    pub(super) fn hand_over(&mut self, launcher: &[OsString], probes: &mut Probes) {
+        if let Ok(removal) = Removal::start(launcher, &self.path, probes.file(), probes.group()) {
+            probes.hand_over();
+            self.removal = Some(removal);
+        }
+    }
+
+    /// Removes the instance and frees its memory. Returns whether that is done: otherwise a process goes on with it.
+    pub(super) fn remove(mut self) -> Result<bool, RecordError> {
         self.try_remove().map_err(RecordError::on("remove the tracing instance", &self.path))
     }
 
-    fn try_remove(&mut self) -> io::Result<()> {
+    fn try_remove(&mut self) -> io::Result<bool> {
         if self.removed {
-            return Ok(());
+            return Ok(true);
+        }
+        match self.removal.take().map(Removal::finish) {
+            Some(Removed::All) => {
+                self.removed = true;
+                return Ok(true);
+            }
+            Some(Removed::Soon) => {
+                self.removed = true;
+                return Ok(false);
+            }
+            Some(Removed::Failed) | None => {}
         }
         let _ = fs::write(self.path("tracing_on"), "0");
         let mut result = fs::remove_dir(&self.path);
@@ -201,7 +226,7 @@ impl Instance {
             }
         }
         self.removed = result.is_ok();
-        result
+        result.map(|()| true)
     }
 }
 

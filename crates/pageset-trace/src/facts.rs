@@ -169,6 +169,20 @@ impl Facts {
         Ok(())
     }
 
+    /// What a better recording of the same would be made with: a remedy that was not used. It follows "a longer recording". Empty if there
+    /// is none.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match &self.recipe {
+            Some(Recipe { call_graphs: true, .. }) => ", made without call graphs (-g)",
+            Some(Recipe { groups: true, .. }) => ", made without a group of events ({ })",
+            Some(Recipe { some_processes: true, .. }) => ", made of all processes",
+            Some(Recipe { cpus: Some(_), .. }) => ", made of all CPUs",
+            Some(_) => ", made with `pageset record --empty-lists`",
+            None if self.lists_emptied => "",
+            None => ", made with --empty-lists",
+        }
+    }
+
     /// Whether events were lost on any CPU.
     pub fn lost_events(&self) -> bool {
         self.loss.iter().any(Loss::any)

@@ -150,7 +150,7 @@ impl Advice {
             lost_events: facts.lost_events(),
             near_mark: of_recording(trace, &replay).iter().any(|warning| warning.name == Name::NearHighMark),
             kernel_known: setting.kernel_known,
-            lists_emptied: facts.lists_emptied,
+            remedy: facts.remedy(),
         });
         let decided = control.and_then(|control| control.decided());
         let judge = |settings: &[Setting]| verdict::judge(settings, decided.as_ref());

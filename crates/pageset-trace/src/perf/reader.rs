@@ -19,6 +19,9 @@ use crate::tracepoint::decode::{Decoder, VMSTAT_WORK};
 use crate::tracepoint::format::Format;
 use crate::tracepoint::tracing_data;
 
+/// The filter of the works in the recipe: only the decay of pagesets. Kernels from 6.4 on resolve the name.
+const VMSTAT_FILTER: &str = "function.function == vmstat_update";
+
 /// The data of the file that is read before its events.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -40,7 +43,9 @@ pub(crate) fn open(source: &Source) -> Result<Opened, TraceError> {
         TraceError::damaged(Place::WholeFile, "the descriptions of the tracepoints cannot be understood")
             .allowed("those that `perf record` copies from tracefs")
     })?;
-    let decoder = decoder(&formats)?;
+    let command = perf_file.cmdline().ok().flatten().unwrap_or_default();
+    let shows_timer = is_filtered(&command);
+    let decoder = decoder(&formats, shows_timer)?;
 
     // The reader refuses a file whose events differ in the layout of the data after non-sample records.
     let info = perf_file.event_attributes().first().map(|a| RecordParseInfo::new(&a.attr, perf_file.endian()));
@@ -53,12 +58,12 @@ pub(crate) fn open(source: &Source) -> Result<Opened, TraceError> {
         kernel_release: text(perf_file.os_release()),
         cpus,
         page_size,
-        command: perf_file.cmdline().ok().flatten().unwrap_or_default().into_iter().map(str::to_owned).collect(),
+        command: command.iter().map(|word| (*word).to_owned()).collect(),
         clock: "perf".to_owned(),
         loss,
         recipe: Some(Recipe {
             tool: "perf record".to_owned(),
-            events: Some(attributes.iter().filter_map(recorded).collect()),
+            events: Some(attributes.iter().filter_map(|a| recorded(a, shows_timer)).collect()),
             cpus: only_cpus,
             some_processes,
             call_graphs: attributes.iter().any(|a| a.attr.sample_format.contains(SampleFormat::CALLCHAIN)),
@@ -102,11 +107,23 @@ fn check(attribute: &AttributeDescription) -> Result<(), TraceError> {
     Ok(())
 }
 
-/// The tracepoint of an attribute, if a replay uses it. Without the recorder's filter, the event of the works is
-/// useless: the decay of pagesets is one of many works that start, and the file has no address of its function.
-fn recorded(attribute: &AttributeDescription) -> Option<String> {
+/// Whether the event of the works has the filter of the recipe. Without it, the event is useless: the decay of pagesets is one of many works
+/// that start, and the file has no address of its function.
+fn is_filtered(command: &[&str]) -> bool {
+    let filters = command.windows(2).filter(|words| words[0] == "--filter").map(|words| words[1]);
+    let joined = command.iter().filter_map(|word| word.strip_prefix("--filter="));
+    let words = |filter: &str| filter.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+    filters.chain(joined).any(|filter| words(filter) == VMSTAT_FILTER)
+}
+
+/// The tracepoint of an attribute, if a replay uses it. `shows_timer`: see [`is_filtered`].
+fn recorded(attribute: &AttributeDescription, shows_timer: bool) -> Option<String> {
     let name = attribute.name()?.rsplit(':').next()?;
-    (Recipe::EVENTS.contains(&name) && name != VMSTAT_WORK.name).then(|| name.to_owned())
+    is_used(name, shows_timer).then(|| name.to_owned())
+}
+
+fn is_used(name: &str, shows_timer: bool) -> bool {
+    Recipe::EVENTS.contains(&name) && (shows_timer || name != VMSTAT_WORK.name)
 }
 
 /// The page size in bytes and the descriptions of the events.
@@ -121,13 +138,13 @@ fn descriptions(section: &[u8]) -> Option<(u32, Vec<&str>)> {
     Some((head.page_size, formats))
 }
 
-fn decoder(texts: &[&str]) -> Result<Decoder, TraceError> {
+fn decoder(texts: &[&str], shows_timer: bool) -> Result<Decoder, TraceError> {
     let wrong = |what: String| TraceError::damaged(Place::WholeFile, what).allowed("the kernel's description of it");
     let mut formats = Vec::new();
     for text in texts {
         formats.push(Format::parse(text).map_err(|e| wrong(e.to_string()))?);
     }
-    formats.retain(|format| Recipe::EVENTS.contains(&format.name.as_str()) && format.name != VMSTAT_WORK.name);
+    formats.retain(|format| is_used(&format.name, shows_timer));
     if formats.is_empty() {
         return Err(no_events("no event of the page allocator was recorded"));
     }
@@ -192,4 +209,25 @@ impl PerfReader {
 
 fn decode(decoder: &Decoder, time_ns: u64, cpu: CpuId, raw: &[u8]) -> Option<Event> {
     decoder.decode(time_ns, cpu, raw).filter(|event| limits::check(&event.kind).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_recipes_filter_makes_works_the_timers() {
+        let with = |words: &[&str]| is_filtered(&[&["perf", "record", "-a"], words].concat());
+        assert!(with(&["--filter", "function.function == vmstat_update", "true"]));
+        assert!(with(&["--filter=function.function  == vmstat_update"]));
+        for other in [
+            &["--filter", "function.function != vmstat_update"][..],
+            &["--filter", "function.function == vmstat_update || pid > 3"],
+            &["vmstat_update"],
+            &["--filter"],
+            &[],
+        ] {
+            assert!(!with(other), "{other:?}");
+        }
+    }
 }

@@ -519,6 +519,11 @@ impl<'r, 'a> Run<'r, 'a> {
         for zone in 0..self.world.zones().len() {
             let changed = self.counters.tick(zone, cpu).filter(|_| !self.world.tuning().expire_all);
             let due = self.first_expiry(zone, cpu, changed);
+            let drained = |run: &Self| match run.plan.setting.cpus.get(cpu.0 as usize) {
+                Some(_) => run.pageset(zone, cpu).stats().drain_pages,
+                None => 0,
+            };
+            let drained_before = drained(self);
             self.operate(zone, cpu, Order::ZERO, |run| {
                 let drains = |run: &Self| run.pageset(zone, cpu).stats().drains;
                 let before = drains(run);
@@ -531,6 +536,11 @@ impl<'r, 'a> Run<'r, 'a> {
                     run.zone(zone).drain_pages(due);
                 }
             });
+            // Where the timer work drains a batch only, more is a huge page, whose list is the last.
+            let is_huge = drained(self) - drained_before >= Order::PAGEBLOCK.pages();
+            if is_huge && !self.world.tuning().auto_high {
+                self.counters.end_with_huge(zone, cpu);
+            }
         }
         self.look_at_depots();
     }

@@ -7,7 +7,8 @@
 //!
 //! A row of pages without a whole allocation proves nothing: a pipe frees its pages one after the other, too. But stacks that were
 //! allocated before the recording are freed in it. A row of the size of a stack, of pages that were in use before, went back whole if it
-//! comes back with its order, or if its process frees other blocks that go back whole: the kernel's workers do.
+//! comes back with its order, or if its process frees other blocks that go back whole: the kernel's workers do. On a kernel that puts all
+//! such blocks back whole, a process that runs the timer work is such a worker: no worker has a pipe.
 
 use pageset::{Order, Pfn};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -78,6 +79,8 @@ pub(super) struct SplitBlocks {
     listed: FxHashMap<u32, Vec<(Pfn, usize)>>,
     /// The last block from a free list, by CPU: the process and migratetype of single pages.
     taken: FxHashMap<u32, (u32, u8)>,
+    /// Processes that ran the timer work: workers of the kernel.
+    workers: FxHashSet<u32>,
     /// Whether bulk allocations may take pages off lists without an event.
     bulk_unseen: bool,
     /// A stack of a thread, if it has several pages.
@@ -108,6 +111,7 @@ impl SplitBlocks {
                 return;
             }
             Kind::BulkAlloc { taken: 1.., .. } => _ = self.listed.remove(&event.cpu.0),
+            Kind::VmstatWork => _ = self.workers.insert(event.pid),
             _ => {}
         }
         if !self.taken.is_empty() {
@@ -235,8 +239,11 @@ impl SplitBlocks {
             Some(0) => frees_whole,
             Some(votes) => votes > 0,
         };
-        let workers: FxHashSet<u32> =
+        let mut workers: FxHashSet<u32> =
             self.blocks.iter().filter(|block| is_whole(block)).map(|block| block.pid).collect();
+        if frees_whole {
+            workers.extend(&self.workers);
+        }
         let is_stack = |block: &SplitBlock| {
             block.gfp.is_none()
                 && block.proof.unwrap_or(workers.contains(&block.pid))
@@ -371,5 +378,23 @@ mod tests {
         assert_eq!(of(&[row(129), stack(&[])].concat()).len(), 1, "not a stack's first page");
         assert_eq!(of(&[row(128), row(132), stack(&[])].concat()).len(), 3);
         assert_eq!(rejoined_of(&two, true, &earlier[..3]).len(), 1, "one of the pages is new");
+    }
+
+    /// 7.3, PostgreSQL: the worker that runs the timer work frees a stack, and nothing else shows that it goes back whole but the next
+    /// refill, of four batches instead of one.
+    #[test]
+    fn a_worker_of_the_kernel_frees_stacks_whole() {
+        let row: Vec<Event> = (128..132).map(free).collect();
+        let earlier: Vec<u64> = (128..132).collect();
+        let work = event(Kind::VmstatWork);
+        let other = Event { pid: 8, ..work.clone() };
+        let of = |events: Vec<Event>, frees_whole| rejoined_of(&events, frees_whole, &earlier);
+        let whole = vec![(2, vec![0, 1, 2, 3], None)];
+        assert_eq!(of([row.clone(), vec![work.clone()]].concat(), true), whole);
+        assert_eq!(of([vec![work.clone()], row.clone()].concat(), true), whole);
+        assert_eq!(of([vec![work.clone()], row.clone()].concat(), false), [], "another kernel");
+        assert_eq!(of([vec![other], row.clone()].concat(), true), [], "another process");
+        let single = [vec![work], row, vec![alloc(130, 0, GFP)]].concat();
+        assert_eq!(of(single, true), [], "a page was on the list");
     }
 }

@@ -79,6 +79,13 @@ impl ZoneCounters {
         }
     }
 
+    /// Notes that a drain ended with a huge page, which is beyond the threshold: the sum goes to the zone's counter with it.
+    pub(super) fn end_with_huge(&mut self, zone: usize, cpu: CpuId) {
+        if let Some(changes) = self.of(zone, cpu) {
+            changes.free = 0;
+        }
+    }
+
     /// Whether a counter has changed since the last tick; `None` for a zone of the CPU's own node.
     pub(super) fn tick(&mut self, zone: usize, cpu: CpuId) -> Option<bool> {
         let changes = std::mem::take(self.of(zone, cpu)?);
@@ -143,6 +150,11 @@ mod tests {
             Some(false),
             "two huge pages"
         );
+        let three_and_a_huge_page = |all: &mut ZoneCounters| {
+            all.change_free(0, CpuId(0), 100, 618, None);
+            all.end_with_huge(0, CpuId(0));
+        };
+        assert_eq!(tick(&three_and_a_huge_page), Some(false), "518 pages, the huge one last");
         assert_eq!(tick(&|all| all.change_lru(0, CpuId(0), Order::ZERO)), Some(true));
         assert_eq!(tick(&|_| {}), Some(false), "a tick starts anew");
         assert_eq!(counters.tick(1, CpuId(0)), None, "the CPU's own node");

@@ -91,8 +91,8 @@ pub struct Control {
     pub near_mark: bool,
     /// Whether the recording names its kernel.
     pub kernel_known: bool,
-    /// Whether the pagesets were emptied before recording.
-    pub lists_emptied: bool,
+    /// What a better recording would be made with, see `Facts::remedy`.
+    pub remedy: &'static str,
 }
 
 /// Whether this rate of zone lock acquisitions, per second and CPU, is noticeable.
@@ -148,8 +148,7 @@ impl Control {
             }
             Some(rare) => Some(rare),
             None => self.failure().map(|failed| {
-                let emptied = if self.lists_emptied { "" } else { ", made with --empty-lists" };
-                let why = format!("cannot judge: {failed}; try a longer recording{emptied}");
+                let why = format!("cannot judge: {failed}; try a longer recording{}", self.remedy);
                 Decided { basis: Basis::ControlFailed, why }
             }),
         }
@@ -249,6 +248,7 @@ fn said(deviation: &Deviation) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::facts::{Facts, Recipe};
 
     /// A recording of one second on two CPUs whose replay agrees with the kernel.
     pub(in super::super) fn steady() -> Control {
@@ -263,7 +263,7 @@ pub(super) mod tests {
             lost_events: false,
             near_mark: false,
             kernel_known: true,
-            lists_emptied: false,
+            remedy: Facts::default().remedy(),
         }
     }
 
@@ -369,8 +369,17 @@ pub(super) mod tests {
         let decided = failed.decided().unwrap();
         assert_eq!(decided.basis, Basis::ControlFailed);
         assert!(decided.why.contains("by +886.0 %; try a longer recording, made with --empty-lists"), "{decided:?}");
-        let decided = Control { lists_emptied: true, ..failed }.decided().unwrap();
+        let emptied = Facts { lists_emptied: true, ..Facts::default() };
+        let decided = Control { remedy: emptied.remedy(), ..failed }.decided().unwrap();
         assert!(decided.why.ends_with("; try a longer recording"), "{decided:?}");
+        // A recording of perf was not made with the recorder's options.
+        let of = |recipe| Facts { recipe: Some(recipe), ..Facts::default() }.remedy();
+        let recipe = Recipe::default;
+        assert_eq!(of(Recipe { call_graphs: true, ..recipe() }), ", made without call graphs (-g)");
+        assert_eq!(of(Recipe { groups: true, ..recipe() }), ", made without a group of events ({ })");
+        assert_eq!(of(Recipe { some_processes: true, ..recipe() }), ", made of all processes");
+        assert_eq!(of(Recipe { cpus: Some(vec![0]), ..recipe() }), ", made of all CPUs");
+        assert_eq!(of(recipe()), ", made with `pageset record --empty-lists`");
         assert_eq!(failed.sure(Basis::ControlFailed, false).trust, Trust::Low);
         let near = Control { replay: Totals { drains: 111, ..steady().replay }, ..steady() };
         assert_eq!((steady().decided(), near.decided()), (None, None));

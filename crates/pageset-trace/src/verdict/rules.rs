@@ -67,7 +67,7 @@ impl ReplayResult {
             lost_events: self.trace.facts.lost_events(),
             near_mark: self.warnings.iter().any(|warning| warning.name == Name::NearHighMark),
             kernel_known: self.kernel.known,
-            lists_emptied: self.trace.facts.lists_emptied,
+            remedy: self.trace.facts.remedy(),
         }
     }
 

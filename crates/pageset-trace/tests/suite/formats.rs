@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use pageset_trace::info::Info;
 use pageset_trace::measure::warnings::Name;
+use pageset_trace::replay::agreement::agrees;
+use pageset_trace::replay::{Level, Replay};
 use pageset_trace::{Context, ErrorKind, Event, Form, Kind, OpenOptions, Trace, TraceError};
 use proptest::prelude::*;
 
@@ -54,6 +56,26 @@ fn a_trace_dat_has_the_events_of_its_report() {
     assert_eq!((facts.kernel_release.as_deref(), facts.cpus, facts.page_size), (Some("6.18.44-fc-v782"), 2, 4096));
     assert_eq!((facts.clock.as_str(), facts.lost_events(), facts.loss.len()), ("mono", false, 2));
     assert_eq!(report.facts().cpus, 2);
+}
+
+/// The recipe's filter makes each work a run of the timer work; a work of another filter is any work.
+#[test]
+fn perf_by_the_recipe_is_within_limits() {
+    let bytes = unpacked("timer.data");
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&bytes).unwrap();
+    let options = OpenOptions { zoneinfo: Some(data("timer.zoneinfo")), ..OpenOptions::default() };
+    let trace = Trace::open_with(file.path(), &options).unwrap();
+    let replay = Replay::prepare(&trace, &mut |_| {}).unwrap();
+    assert!(replay.notes().found.ticks > 10, "{}", replay.notes().found.ticks);
+    for level in [Level::Input, Level::Reconstructed] {
+        let ours = replay.run(&replay.kernel_rules(), level, &mut |_| {}).unwrap().moves.totals(|_| true);
+        assert!(agrees(&replay.kernel().totals(|_| true), &ours), "{level:?}: {ours:?}");
+    }
+    let wanted = b"function.function == vmstat_update";
+    let at = bytes.windows(wanted.len()).position(|window| window == wanted).expect("the command line");
+    let other = [&bytes[..at], b"function.function != vmstat_update", &bytes[at + wanted.len()..]].concat();
+    assert!(read(&other).unwrap().1.iter().all(|event| event.kind != Kind::VmstatWork));
 }
 
 #[test]

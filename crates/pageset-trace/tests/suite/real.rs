@@ -56,6 +56,21 @@ fn stacks_go_back_whole() {
     });
 }
 
+/// 7.3: the worker that runs the timer work frees a stack from before the recording. As four pages it would halve the exponent of the next
+/// refill four times, as one block once.
+#[test]
+fn a_worker_frees_a_stack_whole() {
+    replayed("worker_stack", |replay, outcomes| {
+        assert_eq!(found(replay).rejoined_blocks, 1);
+        for outcome in outcomes {
+            let pages = |moves: &pageset_trace::replay::Moves| {
+                moves.refills.iter().map(|refill| refill.pages).collect::<Vec<_>>()
+            };
+            assert_eq!(pages(&outcome.moves), pages(replay.kernel()));
+        }
+    });
+}
+
 /// 7.3: a task clears a huge page before the event of the allocation is written, and a tick comes meanwhile. The tick drains what the
 /// allocation's refill left.
 #[test]
@@ -89,6 +104,44 @@ fn pages_of_other_nodes_expire_again() {
         for outcome in outcomes {
             assert_eq!(outcome.moves.totals(|_| true).drains, 3);
             assert_eq!(outcome.moves.drains, replay.kernel().drains);
+        }
+    });
+}
+
+/// 6.1 on three nodes: pages of another node that nobody uses are drained at the fourth tick, since a change without an event came before the
+/// second, and at each third one after it.
+#[test]
+fn the_first_drain_of_another_node_may_come_late() {
+    replayed("late_countdown", |replay, outcomes| {
+        assert_eq!(replay.kernel().drains.len(), 2);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+            assert_eq!(outcome.borrowed.start_countdowns, 1);
+        }
+    });
+}
+
+/// 6.1 on three nodes: a tick drains three blocks and a huge page, which carries the sum of the changes to the zone's counter. The countdown
+/// does not begin anew.
+#[test]
+fn a_drain_that_ends_with_a_huge_page_is_no_change() {
+    replayed("huge_last", |replay, outcomes| {
+        assert_eq!(replay.kernel().drains.len(), 6);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+        }
+    });
+}
+
+/// 6.18 on three nodes: a countdown began before the recording, and stands still while the pageset has no page. The first page comes after
+/// two ticks, and the third tick after it drains.
+#[test]
+fn the_countdown_of_an_empty_pageset_stands_still() {
+    replayed("countdown_empty", |replay, outcomes| {
+        assert_eq!(found(replay).expiries, 1);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+            assert_eq!(outcome.borrowed.start_countdowns, 1);
         }
     });
 }

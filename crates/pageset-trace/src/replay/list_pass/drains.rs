@@ -1,7 +1,7 @@
 //! Drains: blocks that go from a pageset to the buddy, one after the other.
 
 use pageset::policy::BulkFree;
-use pageset::policy::expiry::{self, Expiry};
+use pageset::policy::expiry::Expiry;
 use pageset::{CpuId, Order, Pfn};
 use rustc_hash::FxHashMap;
 
@@ -30,10 +30,11 @@ impl Drains {
         Drains { cpus: (0..cpus).map(|_| CpuDrains::default()).collect(), ..Drains::default() }
     }
 
-    /// Counts a run of the timer work.
-    pub(super) fn tick(&mut self, cpu: CpuId) {
+    /// Counts a run of the timer work that finds pages of the zone on the CPU. The countdown of an empty pageset stands still.
+    pub(super) fn tick(&mut self, zone: usize, cpu: CpuId) {
         let ticks = &mut self.cpus[cpu.0 as usize].ticks;
-        *ticks = ticks.saturating_add(1);
+        ticks.resize(ticks.len().max(zone + 1), 0);
+        ticks[zone] = ticks[zone].saturating_add(1);
     }
 }
 
@@ -51,8 +52,8 @@ struct CpuDrains {
     freed: [[Option<Cause>; 2]; 4],
     /// The process in each context whose drains since its last other event were requested.
     requested: [Option<u32>; 4],
-    /// Runs of the timer work since the replay began.
-    ticks: u8,
+    /// Runs of the timer work since the replay began that found pages, by zone.
+    ticks: Vec<u8>,
 }
 
 /// Whether an event of this kind may cause a drain of the own CPU's pagesets.
@@ -77,7 +78,7 @@ struct OpenDrain {
     asked_by: Option<u32>,
     /// Whether the timer work drains.
     by_timer: bool,
-    /// Of another node's pages by the timer work: its runs on the CPU since the replay began, with this one.
+    /// Of another node's pages by the timer work: its runs that found pages since the replay began, with this one.
     ticks: Option<u8>,
     /// The pages of the pageset before the drain, by the events.
     held: i64,
@@ -297,7 +298,8 @@ impl ListPass<'_> {
             }
             notes.found.remote_drains += u64::from(owner != cpu);
             let is_remote = self.setting.zones[zone].node != self.setting.cpus[cpu.0 as usize];
-            open.ticks = (open.by_timer && is_remote).then_some(self.drains.cpus[cpu.0 as usize].ticks);
+            let ticks = self.drains.cpus[cpu.0 as usize].ticks.get(zone).copied().unwrap_or(0);
+            open.ticks = (open.by_timer && is_remote).then_some(ticks);
             notes.found.expiries += u64::from(open.ticks.is_some());
         }
         self.drains.cpus[cpu.0 as usize].open = Some(open);
@@ -314,7 +316,7 @@ impl ListPass<'_> {
         let kept = if *bounds_shown { i64::from(bounds.high_min) } else { 0 };
         let may_decay = self.tuning.auto_high && open.held > kept;
         let is_batch = i64::from(open.moved.pages) == open.held.min(i64::from(bounds.batch));
-        let is_shown = ticks <= expiry::TICKS && (is_batch || !may_decay);
+        let is_shown = is_batch || !may_decay;
         let left = if is_shown { ticks } else { 0 };
         self.found.expiring.entry((open.zone, open.owner)).or_insert(Expiry { left });
     }

@@ -223,8 +223,10 @@ impl<'s> ListPass<'s> {
                 self.drained(notes, index, event, (pfn, order, migratetype));
             }
             Kind::VmstatWork if self.began => {
-                self.drains.tick(event.cpu);
                 for zone in 0..self.setting.zones.len() {
+                    if self.balance.pages(zone, event.cpu) > 0 {
+                        self.drains.tick(zone, event.cpu);
+                    }
                     self.found.histories.step(zone, event.cpu, Step::Tick { drained: 0 });
                 }
             }
