@@ -283,7 +283,10 @@ fn seconds_without_their_option() {
     for seconds in ["5", "2.5s"] {
         let (_, error) = ends(5, &[&"advise", &seconds]);
         let help = format!("\nhelp: `pageset advise --live {seconds}` records this machine for that time\n");
-        assert!(error.starts_with(&format!("error: {seconds}: cannot be opened: ")) && error.ends_with(&help), "{error}");
+        assert!(
+            error.starts_with(&format!("error: {seconds}: cannot be opened: ")) && error.ends_with(&help),
+            "{error}"
+        );
     }
     let (_, error) = ends(5, &[&"advise", &"no-such-file"]);
     assert!(!error.contains("--live"), "{error}");
