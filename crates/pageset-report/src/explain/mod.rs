@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn lines_fit() {
-        let dictionary = Dictionary::new(&SCHEMAS);
+        let dictionary = Dictionary::new(&SCHEMAS, None);
         for term in &dictionary.terms {
             assert!(dictionary.text(term).lines().all(|line| line.chars().count() <= 120), "{}", term.name);
         }
