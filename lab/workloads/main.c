@@ -1,4 +1,5 @@
-/* wl NAME SECONDS TASKS [OPTION]: page traffic of one kind. Exit code 1 when a system call fails. */
+/* wl NAME SECONDS TASKS [OPTION]: page traffic of one kind. Exit code 1 when a system call fails.
+   wl now: nanoseconds since 1970. */
 #include "lab.h"
 
 double now(void)
@@ -78,6 +79,11 @@ void in_threads(struct task task, void (*body)(const struct task *))
 
 int main(int count, char **words)
 {
+    if (count == 2 && !strcmp(words[1], "now")) {
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        return printf("%lld%09ld\n", (long long)t.tv_sec, t.tv_nsec) < 0;
+    }
     static const struct {
         const char *name;
         void (*body)(const struct task *);

@@ -8,10 +8,10 @@ use pageset_fleet::{Fleet, Line};
 use pageset_report::{diff, explain};
 use schemars::{Schema, schema_for};
 
-use crate::columns::grouped;
+use crate::columns::{Fit, grouped};
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{self, JsonOption, is_standard};
+use crate::output::{self, JsonOption, WideOption, is_standard};
 use crate::status_cmd::{self, Status};
 use crate::top_cmd;
 
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         return files(names, &args.json);
     }
     let name = names.join(" ");
-    let words = vocabulary::explained(&name);
+    let words = vocabulary::explained(&name, width());
     let is_own = !explain::explained(&SCHEMAS, &name).is_empty();
     if !args.explain.schema && !is_own && !names.is_empty() && names.iter().all(|name| is_path(name)) {
         return files(names, &args.json);
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         let others: Vec<&str> = vocabulary::names().collect();
         let exit = explain::run(&SCHEMAS, &args.explain, &others)?;
         if !args.explain.schema && names.is_empty() {
-            output::print(&vocabulary::listed())?;
+            output::print(&vocabulary::listed(width()))?;
         }
         return Ok(exit);
     }
@@ -64,6 +64,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         return explain::run(&SCHEMAS, &args.explain, &[]);
     }
     Ok(Exit::Done)
+}
+
+/// The width of the terminal, if standard output is one.
+fn width() -> Option<usize> {
+    Fit::new(&WideOption::default()).line()
 }
 
 /// Whether an argument that no file has can only be meant as a file. A sysctl may have its path.
@@ -127,7 +132,7 @@ fn files(names: &[String], json: &JsonOption) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Damaged, message).help(help));
     };
     if !path.is_some_and(is_standard) {
-        output::print(&pageset_explain::text(&found))?;
+        output::print(&pageset_explain::text(&found, width()))?;
     }
     path.map_or(Ok(Exit::Done), |path| output::write_json(path, &[found], &Interrupt::at_once()?))
 }

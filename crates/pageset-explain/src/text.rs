@@ -4,14 +4,15 @@ use pageset_trace::number::grouped;
 
 use crate::result::Explanation;
 
-/// The width of a line. Unit: characters.
-const WIDTH: usize = 100;
+/// The width of a line where no other is known. Unit: characters.
+pub(crate) const WIDTH: usize = 100;
 
 /// Findings that are shown; JSON has all.
 const SHOWN: usize = 24;
 
-/// The result as text. Parts of the inputs in it are not escaped.
-pub fn text(explanation: &Explanation) -> String {
+/// The result as text, in lines of `width` characters, such as a terminal's; `None` is 100. Parts of the inputs in it are not escaped.
+pub fn text(explanation: &Explanation, width: Option<usize>) -> String {
+    let wrapped = |paragraph: &str, first, next| wrapped(paragraph, first, next, width.unwrap_or(WIDTH));
     let mut text = wrapped(&explanation.answer, "", "");
     if !explanation.findings.is_empty() {
         text.push('\n');
@@ -43,12 +44,12 @@ pub fn text(explanation: &Explanation) -> String {
     text
 }
 
-/// A paragraph in lines of at most [`WIDTH`] characters.
-pub(crate) fn wrapped(paragraph: &str, first: &str, next: &str) -> String {
+/// A paragraph in lines of at most `width` characters. A longer word stays whole.
+pub(crate) fn wrapped(paragraph: &str, first: &str, next: &str, width: usize) -> String {
     let (mut text, mut line) = (String::new(), first.to_owned());
     let mut is_begin = true;
     for word in paragraph.split_whitespace() {
-        if !is_begin && line.chars().count() + 1 + word.chars().count() > WIDTH {
+        if !is_begin && line.chars().count() + 1 + word.chars().count() > width {
             text += &line;
             text.push('\n');
             line = next.to_owned();

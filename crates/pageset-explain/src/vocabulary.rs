@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use pageset::policy::{PRESETS, Preset};
 use serde::Deserialize;
 
+use crate::text::WIDTH;
+
 /// An entry of `vocabulary.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,8 +42,10 @@ fn bare(name: &str) -> String {
     name.trim_start_matches('_').replace([' ', '-'], "_")
 }
 
-/// The entries of a name as text; empty if there is none. The name may be a part of a message, and may have a prefix or not.
-pub fn explained(name: &str) -> String {
+/// The entries of a name as text in lines of `width` characters, `None` is 100; empty if there is none. The name may be a part of a
+/// message, and may have a prefix or not.
+pub fn explained(name: &str, width: Option<usize>) -> String {
+    let width = width.unwrap_or(WIDTH);
     let wanted = bare(name);
     let is_named =
         |word: &&Word| word.names.iter().any(|known| bare(known) == wanted || bare(known) == format!("gfp_{wanted}"));
@@ -54,13 +58,13 @@ pub fn explained(name: &str) -> String {
         };
         found = WORDS.iter().filter(is_in).take(1).collect();
     }
-    let mut texts: Vec<String> = found.into_iter().map(text).collect();
-    texts.extend(preset(name.trim()));
+    let mut texts: Vec<String> = found.into_iter().map(|word| text(word, width)).collect();
+    texts.extend(preset(name.trim(), width));
     texts.join("\n")
 }
 
 /// The entry of a preset of rules.
-fn preset(name: &str) -> Option<String> {
+fn preset(name: &str, width: usize) -> Option<String> {
     let preset = Preset::find(name)?;
     let (shown, same) = match preset.name == name {
         true => (name, String::new()),
@@ -68,25 +72,25 @@ fn preset(name: &str) -> Option<String> {
     };
     let body = format!("Rules of {}.{same}", preset.about);
     let todo = format!("to do: `pageset replay FILE --rules {name}` replays a recording under them.");
-    Some(format!("{shown} (preset)\n{}{}", wrapped(&body), wrapped(&todo)))
+    Some(format!("{shown} (preset)\n{}{}", wrapped(&body, width), wrapped(&todo, width)))
 }
 
-fn text(word: &Word) -> String {
-    let mut text = format!("{} ({})\n{}", word.names[0], word.kind, wrapped(&word.what));
+fn text(word: &Word, width: usize) -> String {
+    let mut text = format!("{} ({})\n{}", word.names[0], word.kind, wrapped(&word.what, width));
     if word.names.len() > 1 {
-        text += &wrapped(&format!("also: {}", word.names[1..].join(", ")));
+        text += &wrapped(&format!("also: {}", word.names[1..].join(", ")), width);
     }
     for (head, body) in [("bad: ", &word.bad), ("to do: ", &word.todo)] {
         if !body.is_empty() {
-            text += &wrapped(&format!("{head}{body}"));
+            text += &wrapped(&format!("{head}{body}"), width);
         }
     }
     text
 }
 
 /// A paragraph in lines that begin with two spaces.
-fn wrapped(paragraph: &str) -> String {
-    crate::text::wrapped(paragraph, "  ", "  ")
+fn wrapped(paragraph: &str, width: usize) -> String {
+    crate::text::wrapped(paragraph, "  ", "  ", width)
 }
 
 /// All names.
@@ -95,11 +99,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     words.chain(PRESETS.iter().map(|preset| preset.name))
 }
 
-/// A list of all names.
-pub fn listed() -> String {
+/// A list of all names, in lines of `width` characters; `None` is 100.
+pub fn listed(width: Option<usize>) -> String {
+    let wrapped = |paragraph: String| wrapped(&paragraph, width.unwrap_or(WIDTH));
     let words: Vec<&str> = WORDS.iter().map(|word| word.names[0].as_str()).collect();
     let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-    format!("names of the kernel\n{}presets\n{}", wrapped(&words.join(", ")), wrapped(&presets.join(", ")))
+    format!("names of the kernel\n{}presets\n{}", wrapped(words.join(", ")), wrapped(presets.join(", ")))
 }
 
 #[cfg(test)]
@@ -133,17 +138,17 @@ mod tests {
             ("linux-7.3", "linux-7.3 (preset)"),
             ("pageset-lists", "pageset-lists (preset)"),
         ] {
-            assert!(explained(name).starts_with(entry), "{name}: {}", explained(name));
+            assert!(explained(name, None).starts_with(entry), "{name}: {}", explained(name, None));
         }
-        let sockets = explained("net.core.high_order_alloc_disable");
+        let sockets = explained("net.core.high_order_alloc_disable", None);
         for part in
             ["A replay cannot tell what 1 gains", "record --duration 10s", "pageset diff 0.pstrace", "else set 0"]
         {
             let words: Vec<&str> = sockets.split_whitespace().collect();
             assert!(words.join(" ").contains(part), "{part}: {sockets}");
         }
-        assert_eq!(explained("nothing like it"), "");
-        assert!(explained("linux-7.3").contains("linux-6.19"));
+        assert_eq!(explained("nothing like it", None), "");
+        assert!(explained("linux-7.3", None).contains("linux-6.19"));
     }
 
     #[test]
@@ -152,8 +157,8 @@ mod tests {
             for name in &word.names {
                 let owners = WORDS.iter().filter(|other| other.names.iter().any(|other| bare(other) == bare(name)));
                 assert_eq!(owners.count(), 1, "{name} has two entries");
-                assert!(explained(name).starts_with(&word.names[0]), "{name}");
-                assert!(explained(name).lines().all(|line| line.chars().count() <= 120), "{name}");
+                assert!(explained(name, None).starts_with(&word.names[0]), "{name}");
+                assert!(explained(name, None).lines().all(|line| line.chars().count() <= 120), "{name}");
             }
         }
     }

@@ -98,7 +98,7 @@ fn each_report_has_its_sentence() {
 #[test]
 fn histograms_beside_other_texts_are_findings() {
     let found = explain(&[("-", &read("funclatency-compact.txt"))]).unwrap();
-    let text = pageset_explain::text(&found).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = pageset_explain::text(&found, None).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("16 of 32 values of msecs are from 64 to 127 ms, and all are below 128 ms"), "{text}");
     assert_eq!(found.lines_unknown, 5, "prompts, and what bcc says by itself");
     assert_eq!(explain(&[("-", &read("bpftrace-alloc-latency.txt"))]).unwrap().lines_unknown, 0);

@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | [`look`] | one reading of the machine, or of a saved file |
 //! | [`view`] | the values of a look and their changes |
+//! | [`watch`] | one view after the other, whatever happens to the counting |
 //! | [`metrics`] | a view as OpenMetrics |
 //! | [`recorder`] | a recording of a machine whose verdict needs one |
 //! | `line` | what an agent says of its machine |
@@ -37,6 +38,7 @@ pub mod metrics;
 mod prometheus;
 pub mod recorder;
 pub mod view;
+pub mod watch;
 
 pub use line::{Line, Verdict, Zone};
 pub use merge::{Fleet, Group, Merge, Recorded, Wrong};

@@ -70,6 +70,9 @@ const RELEASE: &str = "/proc/sys/kernel/osrelease";
 const VERSION: &str = "/proc/sys/kernel/version";
 const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 
+/// Why waits of 0 are not a measurement.
+const NO_WAIT_SEEN: &str = "waits for zone locks are not measured so far: this kernel has shown no wait for any spin lock; on 2 CPUs it may never show one";
+
 /// Whether refills and drains are counted.
 #[derive(Clone, Copy)]
 pub enum Counting {
@@ -87,6 +90,7 @@ pub struct Machine {
     /// Why refills and drains are not counted.
     not_counted: Option<String>,
     begin: Instant,
+    looks: u64,
     /// Read once: a CPU does not change its node.
     cpu_nodes: Vec<u32>,
 }
@@ -94,8 +98,13 @@ pub struct Machine {
 impl Machine {
     /// Starts counting if `counting` requests it and the kernel allows it.
     pub fn new(counting: Counting) -> Self {
-        let machine =
-            |counters, not_counted| Machine { counters, not_counted, begin: Instant::now(), cpu_nodes: cpu_nodes() };
+        let machine = |counters, not_counted| Machine {
+            counters,
+            not_counted,
+            begin: Instant::now(),
+            looks: 0,
+            cpu_nodes: cpu_nodes(),
+        };
         let detail = match counting {
             Counting::Off => return machine(None, None),
             Counting::All => Detail::Movers,
@@ -125,7 +134,9 @@ impl Machine {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let when = When { unix_ns: u64::try_from(since.as_nanos()).ok(), since: self.begin.elapsed() };
         let mut missing: Vec<String> = self.not_counted.iter().cloned().collect();
-        let traffic = match self.counters.as_mut().map(Counters::read) {
+        let is_first = self.looks == 0;
+        self.looks += 1;
+        let mut traffic = match self.counters.as_mut().map(Counters::read) {
             Some(Ok(traffic)) => Some(traffic),
             Some(Err(error)) => {
                 missing.push(format!("refills and drains are not counted: {error}"));
@@ -134,6 +145,12 @@ impl Machine {
             None => None,
         };
         missing.extend(self.counters.iter().flat_map(Counters::missing).cloned());
+        let hides = self.counters.as_ref().is_some_and(Counters::may_hide_waits);
+        if hides {
+            traffic.iter_mut().flatten().for_each(|cpu| cpu.waits = None);
+            // Nothing is known at the first look.
+            missing.extend((!is_first).then(|| NO_WAIT_SEEN.to_owned()));
+        }
         let vmstat = match fs::read_to_string(VMSTAT) {
             Ok(text) => numbers(&text),
             Err(error) => {
@@ -154,7 +171,12 @@ impl Machine {
             release: fs::read_to_string(RELEASE).ok().map(|text| text.trim().to_owned()),
             version: fs::read_to_string(VERSION).ok().map(|text| text.trim().to_owned()),
             high_fraction,
-            wait_times: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::wait_times).cloned(),
+            wait_times: self
+                .counters
+                .as_ref()
+                .filter(|_| traffic.is_some() && !hides)
+                .and_then(Counters::wait_times)
+                .cloned(),
             processes: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::processes).cloned(),
             sites: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::sites).cloned(),
             cpu_nodes: self.cpu_nodes.clone(),

@@ -34,23 +34,23 @@ pub struct Group {
     pub machines: u64,
     /// The time that all CPUs of these machines wait for zone locks, in CPUs: 2 is as much as two CPUs do nothing else. No
     /// setting wins more. Null if waits are not measured on any of them.
-    #[schemars(extend("heading" = "CPUs that wait", "digits" = 2, "tables" = "fleet",
+    #[schemars(extend("heading" = "CPUs that wait", "digits" = 2, "tables" = "fleet", "rank" = 2,
         "bad" = "Above a hundredth of the CPUs.", "todo" = "Set what the row says, or record one of the machines."))]
     pub waiting_cpus: Option<f64>,
     /// The share of the time of all CPUs of these machines spent waiting for zone locks, where waits are measured.
-    #[schemars(extend("heading" = "wait %", "digits" = 2, "tables" = "fleet", "as" = "wait %"))]
+    #[schemars(extend("heading" = "wait %", "digits" = 2, "tables" = "fleet", "rank" = 3, "as" = "wait %"))]
     pub wait_pct: Option<f64>,
     /// The setting that may help, as `sysctl -w` takes it; null if none is known.
     #[schemars(extend("tables" = "fleet"))]
     pub set: Option<String>,
     /// Whether only a recording of such a machine (`pageset advise --live 5`) can say what to do.
-    #[schemars(extend("heading" = "record first", "tables" = "fleet"))]
+    #[schemars(extend("heading" = "record first", "tables" = "fleet", "rank" = 1))]
     pub needs_recording: bool,
     /// The kernels of these machines, that of most machines first.
-    #[schemars(extend("tables" = "fleet"))]
+    #[schemars(extend("tables" = "fleet", "rank" = 5))]
     pub kernels: Vec<String>,
     /// The machines with the longest waits: at most ten.
-    #[schemars(extend("tables" = "fleet"))]
+    #[schemars(extend("tables" = "fleet", "rank" = 4))]
     pub hosts: Vec<String>,
     /// The recordings that agents of these machines have made: at most ten.
     pub recordings: Vec<Recorded>,

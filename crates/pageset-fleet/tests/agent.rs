@@ -1,7 +1,9 @@
 //! The lines of an agent of made-up looks, and its recordings by a made-up program.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +15,9 @@ use pageset_fleet::agent::of_view;
 use pageset_fleet::look::{Look, When};
 use pageset_fleet::recorder::Recorder;
 use pageset_fleet::view::View;
+use pageset_fleet::watch::{Looks, Watch};
 use pageset_record::live::{Traffic, Wait, Waits};
+use pageset_report::error::{Exit, Failure};
 use pageset_trace::procfs::Zoneinfo;
 use pageset_trace::verdict::machine::{Finding, Level, judge};
 
@@ -128,6 +132,75 @@ fn without_counts_nothing_is_known() {
         assert_ne!(line.verdict.level, Level::Severe);
     }
     assert_eq!(line(&lost, &counted).verdict.key, "not-counted");
+}
+
+/// A machine of which looks are made up: each second it moves 10 pages more, since counting began. It counts at no second of `without`.
+struct MadeUp<'t> {
+    now: &'t Cell<u64>,
+    begin: u64,
+    without: Range<u64>,
+}
+
+impl Looks for MadeUp<'_> {
+    fn look(&mut self) -> Result<Look, Failure> {
+        let now = self.now.get();
+        let look = look(now, now, &[(0, 10 * (now - self.begin), Duration::ZERO)]);
+        Ok(match self.without.contains(&now) {
+            true => Look { traffic: None, missing: vec!["gone".to_owned()], ..look },
+            false => look,
+        })
+    }
+}
+
+/// The programs in the kernel end under the agent: it begins to count again, from then on, and no count is of two beginnings.
+#[test]
+fn counting_that_ends_begins_anew() {
+    let (now, starts) = (Cell::new(0), Cell::new(0));
+    let start = |without: Range<u64>| {
+        let (now, starts) = (&now, &starts);
+        move || {
+            starts.set(starts.get() + 1);
+            Ok::<_, Failure>(MadeUp { now, begin: now.get(), without: without.clone() })
+        }
+    };
+    // Only what the first start began ends.
+    let mut first = Some(25..u64::MAX);
+    let start_again = || {
+        let without = first.take().unwrap_or(0..0);
+        start(without)()
+    };
+    let mut watch = Watch::new(start_again).unwrap();
+    let mut rates = Vec::new();
+    for second in [10, 20, 30, 40, 50] {
+        now.set(second);
+        let rate = |view: View| view.traffic.iter().flatten().find_map(|cpu| cpu.rates()[0]);
+        rates.push(watch.interval().unwrap().map(rate));
+    }
+    assert_eq!(rates, [Some(Some(10.0)), Some(Some(10.0)), None, Some(Some(10.0)), Some(Some(10.0))]);
+    assert_eq!((starts.get(), watch.missing()), (2, &[][..]));
+    // What cannot count goes on without, and tries again: here after the tenth interval.
+    (now.set(0), starts.set(0));
+    let mut watch = Watch::new(start(0..115)).unwrap();
+    assert_eq!(watch.missing(), ["gone"]);
+    let mut counted = Vec::new();
+    for second in 1..=14 {
+        now.set(10 * second);
+        counted.push(watch.interval().unwrap().map(|view| view.traffic.is_some()));
+    }
+    let expected: Vec<_> = (1..=14).map(|second| if second == 10 { None } else { Some(second >= 12) }).collect();
+    assert_eq!((counted, starts.get()), (expected, 2));
+    // A start that fails ends nothing.
+    (now.set(0), starts.set(0));
+    let fails = || match starts.replace(starts.get() + 1) {
+        0 => start(15..u64::MAX)(),
+        _ => Err(Failure::new(Exit::Missing, "no permission")),
+    };
+    let mut watch = Watch::new(fails).unwrap();
+    for second in [10, 20, 30] {
+        now.set(second);
+        let view = watch.interval().unwrap().unwrap();
+        assert_eq!(view.traffic.is_some(), second < 15, "{second}");
+    }
 }
 
 /// One test at a time: see [`program`].

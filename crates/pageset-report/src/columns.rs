@@ -139,6 +139,11 @@ impl Fit {
         Fit { width: line.filter(|_| !wide.wide), line }
     }
 
+    /// The width of lines of words. Unit: characters; `None` without a limit.
+    pub fn line(self) -> Option<usize> {
+        self.line
+    }
+
     /// Lines of words. A line that does not fit is broken between words, and its rest begins with two spaces.
     pub fn prose(self, text: &str) -> String {
         let Some(width) = self.line else { return text.to_owned() };

@@ -40,7 +40,11 @@ impl Settings {
             let text = text.as_ref();
             let origin = format!("{prefix}{text}");
             let Some((key, value)) = text.split_once('=') else {
-                let what = format!("no `=`; allowed: KEY=VALUE, where KEY is {}", all_keys());
+                let what = match Key::find(text) {
+                    // The value may stand behind a space.
+                    Some(key) => format!("no `=`; write {origin}=VALUE; allowed: {}", key.allowed()),
+                    None => format!("no `=`; allowed: KEY=VALUE, where KEY is {}", all_keys()),
+                };
                 return Err(RulesError::invalid(origin, what));
             };
             settings.add(key, Some(Value::from_text(value)), origin)?;
@@ -207,7 +211,8 @@ mod tests {
     #[test]
     fn errors_name_the_allowed_values() {
         for (texts, part) in [
-            (&["batch"][..], "--set batch: no `=`; allowed: KEY=VALUE, where KEY is batch, batch_cap_kib,"),
+            (&["bath"][..], "--set bath: no `=`; allowed: KEY=VALUE, where KEY is batch, batch_cap_kib,"),
+            (&["high_fraction"], "no `=`; write --set high_fraction=VALUE; allowed: 0 for none, or 8 to 4294967295"),
             (&["bath=1"], "--set bath=1: unknown rule `bath`; the closest are batch, "),
             (&["zzz=1"], "unknown rule `zzz`; the closest are "),
             (&["batch=x"], "--set batch=x: allowed: 1 to 65536 pages"),

@@ -77,7 +77,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     };
     let interrupt = Interrupt::install()?;
     // A file that cannot be opened is reported before minutes are spent on another file.
-    let traces = paths.iter().map(|path| recordings::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let traces = paths.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
     let names = recording_names(&traces, &paths);
     let works = traces.into_iter().zip(names).map(|(trace, name)| move || judge(&trace, name)).collect();
     let (recordings, ended) = each_of(works, || interrupt.keep_on());
@@ -92,6 +92,17 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         let _ = writeln!(io::stderr(), "interrupted: {judged} of {} recordings were judged", paths.len());
     }
     ended
+}
+
+/// Opens a recording. A number that names no file is probably meant as the seconds of `--live`.
+fn open(path: &Path) -> Result<Trace, Failure> {
+    let seconds = path.to_str().filter(|text| live(text).is_ok() && !path.exists());
+    recordings::open(path).map_err(|error| match seconds {
+        Some(seconds) => {
+            Failure::from(error).help(format!("`pageset advise --live {seconds}` records this machine for that time"))
+        }
+        None => error.into(),
+    })
 }
 
 /// The advice on a recording.

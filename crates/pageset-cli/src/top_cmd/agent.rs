@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use pageset_fleet::Line;
 use pageset_fleet::agent::{Lines, of_view};
 use pageset_fleet::recorder::Recorder;
+use pageset_fleet::watch::Watch;
 
 use super::listen::{Scrapes, loopback};
 use super::look::{Counting, Machine};
@@ -64,9 +65,6 @@ pub(crate) struct Args {
 /// The time between lines if nothing else is given.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// After so many intervals without counts the agent tries to count again. A guess: ten minutes.
-const TRY_AGAIN: u32 = 10;
-
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::on(&STOPS, false)?;
     let mut lines = Lines::new(&args.output);
@@ -78,15 +76,14 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let scrapes = args.listen.map(Scrapes::open).transpose()?;
     let out = is_standard(&args.output).then(Reader::new);
     let every = args.interval.unwrap_or(INTERVAL);
-    let mut machine = Machine::new(Counting::OnlyCpus);
-    let mut before = machine.look()?;
-    say(&before.missing);
+    let mut watch = Watch::new(|| Ok(Machine::new(Counting::OnlyCpus)))?;
+    let mut said = watch.missing().to_vec();
+    say(&said);
     let (mut found, mut until) = (None, Instant::now() + every);
-    let (mut said, mut uncounted) = (before.missing.clone(), 0_u32);
     loop {
         match &scrapes {
             Some(scrapes) if Instant::now() < until && interrupt.keep_on() => {
-                let mut text = || Ok(metrics::text(&View::new(&machine.look()?, None), found.as_ref()));
+                let mut text = || Ok(metrics::text(&View::new(&watch.look()?, None), found.as_ref()));
                 if let Err(error) = scrapes.answer(&mut text) {
                     lines.report(Some(io::Error::other(error.to_string())));
                 }
@@ -99,27 +96,20 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         }
         // An agent that was stopped does not catch up: short intervals say nothing.
         until = (until + every).max(Instant::now() + every / 2);
-        let look = match machine.look() {
+        let view = match watch.interval() {
             Err(error) if !args.once => {
                 lines.report(Some(io::Error::other(error.to_string())));
                 continue;
             }
-            look => look?,
+            view => view?,
         };
-        uncounted = if look.traffic.is_none() { uncounted + 1 } else { 0 };
-        if before.traffic.is_some() && uncounted > 0 || uncounted >= TRY_AGAIN {
-            // Counting has ended, such as by an offline CPU that the kernel removed, or could not begin: it begins anew.
-            let mut anew = Machine::new(Counting::OnlyCpus);
-            if let Ok(first) = anew.look() {
-                if first.missing != said {
-                    say(&first.missing);
-                    said.clone_from(&first.missing);
-                }
-                (machine, before, uncounted) = (anew, first, 0);
-                continue;
+        let Some(view) = view else {
+            if watch.missing() != said {
+                say(watch.missing());
+                said = watch.missing().to_vec();
             }
-        }
-        let view = View::new(&look, Some(&before));
+            continue;
+        };
         let mut all = findings(&view);
         let finding = all.swap_remove(0);
         let mut failed = |why| say(&[format!("no recording was made: {why}")]);
@@ -135,7 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         if args.once {
             return Ok(Exit::Done);
         }
-        (before, found) = (look, Some(finding));
+        found = Some(finding);
     }
 }
 

@@ -112,9 +112,9 @@ pub(crate) struct Args {
 
     /// Play saved looks instead of this machine's: output of --json, recordings, or copies of /proc/zoneinfo
     ///
-    /// Name the oldest file first. On a terminal, space pauses, n and p step, and + and - change the speed. With
-    /// --interval, a look at a recording is at least so many seconds after the previous one; without it, each snapshot of
-    /// the recording is a look.
+    /// Name the oldest file first. On a terminal, space pauses, n and p step, and + and - change the speed; the last look, marked [end],
+    /// stays until q. With --interval, a look at a recording is at least so many seconds after the previous one; without it, each
+    /// snapshot of the recording is a look.
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "count", "no_count"])]
     from: Vec<PathBuf>,
 }

@@ -15,6 +15,13 @@ pub(super) struct Position {
     pub(super) looks: usize,
 }
 
+impl Position {
+    /// Whether no look follows.
+    pub(super) fn is_last(self) -> bool {
+        self.place + 1 == self.looks
+    }
+}
+
 /// Shows one look after the other.
 pub(super) trait Source {
     /// Goes to the next look. Returns whether there was one.

@@ -276,3 +276,18 @@ fn recordings_of_one_name_are_told_apart() {
         assert!(html.contains("<span class=\"number\">1</span> <span class=\"unit\">recordings</span>"), "{html}");
     }
 }
+
+/// Seconds without their option are no recording: the message names the option.
+#[test]
+fn seconds_without_their_option() {
+    for seconds in ["5", "2.5s"] {
+        let (_, error) = ends(5, &[&"advise", &seconds]);
+        let help = format!("\nhelp: `pageset advise --live {seconds}` records this machine for that time\n");
+        assert!(
+            error.starts_with(&format!("error: {seconds}: cannot be opened: ")) && error.ends_with(&help),
+            "{error}"
+        );
+    }
+    let (_, error) = ends(5, &[&"advise", &"no-such-file"]);
+    assert!(!error.contains("--live"), "{error}");
+}

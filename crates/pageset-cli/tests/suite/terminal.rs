@@ -1,7 +1,7 @@
 //! `pageset top` on a terminal that hangs up, is suspended, or whose output nobody reads.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -46,6 +46,8 @@ fn lines_fit_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let made_up = folder.path().join("looks.json").display().to_string();
     std::fs::write(&made_up, crate::made_up::json("4x2", 2)).unwrap();
+    let log =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../pageset-explain/tests/inputs/log-2.6.32-first-zone.txt").to_owned();
     for (words, wide) in [
         (&["advise", &file][..], false),
         (&["replay", &file, "--identify"], false),
@@ -55,6 +57,10 @@ fn lines_fit_the_terminal() {
         (&["top", "--once", "--plain", "--from", &looks], false),
         // It has processes, call sites and waits.
         (&["top", "--once", "--plain", "--from", &made_up], false),
+        (&["fleet", crate::fleet::INPUT], false),
+        (&["explain", "auto_high"], false),
+        (&["explain", "vm.min_free_kbytes"], false),
+        (&["explain", &log], false),
     ] {
         let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
         let screen = terminal::shown(command(&words));
@@ -75,6 +81,55 @@ fn lines_fit_the_terminal() {
             assert!(line.chars().count() <= 80, "{line}\n{screen}");
         }
     }
+}
+
+/// What a narrow terminal does not show is named, and `--wide` shows it.
+#[test]
+fn a_fleet_fits_the_terminal() {
+    let [narrow, wide] = [&[][..], &["--wide"]].map(|more: &[&str]| {
+        let mut fleet = command(&[&"fleet", &crate::fleet::INPUT]);
+        fleet.args(more);
+        terminal::shown(fleet)
+    });
+    let head = |text: &str| text.lines().find(|line| line.starts_with(" verdict")).unwrap().trim_end().to_owned();
+    assert!(head(&narrow).chars().count() <= 80 && !head(&narrow).contains("hosts"), "{narrow}");
+    assert!(narrow.contains("not shown: CPUs that wait, wait %, kernels, hosts; --wide shows all columns"), "{narrow}");
+    assert!(head(&wide).ends_with("hosts") && !wide.contains("not shown"), "{wide}");
+}
+
+/// An explanation is as wide as the terminal; in a pipe its width is fixed.
+#[test]
+fn an_explanation_has_the_width_of_the_terminal() {
+    let widest = |text: &str| text.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+    for name in ["auto_high", "vm.min_free_kbytes"] {
+        let on_terminal = |columns: u32| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("stty cols {columns}; {} explain {name}", crate::PROGRAM)]);
+            widest(&terminal::shown(shell))
+        };
+        assert!((50..=70).contains(&on_terminal(70)), "{name}");
+        assert!((110..=140).contains(&on_terminal(140)), "{name}");
+        assert!((80..=100).contains(&widest(&ends(0, &[&"explain", &name]).0)), "{name}");
+    }
+}
+
+/// A playback that has come to its last look says so, and stays until q.
+#[test]
+fn a_playback_stays_at_its_end() {
+    let looks = trace("lab/6.18-amd64.1g.purge.pstrace");
+    let (mut top, mut user) =
+        on_terminal(command(&[&"top", &"--config", &"/dev/null", &"-i", &"0.5", &"--from", &looks]));
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains("[end]") {
+        assert!(is_readable(&user, PATIENCE), "{}", String::from_utf8_lossy(&shown));
+        let mut part = [0; 4096];
+        let length = user.read(&mut part).unwrap();
+        shown.extend_from_slice(&part[..length]);
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(top.try_wait().unwrap().is_none());
+    user.write_all(b"q").unwrap();
+    assert_eq!(ended(&mut top).code(), Some(0));
 }
 
 /// Reading recordings for more than a second shows how far it is, on a terminal only.

@@ -35,7 +35,7 @@ proptest! {
         text.truncate(end);
         if let Some(found) = explain(&[("-", &text)]) {
             prop_assert!(found.answer.ends_with('.'));
-            prop_assert!(pageset_explain::text(&found).len() > 10);
+            prop_assert!(pageset_explain::text(&found, None).len() > 10);
         }
     }
 }

@@ -107,7 +107,7 @@ fn amounts_are_pages() {
 fn results_have_two_forms() {
     for (name, sentence) in SENTENCES.iter() {
         let found = explain(&[("-", &read(name))]).unwrap();
-        let text = pageset_explain::text(&found);
+        let text = pageset_explain::text(&found, None);
         let first: String = text.split("\n\n").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(first, *sentence);
         let json = serde_json::to_value(&found).unwrap();

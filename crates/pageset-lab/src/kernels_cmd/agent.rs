@@ -6,19 +6,20 @@ use std::path::Path;
 use pageset_fleet::{Line, Verdict};
 use pageset_trace::Trace;
 use pageset_trace::advise::Advice;
-use pageset_trace::verdict::Kind;
 use pageset_trace::verdict::machine::Level;
+use pageset_trace::verdict::{Basis, Kind};
+use serde::{Deserialize, Serialize};
 
 use super::definition::Boot;
 use super::tool::at;
-use super::truth::line;
 
 /// How the two verdicts on a load relate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Agreement {
     /// Both set the same, or nothing.
     Equal,
-    /// The agent says that only a recording can decide.
+    /// The agent says that only a recording can decide, and in the recording zone locks are not rare.
     Asks,
     /// The recording has no verdict.
     Open,
@@ -34,18 +35,25 @@ const AGREEMENTS: [(Agreement, &str); 4] = [
     (Agreement::Differs, "differs"),
 ];
 
-impl Agreement {
-    fn name(self) -> &'static str {
-        AGREEMENTS.iter().find(|(of, _)| *of == self).map_or("", |(_, name)| name)
-    }
-}
-
-/// A load on a kernel, with both verdicts.
+/// A load on a kernel, with both verdicts: a line of the table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Row {
-    release: String,
+    kernel: String,
     load: String,
-    agent: Verdict,
-    advice: Advice,
+    /// The name of the agent's verdict.
+    agent: String,
+    /// The setting that the agent names; empty for none.
+    agent_sets: String,
+    /// Whether the agent says that only a recording can decide.
+    record_first: bool,
+    /// What the advice rests on.
+    advise: Basis,
+    /// The setting that the advice names; empty for none.
+    advise_sets: String,
+    trust: String,
+    agreement: Agreement,
+    agent_says: String,
+    advise_says: String,
 }
 
 impl Row {
@@ -60,67 +68,72 @@ impl Row {
         let path = dir.join("recordings").join(format!("{}.{load}.pstrace", boot.name()));
         let trace = Trace::open(&path).map_err(|error| error.to_string())?;
         let advice = Advice::of(&trace, &mut |_| {}).map_err(|error| error.to_string())?;
-        Ok(Row { release: line.kernel.unwrap_or_default(), load: load.into(), agent: line.verdict, advice })
+        Ok(Row::new(line.kernel.unwrap_or_default(), load, line.verdict, &advice))
     }
 
-    fn advised(&self) -> Option<String> {
-        self.advice.verdict.sysctl().map(|(name, value)| format!("{name}={value}"))
+    fn new(kernel: String, load: &str, agent: Verdict, advice: &Advice) -> Row {
+        let advised = advice.verdict.sysctl().map(|(name, value)| format!("{name}={value}"));
+        let mut row = Row {
+            kernel,
+            load: load.to_owned(),
+            agent: agent.key,
+            agent_sets: agent.set.unwrap_or_default(),
+            record_first: agent.needs_recording || agent.level == Level::Unknown,
+            advise: advice.verdict.basis,
+            advise_sets: advised.unwrap_or_default(),
+            trust: advice.sure.trust.name().to_owned(),
+            agreement: Agreement::Open,
+            agent_says: agent.sentence,
+            advise_says: advice.verdict.why.clone(),
+        };
+        row.agreement = row.judged();
+        row
     }
 
-    fn agreement(&self) -> Agreement {
-        let asks = self.agent.needs_recording || self.agent.level == Level::Unknown;
-        match self.advice.verdict.kind() {
+    /// Whether the recording shows a CPU that takes zone locks so often that a setting can be felt.
+    fn suffers(&self) -> bool {
+        matches!(self.advise, Basis::Gain | Basis::NoGain)
+    }
+
+    fn judged(&self) -> Agreement {
+        match self.advise.kind() {
             Kind::None => Agreement::Open,
-            _ if asks => Agreement::Asks,
-            _ if self.agent.set == self.advised() => Agreement::Equal,
+            // A recording that shows nothing was asked for in vain.
+            _ if self.record_first && self.suffers() => Agreement::Asks,
+            _ if !self.record_first && self.agent_sets == self.advise_sets => Agreement::Equal,
             _ => Agreement::Differs,
         }
     }
 }
 
-/// The last line of an agent whose whole interval lies in a load. `during` are the seconds since 1970 of its begin and its end.
+/// The last line of an agent whose whole interval lies in a load. `during` are the nanoseconds since 1970 of its begin and its end.
 fn watched(lines: &str, during: &str) -> Result<Line, String> {
-    let seconds: Vec<u64> = during.split_ascii_whitespace().filter_map(|second| second.parse().ok()).collect();
-    let [begin, end] = seconds[..] else { return Err(format!("`{during}` are not two times")) };
+    let times: Vec<u64> = during.split_ascii_whitespace().filter_map(|time| time.parse().ok()).collect();
+    let [begin, end] = times[..] else { return Err(format!("`{during}` are not two times")) };
     let in_load = |line: &Line| {
         let interval = line.time_ns.zip(line.interval_ns).map(|(end, length)| (end.saturating_sub(length), end));
-        interval.is_some_and(|(from, to)| from >= begin * 1_000_000_000 && to <= end * 1_000_000_000)
+        interval.is_some_and(|(from, to)| from >= begin && to <= end)
     };
     let lines: Vec<Line> = lines.lines().map(|text| Line::parse(text.as_bytes())).collect::<Result<_, _>>()?;
     lines.into_iter().rfind(in_load).ok_or_else(|| "no interval of the agent lies in the load".into())
 }
 
 /// A line for each row.
-pub(super) fn csv(rows: &[Row]) -> String {
-    let mut text =
-        "kernel,load,agent,agent_sets,advise,advise_sets,trust,agreement,agent_says,advise_says\n".to_owned();
-    for row in rows {
-        let (agent, advice) = (&row.agent, &row.advice);
-        let basis = serde_json::to_value(advice.verdict.basis).unwrap_or_default();
-        let cells = [
-            &row.release,
-            &row.load,
-            &agent.key,
-            agent.set.as_deref().unwrap_or_default(),
-            basis.as_str().unwrap_or_default(),
-            &row.advised().unwrap_or_default(),
-            advice.sure.trust.name(),
-            row.agreement().name(),
-            &agent.sentence,
-            &advice.verdict.why,
-        ];
-        line(&mut text, &cells.map(str::to_owned));
-    }
-    text
+pub(super) fn csv(rows: &[Row]) -> Result<String, String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    rows.iter().try_for_each(|row| writer.serialize(row)).map_err(|error| error.to_string())?;
+    let bytes = writer.into_inner().map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|error| error.to_string())
 }
 
 /// How many rows of each kernel agree.
 pub(super) fn summary(rows: &[Row]) -> String {
     let mut text = String::new();
-    for of_kernel in rows.chunk_by(|a, b| a.release == b.release) {
-        let count = |agreement| of_kernel.iter().filter(|row| row.agreement() == agreement).count();
+    for of_kernel in rows.chunk_by(|a, b| a.kernel == b.kernel) {
+        let count = |agreement| of_kernel.iter().filter(|row| row.agreement == agreement).count();
         let counts = AGREEMENTS.map(|(agreement, name)| format!("{} {name}", count(agreement))).join(", ");
-        text += &format!("{}: {} loads: {counts}\n", of_kernel[0].release, of_kernel.len());
+        let suffer = of_kernel.iter().filter(|row| row.suffers()).count();
+        text += &format!("{}: {} loads, {suffer} suffer: {counts}\n", of_kernel[0].kernel, of_kernel.len());
     }
     text
 }
@@ -128,7 +141,6 @@ pub(super) fn summary(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pageset_trace::verdict::Basis;
 
     /// A row whose verdicts are those of a recording and of an agent, changed.
     fn row(agent: (&str, Option<&str>, bool), advised: (Basis, Option<u32>)) -> Row {
@@ -140,7 +152,7 @@ mod tests {
         let level = if key == "not-counted" { Level::Unknown } else { Level::Healthy };
         let (key, set) = (key.to_owned(), set.map(str::to_owned));
         let agent = Verdict { key, level, sentence: "a, b".into(), set, needs_recording };
-        Row { release: "6.18".into(), load: "unix1".into(), agent, advice }
+        Row::new("6.18".into(), "unix1", agent, &advice)
     }
 
     #[test]
@@ -149,21 +161,50 @@ mod tests {
         let eighth = Some("vm.percpu_pagelist_high_fraction=8");
         let cases = [
             (("healthy", None, false), (Basis::NotFelt, None), "equal"),
+            (("healthy", None, false), (Basis::NoGain, None), "equal"),
             (("tuning-off", tune, false), (Basis::Gain, Some(0)), "equal"),
             (("tuning-off", tune, false), (Basis::Gain, Some(8)), "differs"),
+            (("tuning-off", tune, false), (Basis::NotFelt, None), "differs"),
             (("healthy", None, false), (Basis::Gain, Some(8)), "differs"),
             (("lists-too-small", eighth, true), (Basis::Gain, Some(8)), "asks"),
             (("not-counted", None, false), (Basis::NoGain, None), "asks"),
+            (("zone-lock-waits", None, true), (Basis::NotFelt, None), "differs"),
             (("healthy", None, false), (Basis::ControlFailed, None), "open"),
         ];
         let rows: Vec<Row> = cases.iter().map(|(agent, advised, _)| row(*agent, *advised)).collect();
         for (row, (_, _, agreement)) in rows.iter().zip(cases) {
-            assert_eq!(row.agreement().name(), agreement);
+            assert_eq!(AGREEMENTS.iter().find(|(_, name)| *name == agreement).unwrap().0, row.agreement, "{row:?}");
         }
-        assert_eq!(summary(&rows), "6.18: 7 loads: 2 equal, 2 asks, 1 open, 2 differs\n");
-        let text = csv(&rows[1..2]);
-        let cells = "6.18,unix1,tuning-off,vm.percpu_pagelist_high_fraction=0,gain,vm.percpu_pagelist_high_fraction=0,";
+        assert_eq!(summary(&rows), "6.18: 10 loads, 6 suffer: 3 equal, 2 asks, 1 open, 4 differs\n");
+        let text = csv(&rows[2..3]).unwrap();
+        let cells =
+            "6.18,unix1,tuning-off,vm.percpu_pagelist_high_fraction=0,false,gain,vm.percpu_pagelist_high_fraction=0,";
         assert!(text.lines().nth(1).unwrap().starts_with(cells) && text.contains(",equal,\"a, b\","), "{text}");
+        assert_eq!(parse(&text), rows[2..3]);
+    }
+
+    fn parse(text: &str) -> Vec<Row> {
+        csv::Reader::from_reader(text.as_bytes()).deserialize().collect::<Result<_, _>>().unwrap()
+    }
+
+    /// The table of the repository has verdicts that relate as it says, loads of each kind, and the counts that the page shows.
+    #[test]
+    fn the_page_has_the_counts_of_the_table() {
+        let docs = super::super::initramfs::repository().join("docs");
+        let rows = parse(&fs::read_to_string(docs.join("agent.csv")).unwrap());
+        for row in &rows {
+            assert_eq!(row.agreement, row.judged(), "{row:?}");
+        }
+        for of_kernel in rows.chunk_by(|a, b| a.kernel == b.kernel) {
+            let suffer = of_kernel.iter().filter(|row| row.suffers()).count();
+            assert!(suffer >= 3 && of_kernel.len() - suffer >= 3, "{}: {suffer} loads suffer", of_kernel[0].kernel);
+        }
+        let page = fs::read_to_string(docs.join("guide/fleet.md")).unwrap();
+        assert!(
+            page.contains(&format!("```text\n{}```\n", summary(&rows))),
+            "docs/guide/fleet.md does not show\n{}",
+            summary(&rows)
+        );
     }
 
     /// A line of which a part is from before the load, or after it, says nothing of the load.
@@ -176,9 +217,12 @@ mod tests {
             serde_json::to_string(&line).unwrap() + "\n"
         };
         let lines: String = [101, 103, 105, 107].map(at).concat();
-        let last = |during: &str| watched(&lines, during).map(|line| line.time_ns.unwrap() / 1_000_000_000);
-        assert_eq!((last("100 106\n"), last("101 103\n"), last("104 108\n")), (Ok(105), Ok(103), Ok(107)));
-        assert_eq!(last("102 104\n"), Err("no interval of the agent lies in the load".into()));
-        assert_eq!(last("x\n"), Err("`x\n` are not two times".into()));
+        let last = |begin: u64, end: u64| {
+            let during = format!("{} {}\n", begin * 1_000_000_000, end * 1_000_000_000);
+            watched(&lines, &during).map(|line| line.time_ns.unwrap() / 1_000_000_000)
+        };
+        assert_eq!((last(100, 106), last(101, 103), last(104, 108)), (Ok(105), Ok(103), Ok(107)));
+        assert_eq!(last(102, 104), Err("no interval of the agent lies in the load".into()));
+        assert_eq!(watched(&lines, "x\n"), Err("`x\n` are not two times".into()));
     }
 }

@@ -77,6 +77,8 @@ pub(super) struct Workload {
     pub(super) name: String,
     pub(super) what: String,
     pub(super) command: String,
+    /// What is recorded, if it is not `command`: of a load that the agent watches, a shorter run, or the part that its last line shows.
+    pub(super) recorded: Option<String>,
     seconds: Option<u32>,
     #[serde(default = "all")]
     kernels: Vec<String>,

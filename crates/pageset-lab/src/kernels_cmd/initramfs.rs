@@ -207,6 +207,7 @@ mount -t tmpfs -o size=60% none /tmp; ip link set lo up; echo 2 > /proc/sys/kern
 echo "LAB kernel $(uname -r)"
 for module in {modules}; do insmod /modules/$module.ko || echo "module $module does not load"; done
 for try in 1 2 3; do [ -b /dev/vdb ] && break; sleep 1; done
+for online in /sys/devices/system/cpu/cpu*/online; do [ "$(cat $online)" = 0 ] && echo 1 > $online; done
 mount -t ext4 /dev/vda /disk || rmdir /disk
 if [ -b /dev/vdc ]; then
     mkdir /dev/shm; mount -t tmpfs none /dev/shm
@@ -228,9 +229,9 @@ record() {{ # NAME SECONDS OPTIONS... COMMAND...
 observe() {{ # NAME SECONDS COMMAND...
     name=$1; seconds=$2; shift 2
     sync; echo 3 > /proc/sys/vm/drop_caches
-    pageset agent --interval 1 -o $name.agent 2> $name.agent.log & agent=$!
+    pageset agent --interval 0.3 -o $name.agent 2> $name.agent.log & agent=$!
     for try in $(seq 60); do [ -s $name.agent ] && break; sleep 1; done
-    begin=$(date +%s); timeout -s INT $seconds "$@" > /dev/null 2>&1; echo "$((begin + 1)) $(date +%s)" > $name.during
+    begin=$(wl now); timeout -s INT $seconds "$@" > /dev/null 2>&1; echo "$begin $(wl now)" > $name.during
     kill $agent; wait $agent
 }}
 "#,
@@ -242,7 +243,8 @@ observe() {{ # NAME SECONDS COMMAND...
             continue;
         }
         let (name, seconds, options) = (&workload.name, workload.seconds(), boot.record().join(" "));
-        let command = format!("record {name} {seconds} {options} -- {}", workload.command);
+        let recorded = workload.recorded.as_ref().unwrap_or(&workload.command);
+        let command = format!("record {name} {seconds} {options} -- {recorded}");
         let observe = match lab.agent {
             true => format!("observe {name} {seconds} {}", workload.command),
             false => String::new(),
@@ -357,8 +359,11 @@ mod tests {
         let lab = Lab::parse(include_str!("../../../../lab/agent.toml")).unwrap();
         for boot in lab.boots() {
             let script = init(&lab, boot, &["virtio_blk", "ext4"]);
-            assert!(script.contains("\nobserve pf1 40 wl faults 3 1\nrecord pf1 40  -- wl faults 3 1\n"), "{script}");
-            let fixed = "percpu_pagelist_high_fraction\nobserve hf1000 40 wl faults 3 0\nrecord hf1000 ";
+            assert!(
+                script.contains("\nobserve pf64 40 wl faults 0.8 0 64\nrecord pf64 40  -- wl faults 0.5 0 64\n"),
+                "{script}"
+            );
+            let fixed = "percpu_pagelist_high_fraction\nobserve hf1000 40 wl faults 0.8 0\nrecord hf1000 ";
             assert!(script.contains(fixed) && lab.workloads(boot).len() >= 12, "{script}");
         }
     }

@@ -208,7 +208,8 @@ impl<'l> Runner<'l> {
         let workloads = self.lab.workloads(boot);
         // An emulated CPU takes up to 40 s to the first workload. Most workloads end long before their limit.
         let seconds: u64 = workloads.iter().map(|workload| u64::from(workload.seconds())).sum();
-        let limit = Duration::from_secs(120 + seconds * (1 + u64::from(self.lab.agent)));
+        // The agent's loads run twice, in a guest whose time is slow.
+        let limit = Duration::from_secs(120 + seconds * (1 + 3 * u64::from(self.lab.agent)));
         let root = match &self.lab.root {
             Some(root) if workloads.iter().any(|workload| workload.needs_root()) => {
                 Some(packages::root_image(root, &self.dir)?)
@@ -298,7 +299,7 @@ impl<'l> Runner<'l> {
         progress.clear();
         let rows: Vec<_> = rows.into_inner().expect("no thread panicked").into_values().collect();
         let path = output.unwrap_or_else(|| self.dir.join("agent.csv"));
-        tool::write_whole(&path, agent::csv(&rows))?;
+        tool::write_whole(&path, agent::csv(&rows)?)?;
         let written = std::io::stdout().write_all(agent::summary(&rows).as_bytes());
         written.map_err(|error| format!("cannot write the summary: {error}"))?;
         eprintln!("{}", path.display());

@@ -12,8 +12,9 @@ use pageset_columns::{Column, members};
 use schemars::Schema;
 use serde::Deserialize;
 
+use crate::columns::Fit;
 use crate::error::{Exit, Failure};
-use crate::output;
+use crate::output::{self, WideOption};
 
 /// The arguments of `explain`.
 #[derive(clap::Args, Debug)]
@@ -98,14 +99,18 @@ fn written() -> Vec<Term> {
     toml::from_str::<File>(include_str!("terms.toml")).expect("a test reads terms.toml").term
 }
 
-/// The width of an explanation. Unit: characters.
+/// The width of an explanation where no other is known. Unit: characters.
 const WIDTH: usize = 96;
 
 /// All entries of a program: those of its columns, from the schemas of its results, and the written ones.
-struct Dictionary(Vec<Term>);
+struct Dictionary {
+    terms: Vec<Term>,
+    /// Of lines. Unit: characters.
+    width: usize,
+}
 
 impl Dictionary {
-    fn new(schemas: &Schemas) -> Dictionary {
+    fn new(schemas: &Schemas, width: Option<usize>) -> Dictionary {
         let mut all = written();
         for column in schemas.names.iter().filter_map(|name| (schemas.of)(name)).flat_map(|schema| members(&schema)) {
             all.extend(of_column(&column));
@@ -119,7 +124,7 @@ impl Dictionary {
             !(is_reference(term) && own.contains(&folded(&term.name)))
                 && seen.insert((term.kind, folded(&term.name), term.what.clone()))
         });
-        Dictionary(all)
+        Dictionary { terms: all, width: width.unwrap_or(WIDTH) }
     }
 
     /// The entries of a name. A kind may precede the name: `the warning not-made`.
@@ -128,7 +133,7 @@ impl Dictionary {
         let of_kind = kinds.iter().find_map(|(words, kind)| Some((name.strip_prefix(words)?, *kind)));
         let (name, kind) = of_kind.map_or((name, None), |(name, kind)| (name, Some(kind)));
         let name = folded(name);
-        self.0.iter().filter(move |term| folded(&term.name) == name && kind.is_none_or(|kind| term.kind == kind))
+        self.terms.iter().filter(move |term| folded(&term.name) == name && kind.is_none_or(|kind| term.kind == kind))
     }
 
     /// A part of an entry. A reference such as `As most held.` is replaced by the same part of that entry.
@@ -147,7 +152,7 @@ impl Dictionary {
         for (place, head) in ["", "bad: ", "to do: "].into_iter().enumerate() {
             let body = self.part(term, place);
             if !body.is_empty() {
-                text += &wrapped(&format!("{head}{body}"));
+                text += &wrapped(&format!("{head}{body}"), self.width);
             }
         }
         text
@@ -157,17 +162,21 @@ impl Dictionary {
     fn explained(&self, name: &str) -> String {
         let wanted = folded(name);
         let of = |wanted: &str| {
-            self.0.iter().filter(|term| folded(&term.name) == wanted).map(|term| self.text(term)).collect::<Vec<_>>()
+            self.terms
+                .iter()
+                .filter(|term| folded(&term.name) == wanted)
+                .map(|term| self.text(term))
+                .collect::<Vec<_>>()
         };
         let mut parts = of(&wanted);
-        parts.extend(rules::explained(&wanted));
+        parts.extend(rules::explained(&wanted, self.width));
         if parts.is_empty() {
             parts = of(general(&wanted));
         }
         // The argument may be a whole printed warning.
         if parts.is_empty() {
             let quoted = |term: &&Term| name.contains(&format!("[{}]", term.name));
-            let warnings = self.0.iter().filter(|term| term.kind == Kind::Warning);
+            let warnings = self.terms.iter().filter(|term| term.kind == Kind::Warning);
             parts.extend(warnings.filter(quoted).map(|term| self.text(term)));
         }
         parts.join("\n")
@@ -175,7 +184,7 @@ impl Dictionary {
 
     fn names(&self) -> impl Iterator<Item = (Kind, &str)> {
         let rules = crate::rules::keys().map(|key| (Kind::Rule, key));
-        self.0.iter().map(|term| (term.kind, &*term.name)).chain(rules)
+        self.terms.iter().map(|term| (term.kind, &*term.name)).chain(rules)
     }
 
     /// A list of all names by kind.
@@ -185,7 +194,7 @@ impl Dictionary {
             let mut seen = HashSet::new();
             let of_kind = self.names().filter(|(k, name)| *k == kind && seen.insert(folded(name)));
             let names = of_kind.map(|(_, name)| name.replace(' ', "\u{a0}")).collect::<Vec<_>>().join(", ");
-            text += &format!("{}s\n{}", kind.name(), wrapped(&names));
+            text += &format!("{}s\n{}", kind.name(), wrapped(&names, self.width));
         }
         text.replace('\u{a0}', " ")
     }
@@ -216,11 +225,11 @@ fn of_column(column: &Column) -> Vec<Term> {
     names.into_iter().map(term).collect()
 }
 
-/// A paragraph in lines that begin with two spaces.
-fn wrapped(paragraph: &str) -> String {
+/// A paragraph in lines of `width` characters that begin with two spaces.
+fn wrapped(paragraph: &str, width: usize) -> String {
     let (mut text, mut line) = (String::new(), String::from(" "));
     for word in paragraph.split_ascii_whitespace() {
-        if line.chars().count() + 1 + word.chars().count() > WIDTH {
+        if line.chars().count() + 1 + word.chars().count() > width {
             text += &line;
             text.push('\n');
             line = String::from(" ");
@@ -253,13 +262,13 @@ fn general(wanted: &str) -> &str {
 
 /// All entries of a name as text; empty if there are none.
 pub fn explained(schemas: &Schemas, name: &str) -> String {
-    Dictionary::new(schemas).explained(name)
+    Dictionary::new(schemas, None).explained(name)
 }
 
 /// What is wrong with a program's entries: a column without a sentence, or a reference to no entry. For tests.
 pub fn faults(schemas: &Schemas) -> Vec<String> {
-    let (dictionary, mut faults) = (Dictionary::new(schemas), Vec::new());
-    for term in &dictionary.0 {
+    let (dictionary, mut faults) = (Dictionary::new(schemas, None), Vec::new());
+    for term in &dictionary.terms {
         if !term.what.ends_with('.') {
             faults.push(format!("{} has no sentence: {}", term.name, term.what));
         }
@@ -287,12 +296,13 @@ fn print_schema(schemas: &Schemas, name: &str) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Runs `explain` of a program with these results. The suggestions for an unknown name include `others`.
+/// Runs `explain` of a program with these results. The suggestions for an unknown name include `others`. The lines are as wide as the
+/// terminal.
 pub fn run(schemas: &Schemas, args: &Args, others: &[&str]) -> Result<Exit, Failure> {
     if args.schema {
         return print_schema(schemas, &args.name.join(" "));
     }
-    let dictionary = Dictionary::new(schemas);
+    let dictionary = Dictionary::new(schemas, Fit::new(&WideOption::default()).line());
     if args.name.is_empty() {
         io::stdout().write_all(dictionary.listed().as_bytes())?;
         return Ok(Exit::Done);
@@ -381,8 +391,8 @@ mod tests {
 
     #[test]
     fn lines_fit() {
-        let dictionary = Dictionary::new(&SCHEMAS);
-        for term in &dictionary.0 {
+        let dictionary = Dictionary::new(&SCHEMAS, None);
+        for term in &dictionary.terms {
             assert!(dictionary.text(term).lines().all(|line| line.chars().count() <= 120), "{}", term.name);
         }
     }

@@ -212,6 +212,22 @@ impl Nearness {
         ]
     }
 
+    /// The means over pagesets, weighted by the kernel's refills and drains on each.
+    pub fn mean(pagesets: &[(&Pageset, Totals)]) -> Nearness {
+        let mean = |share: fn(&Nearness) -> Option<f64>, moves: fn(&Totals) -> u64| {
+            let weighted = |(set, kernel): &(&Pageset, Totals)| Some(share(&set.near)? * moves(kernel) as f64);
+            let sum: f64 = pagesets.iter().filter_map(weighted).sum();
+            let all: u64 = pagesets.iter().map(|(_, kernel)| moves(kernel)).sum();
+            (all > 0).then(|| sum / all as f64)
+        };
+        Nearness {
+            refills_near_pct: mean(|near| near.refills_near_pct, |totals| totals.refills),
+            refills_near_by_chance_pct: mean(|near| near.refills_near_by_chance_pct, |totals| totals.refills),
+            drains_near_pct: mean(|near| near.drains_near_pct, |totals| totals.drains),
+            drains_near_by_chance_pct: mean(|near| near.drains_near_by_chance_pct, |totals| totals.drains),
+        }
+    }
+
     pub(super) fn new(refills: Option<Near>, drains: Option<Near>) -> Self {
         Nearness {
             refills_near_pct: refills.map(|near| near.pct),

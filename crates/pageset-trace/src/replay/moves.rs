@@ -55,6 +55,15 @@ pub struct Totals {
     pub drain_pages: u64,
 }
 
+impl std::ops::AddAssign for Totals {
+    fn add_assign(&mut self, other: Totals) {
+        self.refills += other.refills;
+        self.refill_pages += other.refill_pages;
+        self.drains += other.drains;
+        self.drain_pages += other.drain_pages;
+    }
+}
+
 impl Moves {
     /// The sums over the moves for which `wanted` is true.
     pub fn totals(&self, wanted: impl Fn(&Move) -> bool) -> Totals {

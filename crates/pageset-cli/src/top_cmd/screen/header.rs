@@ -28,7 +28,10 @@ pub(super) fn clock(scene: &Scene<'_>, state: &State) -> Vec<String> {
         let of_day = ns / 1_000_000_000 % 86_400;
         parts.push(format!("{:02}:{:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60, of_day % 60));
     }
-    if state.frozen {
+    // Nothing follows by itself: the screen stays until q.
+    if scene.position.is_some_and(|at| at.is_last()) {
+        parts.push("[end]".to_owned());
+    } else if state.frozen {
         parts.push(if scene.position.is_some() { "[paused]" } else { "[frozen]" }.to_owned());
     }
     parts

@@ -95,6 +95,12 @@ impl Path {
     }
 }
 
+/// Whether a wait for any spin lock has begun on a CPU, by its element. The kernel does not show each such wait, but it has shown one.
+pub(super) fn has_waited(words: &Words) -> bool {
+    let recent = [&words[ZONES..ZONES + ZONE_LOCKS], &words[OTHERS..OTHERS + OTHER_LOCKS]];
+    recent.into_iter().flatten().any(|lock| *lock != 0)
+}
+
 /// The maps that programs add to.
 #[derive(Clone, Copy)]
 pub(super) struct Maps {
@@ -286,6 +292,13 @@ mod tests {
         let length = |processes, sites| wait_ends(maps(processes, sites)).len();
         let none = length(None, None);
         assert_eq!((length(Some(4), None) - none, length(None, Some(5)) - none), (119, 60));
+    }
+
+    #[test]
+    fn a_wait_for_any_lock_is_seen() {
+        let with = |word: usize| has_waited(&std::array::from_fn(|at| u64::from(at == word)));
+        assert!(with(36) && with(39) && with(48) && with(55));
+        assert!(![0, 16, 35, 40, 47, 56, 64].into_iter().any(with));
     }
 
     #[test]
