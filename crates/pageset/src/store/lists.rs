@@ -104,12 +104,14 @@ pub(super) fn drain_in_order<'d, M: Machine>(
     mut free: impl FnMut(&[AtomicU32], Order, &mut Held<'d, M>),
 ) -> u32 {
     if SMALL {
-        // One copy for all.
-        let free: &mut dyn FnMut(&[AtomicU32], Order, &mut Held<'d, M>) = &mut free;
+        let free: &mut Free<'_, 'd, M> = &mut free;
         return in_order(drain, cache, free);
     }
     in_order(drain, cache, free)
 }
+
+/// What frees blocks of an order. A small build has one copy of [`in_order`] for all.
+type Free<'f, 'd, M> = dyn FnMut(&[AtomicU32], Order, &mut Held<'d, M>) + 'f;
 
 #[cfg_attr(feature = "rules", inline(always))]
 #[cfg_attr(not(feature = "rules"), inline(never))]
