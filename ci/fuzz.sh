@@ -35,29 +35,31 @@ marks="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks --cfg fuzzing"
 work=$base/work
 
-# Readers learn words and numbers from what they compare; the allocator has none to learn, and is three times as fast
-# without.
+# build MODE TARGET...: builds targets together. Readers learn words and numbers from what they compare; the allocator has
+# none to learn, and is three times as fast without.
 build() {
-    case $1 in
-    scenario) set -- scenario marked --no-default-features "${@:2}" ;;
-    *)
-        set -- "$1" compared "${@:2}"
+    local mode=$1 bins=() features=()
+    shift
+    if [[ $mode == marked ]]; then features=(--no-default-features ${planted:+--features planted}); else
         local RUSTFLAGS=-Cllvm-args=-sanitizer-coverage-trace-compares CUSTOM_LIBFUZZER_PATH
         # libFuzzer is in C++ and not marked: what `scenario` has serves all.
         CUSTOM_LIBFUZZER_PATH=$(realpath -m "$base/marked/$host/release/libfuzzer.a")
         [[ ! -e $CUSTOM_LIBFUZZER_PATH ]] || export CUSTOM_LIBFUZZER_PATH
-        ;;
-    esac
-    built=$base/$2/$host/release/$1
+    fi
+    for name; do bins+=(--bin "$name"); done
     RUSTFLAGS="$marks ${RUSTFLAGS:-}" cargo +nightly build --quiet --locked --release --target "$host" \
-        --target-dir "$base/$2" --bin "$1" "${@:3}"
-    [[ $2 != marked ]] || cp -pu "$(ls -t "$base/$2/$host/release/build"/libfuzzer-sys-*/out/libfuzzer.a | head -n 1)" "$base/$2/$host/release/"
+        --target-dir "$base/$mode" "${bins[@]}" "${features[@]}"
+    [[ $mode == marked ]] || return 0
+    local built
+    built=$(ls -t "$base/marked/$host/release/build"/libfuzzer-sys-*/out/libfuzzer.a | head -n 1)
+    cp -pu "$built" "$base/marked/$host/release/"
 }
+mode_of() { [[ $1 == scenario ]] && echo marked || echo compared; }
 
-# fuzz FOLDER OPTION...: runs what was built; what it finds stays in FOLDER from one run to the next.
+# fuzz TARGET FOLDER OPTION...: runs what was built; what it finds stays in FOLDER from one run to the next.
 fuzz() {
-    local folder=$work/$1
-    shift
+    local built=$base/$(mode_of "$1")/$host/release/$1 folder=$work/$2
+    shift 2
     mkdir -p "$folder"/{corpus,seeds,found}
     PAGESET_SEEDS=$folder/seeds "$built" "$folder/corpus" "$folder/seeds" -artifact_prefix="$folder/found/" \
         -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 "$@" >"$folder/said" 2>&1
@@ -65,10 +67,10 @@ fuzz() {
 
 if [[ $planted ]]; then
     echo "== a planted bug is found, and printed as a regression test"
-    build scenario --features planted
+    build marked scenario
     rm -rf "$work/planted"
     said=$work/planted/said
-    if fuzz planted -seed=3 -runs=200000 -max_len=402; then
+    if fuzz scenario planted -seed=3 -runs=200000 -max_len=402; then
         tail -n 20 "$said" >&2
         echo "error: 200,000 runs have not found it" >&2
         exit 1
@@ -79,15 +81,30 @@ if [[ $planted ]]; then
     exit
 fi
 
+compared=()
 for name in "${targets[@]}"; do
-    echo "== $name, $seconds s"
-    build "$name"
-    said=$work/$name/said
-    if ! fuzz "$name" -max_total_time="$seconds"; then
-        tail -n 60 "$said" >&2
-        echo "replay with: $built FILE, the one after \`Test unit written to\`" >&2
-        exit 1
-    fi
-    grep -oE 'cov: [0-9]+ ft: [0-9]+ corp: [0-9]+' "$said" | tail -n 1
-    sed -n 's/^stat::number_of_executed_units: */runs: /p' "$said"
+    if [[ $name == scenario ]]; then build marked scenario; else compared+=("$name"); fi
 done
+((!${#compared[@]})) || build compared "${compared[@]}"
+
+# Each on a CPU of its own.
+run() {
+    local name=$1 said=$work/$1/said status=0
+    fuzz "$name" "$name" -max_total_time="$seconds" || status=1
+    {
+        echo "== $name, $seconds s"
+        if ((status)); then
+            tail -n 60 "$said"
+            echo "replay with: $base/$(mode_of "$name")/$host/release/$name FILE, the one after \`Test unit written to\`"
+        else
+            grep -oE 'cov: [0-9]+ ft: [0-9]+ corp: [0-9]+' "$said" | tail -n 1
+            sed -n 's/^stat::number_of_executed_units: */runs: /p' "$said"
+        fi
+    } >"$work/$name/summary"
+    cat "$work/$name/summary"
+    return "$status"
+}
+export -f run fuzz mode_of
+export work base host seconds
+mkdir -p "${targets[@]/#/$work/}"
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I {} bash -c 'run {}'
