@@ -40,7 +40,12 @@ fi
 text_of() { size -A "$1" | awk '$1 ~ /^\.text/ { sum += $2 } END { print sum }'; }
 # reached CALL...: the bytes of code that these calls need.
 reached() {
-    ld -r --gc-sections -e "frames_$1" "${@/#/--undefined=frames_}" -o reached "$object"
+    local call
+    for call; do
+        # The linker takes an unknown name for one of no size.
+        nm "$object" | grep -q " T frames_$call$" || { echo "error: the small build has no frames_$call" >&2 && return 1; }
+    done
+    ld -r --gc-sections -e "frames_$1" "${@/#/--undefined=frames_}" -o reached "$object" || return 1
     text_of reached
 }
 text=$(text_of "$object")

@@ -67,8 +67,11 @@ impl<L: Looks, S: FnMut() -> Result<L, Failure>> Watch<L, S> {
         self.uncounted = if look.traffic.is_none() { self.uncounted + 1 } else { 0 };
         let has_ended = self.before.traffic.is_some() && self.uncounted > 0;
         // Counting has ended, such as by an offline CPU that the kernel removed, or could not begin.
-        if (has_ended || self.uncounted >= TRY_AGAIN) && self.begin_anew() {
-            return Ok(None);
+        if has_ended || self.uncounted >= TRY_AGAIN {
+            if self.begin_anew() {
+                return Ok(None);
+            }
+            self.uncounted = 0;
         }
         let view = View::new(&look, Some(&self.before));
         self.before = look;

@@ -179,7 +179,8 @@ fn counting_that_ends_begins_anew() {
     assert_eq!(rates, [Some(Some(10.0)), Some(Some(10.0)), None, Some(Some(10.0)), Some(Some(10.0))]);
     assert_eq!((starts.get(), watch.missing()), (2, &[][..]));
     // What cannot count goes on without, and tries again: here after the tenth interval.
-    (now.set(0), starts.set(0));
+    now.set(0);
+    starts.set(0);
     let mut watch = Watch::new(start(0..115)).unwrap();
     assert_eq!(watch.missing(), ["gone"]);
     let mut counted = Vec::new();
@@ -190,7 +191,8 @@ fn counting_that_ends_begins_anew() {
     let expected: Vec<_> = (1..=14).map(|second| if second == 10 { None } else { Some(second >= 12) }).collect();
     assert_eq!((counted, starts.get()), (expected, 2));
     // A start that fails ends nothing.
-    (now.set(0), starts.set(0));
+    now.set(0);
+    starts.set(0);
     let fails = || match starts.replace(starts.get() + 1) {
         0 => start(15..u64::MAX)(),
         _ => Err(Failure::new(Exit::Missing, "no permission")),

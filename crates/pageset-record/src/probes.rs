@@ -137,6 +137,11 @@ impl Probes {
         self.handed_over = true;
     }
 
+    /// The other process failed: the probes are removed when this is dropped.
+    pub(super) fn take_back(&mut self) {
+        self.handed_over = false;
+    }
+
     /// `kprobe_events`.
     pub(super) fn file(&self) -> &Path {
         &self.file

@@ -17,6 +17,7 @@ use crate::probes::Probes;
 use crate::proctext::OuterTexts;
 use crate::progress::{Note, Phase, Summary};
 use crate::readout::{Recording, Rings};
+use crate::removal::{Removal, Removed};
 use crate::setup::{self, Prepared};
 use crate::signals::{Signal, Signals};
 use crate::snapshot::{SNAPSHOT_INTERVAL, Snapshots};
@@ -101,13 +102,25 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     // The probes are created before the instance, so that they are dropped after it.
     let (warn, check) = (&mut |warning: &str| note(Note::Warning(warning)), &mut || interrupted_before(&mut signals));
     let mut probes = Probes::create(&tracefs, &symbols, warn, check)?;
-    let mut instance = Instance::create(&tracefs, &sysctl::name_suffix())?;
-    let recorded = record_in(options, (&tracefs, &symbols), (&mut instance, &mut probes), output, &mut signals, note);
+    let instance = Instance::create(&tracefs, &sysctl::name_suffix())?;
+    let mut removal = Handover { launcher: &options.launcher, removal: None };
+    let recorded =
+        record_in(options, (&tracefs, &symbols), (&instance, &mut probes), &mut removal, output, &mut signals, note);
     if matches!(recorded, Err(RecordError::Interrupted { .. })) {
-        instance.hand_over(&options.launcher, &mut probes);
+        removal.begin(&instance, &mut probes);
     }
+    let removed = match removal.removal.map(Removal::finish) {
+        Some(done @ (Removed::All | Removed::Soon)) => {
+            instance.leave();
+            Ok(done == Removed::All)
+        }
+        Some(Removed::Failed) | None => {
+            probes.take_back();
+            instance.remove().map(|()| true)
+        }
+    };
     let summary = recorded?;
-    match instance.remove() {
+    match removed {
         Ok(true) => {}
         Ok(false) => note(Note::Warning(
             "the kernel takes long to remove the ring buffers and the probes; a process of this program goes on with that",
@@ -117,11 +130,31 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     Ok(summary)
 }
 
+/// The removal of the tracing by a process of its own, once it has begun.
+struct Handover<'a> {
+    launcher: &'a [OsString],
+    removal: Option<Removal>,
+}
+
+impl Handover<'_> {
+    /// Begins the removal: a user waits for the end. If the process cannot be started, the instance and the probes are removed as
+    /// always.
+    fn begin(&mut self, instance: &Instance, probes: &mut Probes) {
+        if self.removal.is_none() {
+            self.removal = Removal::start(self.launcher, instance.folder(), probes.file(), probes.group()).ok();
+            if self.removal.is_some() {
+                probes.hand_over();
+            }
+        }
+    }
+}
+
 /// Records with this instance and these probes, which the caller removes.
 fn record_in(
     options: &Options,
     (tracefs, symbols): (&Tracefs, &Symbols),
-    (instance, probes): (&mut Instance, &mut Probes),
+    (instance, probes): (&Instance, &mut Probes),
+    removal: &mut Handover<'_>,
     mut output: Output,
     signals: &mut Signals,
     note: &mut dyn FnMut(Note<'_>),
@@ -163,7 +196,6 @@ fn record_in(
         // Tracing stops even if the run failed.
         instance.write("tracing_on", "0")?;
         let ended = live?;
-        segment.readers.iter().for_each(Readers::stop);
         let goes_on = limits.rotate.is_some() && ended == Ended::Limit;
         let signal = signals.first().filter(|_| !goes_on);
         // A user waits: the command ends, and the kernel's tracing is removed, while the file is written.
@@ -172,7 +204,7 @@ fn record_in(
             _ => None,
         };
         if signal.is_some() {
-            instance.hand_over(&options.launcher, probes);
+            removal.begin(instance, probes);
         }
         let after = segment.after.take()?;
         let texts = segment.snapshots.finish();
@@ -202,8 +234,11 @@ fn record_in(
         facts.loss = rings.loss();
         facts.after_full = rings.dropped();
         let recording = Recording { facts, before, after, processes, texts, rings, spools };
-        // With rotating files, the first signal ends the recording without discarding the current file.
-        let patience = u32::from(goes_on && signals.count() == 0);
+        // A signal that came while the tracing ended discards nothing.
+        signals.check();
+        // With rotating files, the first signal ends the recording without discarding the current file. A command that is slow
+        // to end gets a second Ctrl-C.
+        let patience = u32::from(goes_on && signals.count() == 0 || ending.is_some());
         let written = recording.write(output, instance, &prepared, (signals, patience), note)?;
         if let Destination::File(path) = file_of(options, number) {
             note(Note::File { path: &path, events: written.events, duration: written.duration });
@@ -228,6 +263,9 @@ fn record_in(
             // The thread ends with the command.
             let _ = ending.join();
             status = command.wait()?;
+            if let Some(error) = command.start_error() {
+                return Err(error);
+            }
         }
         let interrupted = signals.first().map(|signal| signal.number);
         return Ok(Summary { status, interrupted, limited: ended == Ended::Limit, ..written });

@@ -163,14 +163,9 @@ impl Readers {
         self.shared.full.is_raised()
     }
 
-    /// Lets the readers end. On a busy machine it takes time until all have.
-    pub(super) fn stop(&self) {
-        self.shared.stop.raise();
-    }
-
     /// Ends the readers. Unread events stay in the ring buffers.
     pub(super) fn finish(mut self) -> Vec<Spool> {
-        self.stop();
+        self.shared.stop.raise();
         std::mem::take(&mut self.threads).into_iter().filter_map(|thread| thread.join().ok()).collect()
     }
 }

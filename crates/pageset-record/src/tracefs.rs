@@ -1,6 +1,5 @@
 //! Finds tracefs and creates a tracing instance, which is always removed afterwards.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -9,8 +8,6 @@ use std::time::Duration;
 
 use crate::error::RecordError;
 use crate::owner::Owner;
-use crate::probes::Probes;
-use crate::removal::{Removal, Removed};
 
 /// The mount points of tracefs, the current one first.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -60,6 +57,7 @@ impl Tracefs {
         }
     }
 
+    /// The path of a file in the tracing file system.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.root.join(file)
     }
@@ -69,6 +67,7 @@ impl Tracefs {
         self.root.join("events").join(system).join(name)
     }
 
+    /// Whether this kernel has an event.
     pub(super) fn has_event(&self, system: &str, name: &str) -> bool {
         self.event(system, name).join("format").exists()
     }
@@ -139,8 +138,6 @@ pub(super) fn no_permission(root: &Path) -> RecordError {
 pub(super) struct Instance {
     path: PathBuf,
     removed: bool,
-    /// The process that removes it, if there is one.
-    removal: Option<Removal>,
 }
 
 impl Instance {
@@ -152,15 +149,17 @@ impl Instance {
             io::ErrorKind::PermissionDenied => no_permission(&tracefs.root),
             _ => RecordError::on("create the tracing instance", &path)(error),
         })?;
-        let instance = Instance { path, removed: false, removal: None };
+        let instance = Instance { path, removed: false };
         instance.write("tracing_on", "0")?;
         Ok(instance)
     }
 
+    /// The path of a file in the instance.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.path.join(file)
     }
 
+    /// Writes a setting.
     pub(super) fn write(&self, file: &str, text: &str) -> Result<(), RecordError> {
         let path = self.path(file);
         fs::write(&path, text).map_err(|error| match error.kind() {
@@ -169,6 +168,7 @@ impl Instance {
         })
     }
 
+    /// Reads a file of the instance.
     pub(super) fn read(&self, file: &str) -> Result<String, RecordError> {
         let path = self.path(file);
         read_in_one(&path).map_err(RecordError::on("read", &path))
@@ -184,34 +184,23 @@ impl Instance {
         Ok(cpus)
     }
 
-    /// Leaves the removal to a process of its own, which begins at once: a user waits for the end. If it cannot be started, the instance
-    /// is removed as always.
-    pub(super) fn hand_over(&mut self, launcher: &[OsString], probes: &mut Probes) {
-        if let Ok(removal) = Removal::start(launcher, &self.path, probes.file(), probes.group()) {
-            probes.hand_over();
-            self.removal = Some(removal);
-        }
+    pub(super) fn folder(&self) -> &Path {
+        &self.path
     }
 
-    /// Removes the instance and frees its memory. Returns whether that is done: otherwise a process goes on with it.
-    pub(super) fn remove(mut self) -> Result<bool, RecordError> {
+    /// Leaves the removal to another process.
+    pub(super) fn leave(mut self) {
+        self.removed = true;
+    }
+
+    /// Removes the instance and frees its memory.
+    pub(super) fn remove(mut self) -> Result<(), RecordError> {
         self.try_remove().map_err(RecordError::on("remove the tracing instance", &self.path))
     }
 
-    fn try_remove(&mut self) -> io::Result<bool> {
+    fn try_remove(&mut self) -> io::Result<()> {
         if self.removed {
-            return Ok(true);
-        }
-        match self.removal.take().map(Removal::finish) {
-            Some(Removed::All) => {
-                self.removed = true;
-                return Ok(true);
-            }
-            Some(Removed::Soon) => {
-                self.removed = true;
-                return Ok(false);
-            }
-            Some(Removed::Failed) | None => {}
+            return Ok(());
         }
         let _ = fs::write(self.path("tracing_on"), "0");
         let mut result = fs::remove_dir(&self.path);
@@ -226,7 +215,7 @@ impl Instance {
             }
         }
         self.removed = result.is_ok();
-        result.map(|()| true)
+        result
     }
 }
 

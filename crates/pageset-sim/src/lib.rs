@@ -10,7 +10,7 @@
 //! use pageset::Tuning;
 //! use pageset_sim::era::Era;
 //! use pageset_sim::machine;
-//! //! use pageset_sim::run::Run;
+//! use pageset_sim::run::Run;
 //! use pageset_sim::time::Time;
 //! use pageset_sim::workload::Workload;
 //!

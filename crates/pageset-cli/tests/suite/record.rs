@@ -464,7 +464,7 @@ fn an_agent_records_to_a_full_disk() {
     if !may_trace(test) {
         return;
     }
-    for (size, is_kept) in [("4k", false), ("4m", true)] {
+    for (size, is_kept) in [("4k", false), ("16m", true)] {
         let folder = Folder::new("agent-disk");
         let Some(disk) = SmallDisk::new(&folder, size) else {
             let _ = writeln!(std::io::stdout(), "SKIPPED {test}: no file system can be mounted here");

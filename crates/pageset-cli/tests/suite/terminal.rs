@@ -117,8 +117,7 @@ fn an_explanation_has_the_width_of_the_terminal() {
 #[test]
 fn a_playback_stays_at_its_end() {
     let looks = trace("lab/6.18-amd64.1g.purge.pstrace");
-    let (mut top, mut user) =
-        on_terminal(command(&[&"top", &"--config", &"/dev/null", &"-i", &"0.5", &"--from", &looks]));
+    let (mut top, mut user) = on_terminal(command(&[&"top", &"-i", &"0.5", &"--from", &looks]));
     let mut shown = Vec::new();
     while !String::from_utf8_lossy(&shown).contains("[end]") {
         assert!(is_readable(&user, PATIENCE), "{}", String::from_utf8_lossy(&shown));

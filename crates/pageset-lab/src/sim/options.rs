@@ -50,7 +50,7 @@ pub(crate) struct Effort {
 
     /// Run each setting with the seeds 1 to K, and show the mean and the spread [default: 1; 3 for fits]
     ///
-    /// Gain of more seeds: a known spread and a better mean. Cost: K times the simulation time. Fits are compare with
+    /// Gain of more seeds: a known spread and a better mean. Cost: K times the simulation time. A fit is `compare` with
     /// the tables of page_fault1 over batches or over tasks.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,

@@ -8,7 +8,7 @@
 //! | [`sites`] | pages and waits by call site |
 //! | [`times`] | classes of duration, and percentiles |
 //!
-//! The counting neither writes to a ring buffer or changes the machine. The kernel ends the counting when this process ends, in
+//! The counting neither writes to a ring buffer nor changes the machine. The kernel ends the counting when this process ends, in
 //! any way.
 
 mod bpf;

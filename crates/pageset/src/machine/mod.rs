@@ -2,7 +2,7 @@
 //!
 //! [`Machine`] is the trait that provides it. [`CpuHint`] is a cheap guess of the current CPU, for the fast path.
 //! [`Access`] is what the allocator reports to its machine: the memory that it touches, and the zone locks that it takes.
-//! [`RawLock`] is the lock of a zone or pageset.
+//! [`RawLock`] is the trait of all its locks.
 
 use core::fmt;
 

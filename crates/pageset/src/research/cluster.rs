@@ -1,7 +1,7 @@
 //! Order-0 clusters: runs of pages on a free list that refills take and drains free as a whole, without touching each
 //! page; and their moves between the zone and a pageset.
 //!
-//! `buddy::research::clusters` has their memory. Specification: `linux-page-allocator.md` 6.2, 6.3.
+//! `zone::research::clusters` has their memory. Specification: `linux-page-allocator.md` 6.2, 6.3.
 
 use crate::buddy::Wanted;
 use crate::frame::{End, List, MigrateType, Order, PageState, Tag};

@@ -97,9 +97,8 @@ impl Counters {
     /// # Errors
     /// If the kernel refuses the programs or has no page events.
     pub fn start(detail: Detail) -> Result<Counters, RecordError> {
-        let cpus = possible_cpus();
-        let map = Map::new(cpus).map_err(refused("counters"))?;
-        let may_hide_waits = cpus > 1;
+        let map = Map::new(possible_cpus()).map_err(refused("counters"))?;
+        let may_hide_waits = online_cpus().len() > 1;
         let mut missing = Vec::new();
         let of_movers = detail == Detail::Movers;
         let table = match of_movers.then(|| new_table(PROCESSES_MAX)).transpose() {
