@@ -42,9 +42,11 @@ fn completions_know_names() {
     for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
         let script = pageset_report::completions::script(&PROGRAM, command_line(), shell);
         let script = String::from_utf8(script).unwrap();
-        for name in ["linux-6.18", "lkp-bdw-ep2", "page_fault1", "kernel"] {
+        for name in ["linux-6.18", "lkp-bdw-ep2", "kernel"] {
             assert!(script.contains(name), "{shell}: {name}");
         }
+        // A script of fish completes options only, and a workload is an argument.
+        assert!(script.contains("page_fault1") || shell == clap_complete::Shell::Fish, "{shell}");
     }
 }
 

@@ -95,7 +95,7 @@ impl Recording {
         let failed = |source| RecordError::Output { what: format!("write {name}"), source, help: Some(NO_ROOM.into()) };
         let reading = |source| RecordError::io("read the ring buffers", source);
 
-        let (sources, end_ns) = self.open_rings(&output, instance, prepared, note)?;
+        let (sources, end_ns, refused) = self.open_rings(&output, instance, prepared, note)?;
         if let Some(end_ns) = end_ns {
             self.texts.cut(end_ns);
         }
@@ -113,6 +113,10 @@ impl Recording {
                 |signal: Signal| RecordError::Interrupted { signal: signal.number, at: Discarded::WhileWriting };
             signal.map_or(Ok(()), |signal| Err(discards(signal)))
         })?;
+        // What a full disk keeps no event of is no recording, and it has no snapshot either.
+        if let Some(source) = refused.filter(|_| written.is_ok() && totals.events == 0) {
+            return Err(failed(source));
+        }
         let mut loss = self.facts.loss.clone();
         for (loss, (_, missed_pages)) in loss.iter_mut().zip(merge.missed_pages()) {
             loss.missed_pages = missed_pages;
@@ -186,18 +190,18 @@ impl Recording {
         Ok(writer.flush())
     }
 
-    /// Returns the ring buffers to merge, and the time at which the first full buffer ends the recording. A full buffer
-    /// that no reader read is copied first, because only its last page shows that time.
+    /// Returns the ring buffers to merge, the time at which the first full buffer ends the recording, and the error of a disk that kept no
+    /// more. A full buffer that no reader read is copied first, because only its last page shows that time.
     fn open_rings(
         &mut self,
         output: &Output,
         instance: &Instance,
         prepared: &Prepared,
         note: &mut dyn FnMut(Note<'_>),
-    ) -> Result<(Sources, Option<u64>), RecordError> {
+    ) -> Result<(Sources, Option<u64>, Option<io::Error>), RecordError> {
         let folder = output.folder();
         let mut spools = std::mem::take(&mut self.spools);
-        let (mut sources, mut end_ns) = (Vec::new(), None::<u64>);
+        let (mut sources, mut end_ns, mut refused) = (Vec::new(), None::<u64>, None);
         for &(cpu, stats) in &self.rings.cpus {
             let ring = open_ring(instance, cpu)?;
             let spool = spools.iter().position(|spool| spool.cpu == cpu && spool.is_used());
@@ -208,6 +212,8 @@ impl Recording {
                             "cannot keep events in {}: {error}; the recording ends there; {NO_ROOM}",
                             folder.display()
                         ))));
+                        let again = error.raw_os_error().map(io::Error::from_raw_os_error);
+                        refused = Some(again.unwrap_or_else(|| error.kind().into()));
                     }
                     if stats.dropped > 0 || spool.failed().is_some() {
                         end_ns = end_ns.into_iter().chain([spool.whole_until_ns()]).min();
@@ -226,7 +232,7 @@ impl Recording {
             };
             sources.push((CpuId(cpu), pages));
         }
-        Ok((sources, end_ns))
+        Ok((sources, end_ns, refused))
     }
 
     fn warn(&self, counts: MergeCounts, note: &mut dyn FnMut(Note<'_>)) {

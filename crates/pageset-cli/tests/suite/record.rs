@@ -83,10 +83,17 @@ fn may_trace(test: &str) -> bool {
     false
 }
 
-/// Waits for the end and checks that all settings of the machine are restored.
+/// Waits for the end and checks that all settings of the machine are restored. A recorder that says so leaves the rest to a process
+/// of its own, which must come to its end.
 fn finish(child: Child) -> Output {
     let pid = child.id();
     let output = child.wait_with_output().unwrap();
+    if stderr(&output).contains("a process of this program goes on with that") {
+        let begin = Instant::now();
+        while !instances_of(pid).is_empty() && begin.elapsed() < Duration::from_secs(30) {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
     assert_eq!(instances_of(pid), Vec::<PathBuf>::new(), "{}", stderr(&output));
     output
 }
@@ -274,24 +281,32 @@ fn a_signal_keeps_the_recording() {
     }
 }
 
-/// A command that ignores signals is killed soon: who sent the signal waits two seconds, then kills the recorder.
+/// A command that ignores signals is killed soon: who sent the signal waits two seconds, then kills the recorder. A second signal
+/// meanwhile, as of an impatient user, discards nothing.
 #[test]
 fn a_command_that_ignores_signals_does_not_delay_the_end() {
     if !may_trace("a_command_that_ignores_signals_does_not_delay_the_end") {
         return;
     }
-    let folder = Folder::new("ignores");
-    let deaf = ["sh", "-c", "trap '' INT TERM; echo ready; while :; do sleep 0.1; done"];
-    let mut child = pageset(&["--buffer", "4M"], &folder.file(), &deaf).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let begun = Instant::now();
-    send("-INT", child.id());
-    let output = finish(child);
-    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    // 1.4 s are for the command; the rest is for a busy machine.
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert!(tags(&events(&folder.file()).1).ends_with(&["fini0", "fini1"]));
+    for signals in [1, 2] {
+        let folder = Folder::new("ignores");
+        let deaf = ["sh", "-c", "trap '' INT TERM; echo ready; while :; do sleep 0.1; done"];
+        let mut child = pageset(&["--buffer", "4M"], &folder.file(), &deaf).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let begun = Instant::now();
+        for _ in 0..signals {
+            send("-INT", child.id());
+            thread::sleep(Duration::from_millis(100));
+        }
+        child.wait().unwrap();
+        let took = begun.elapsed();
+        let output = finish(child);
+        assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+        // 1.4 s are for the command; the rest is for a busy machine.
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        assert!(tags(&events(&folder.file()).1).ends_with(&["fini0", "fini1"]), "{}", stderr(&output));
+    }
 }
 
 #[test]
@@ -487,7 +502,7 @@ fn an_agent_records_to_a_full_disk() {
             }
         };
         match is_kept {
-            true => drop(Trace::open(Path::new(recorder.file().unwrap())).unwrap()),
+            true => drop(Trace::open(Path::new(recorder.file().unwrap_or_else(|| panic!("{why:?}")))).unwrap()),
             false => assert!(why.as_ref().unwrap().contains("No space left on device"), "{why:?}"),
         }
         assert_eq!(recorder.file().is_some(), is_kept, "{why:?}");

@@ -131,12 +131,11 @@ fn windows_change_only_the_end_of_a_measurement() {
 fn rules_do_not_change_the_era() {
     let machine = machine();
     let base = Run {
-        workload: Workload::find("page_fault1-groups").unwrap(),
         tuning: LINUX_5_14,
         era: Era::Linux5_11,
         tasks: 4,
         time: Time::from_seconds(0.01),
-        ..run(&machine, "page_fault1")
+        ..run(&machine, "kbuild")
     };
     // The facts of an era: LRU locks of memory groups, pages per hold of an LRU lock, pages of the cache slice.
     let facts = |run: &Run<'_>| {
