@@ -50,9 +50,10 @@ build() {
     RUSTFLAGS="$marks ${RUSTFLAGS:-}" cargo +nightly build --quiet --locked --release --target "$host" \
         --target-dir "$base/$mode" "${bins[@]}" "${features[@]}"
     [[ $mode == marked ]] || return 0
+    # Where a build script's files lie differs between versions of cargo: the newest wins.
     local built
-    built=$(ls -t "$base/marked/$host/release/build"/libfuzzer-sys-*/out/libfuzzer.a | head -n 1)
-    cp -pu "$built" "$base/marked/$host/release/"
+    built=$(find "$base/marked/$host/release/build" -path '*/libfuzzer-sys*/out/libfuzzer.a' -printf '%T@ %p\n' | sort -n | tail -n 1)
+    cp -p "${built#* }" "$base/marked/$host/release/"
 }
 mode_of() { [[ $1 == scenario ]] && echo marked || echo compared; }
 
