@@ -137,16 +137,11 @@ impl<M: Machine> Zone<'_, M> {
     /// held. Reads every region.
     #[inline]
     pub(crate) fn free_pages(&self) -> FreePages {
-        let bits = self.bitmap_pages();
-        if let [one] = self.regions {
-            let free = one.free();
-            return FreePages { all: free.all + bits, ..free };
+        FreePages {
+            all: self.free(),
+            cma: self.sum(|region| &region.free_cma),
+            highatomic: self.sum(|region| &region.free_highatomic),
         }
-        let none = FreePages { all: bits, cma: 0, highatomic: 0 };
-        self.regions.iter().fold(none, |sum, region| {
-            let free = region.free();
-            FreePages { all: sum.all + free.all, cma: sum.cma + free.cma, highatomic: sum.highatomic + free.highatomic }
-        })
     }
 
     /// Pages on free lists of types other than ISOLATE, and in bitmaps: [`Self::free_pages`].
@@ -271,6 +266,7 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// The sum of a counter over the regions, at a recent moment.
+    #[inline]
     pub(crate) fn sum(&self, counter: impl Fn(&Region<M::Lock>) -> &AtomicU64) -> u64 {
         self.regions.iter().map(|region| counter(region).get()).sum()
     }

@@ -106,14 +106,14 @@ impl<M: Machine> Zone<'_, M> {
     pub(crate) fn kept_highatomic(&self) -> u64 {
         match self.highatomic {
             HighAtomicRule::Reserved => self.reserved_highatomic.get(),
-            HighAtomicRule::Free => self.free_pages().highatomic,
+            HighAtomicRule::Free => self.sum(|region| &region.free_highatomic),
         }
     }
 
     /// Free pages that cannot serve a request, whatever the marks.
     pub(crate) fn unusable(&self, test: &MarkTest) -> u64 {
         let highatomic = if test.rights.any() { 0 } else { self.kept_highatomic() };
-        let cma = if test.cma { 0 } else { self.free_pages().cma };
+        let cma = if test.cma { 0 } else { self.sum(|region| &region.free_cma) };
         test.order.pages() - 1 + highatomic + cma
     }
 
