@@ -21,7 +21,7 @@ LAYOUTS = {
         r"take_from_regions?|lock_region|try_lock_region|free_some_to_regions|free_to_regions|free_own",
     ),
     "research": (
-        ["research/", "zone/research"],
+        ["research/", "zone/research", "pcp/research"],
         r"owners|owner_pages|waiting|remote|absorb|absorb_all|keeper|free_to_owner|claim_blocks|merge_blocks|merge_in|"
         r"take_fit|claimed_blocks|own_parts|audit_waiting|has_waiting|end_ownership|refill_by_claims|"
         r"nothing_waits|end_drain|check_owners|has_owners|merges_in_pageset|"

@@ -4,14 +4,13 @@ use core::fmt;
 
 use crate::admin::views::ZoneView;
 use crate::alloc::Allocator;
-use crate::frame::{CpuId, List, MigrateType, Order, PageState, Pfn, Tag, ZoneKind};
+use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, ZoneKind};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
 use crate::policy::lists::{LISTS, order_of};
 use crate::store::{self, Store};
 use crate::sync::LockedWord;
 use crate::zone::Mismatch;
-use crate::zone::region::FreePages;
 use crate::zone::watermark::{Mark, MarkTest};
 
 /// Where a zone's pages are. `free + cached + in_use = managed`.
@@ -153,14 +152,15 @@ impl<M: Machine> Audit<'_, '_, M> {
 
     fn run(&self) -> Found<Books> {
         self.limits()?;
-        let free = self.free_lists()?;
+        let free = self.checked(store::ALL.audit_free(&self.zone.shared))?;
         let cached = self.cached()?;
-        let (books, tagged) = self.blocks()?;
-        self.checked(self.zone.shared.check_research())?;
+        let (mut books, tagged) = self.blocks()?;
+        // Pages in no block: their store has checked that.
+        books.free += free.unlisted;
         if self.zone.shared.deferred.is_empty() {
             self.equal("pages whose free is deferred", 0, self.zone.shared.deferred_pages())?;
         }
-        self.equal("pages on free lists against pages tagged free", books.free, free)?;
+        self.equal("pages on free lists against pages tagged free", books.free, free.all())?;
         if cached != tagged {
             self.miscounted()?;
         }
@@ -170,7 +170,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.equal(
             "free + cached + in use = managed",
             self.zone.shared.managed.get(),
-            free + cached.pages + books.in_use,
+            free.all() + cached.pages + books.in_use,
         )?;
         Ok(books)
     }
@@ -194,19 +194,6 @@ impl<M: Machine> Audit<'_, '_, M> {
         let [lent, left] = self.zone.shares.lent_and_left();
         let loans = self.zone.pagesets.iter().map(|pageset| i64::from(pageset.loan.get())).sum::<i64>();
         self.equal("what pagesets borrow and may borrow", lent as u64, (loans + left) as u64)
-    }
-
-    /// Checks the tag of a block on a list.
-    fn check_tag(&self, page: u32, order: Order, state: PageState) -> Found {
-        if page >= self.zone.frames().len() {
-            return self.error(None, "a free list or pageset has a page outside the zone", 0, u64::from(page));
-        }
-        let tag = self.zone.frames().tag(page);
-        if !tag.is(state, order) {
-            let expected = Tag::new(state, order, MigrateType::Unmovable).0 & 0x3f;
-            return self.error(Some(page), "the tag of a listed block", expected.into(), tag.0.into());
-        }
-        Ok(())
     }
 
     /// Checks the counters of HIGHATOMIC and CMA pageblocks.
@@ -244,85 +231,13 @@ impl<M: Machine> Audit<'_, '_, M> {
         Ok(())
     }
 
-    /// Walks all free lists; returns the pages on them.
-    fn free_lists(&self) -> Found<u64> {
-        let (mut all, mut sums) = (0, FreePages { all: 0, cma: 0, highatomic: 0 });
-        for (number, region) in self.zone.shared.regions.iter().enumerate() {
-            let (mut free, mut isolated) = (FreePages { all: 0, cma: 0, highatomic: 0 }, 0);
-            for order in Order::all() {
-                for migratetype in MigrateType::ALL {
-                    let pages = self.free_list(number, region.list(order, migratetype), order, migratetype)?;
-                    match migratetype {
-                        MigrateType::Isolate => isolated += pages,
-                        MigrateType::Cma => free.cma += pages,
-                        MigrateType::HighAtomic => free.highatomic += pages,
-                        _ => {}
-                    }
-                    free.all += pages;
-                }
-            }
-            all += free.all;
-            free.all -= isolated;
-            let counted = region.free();
-            self.equal("the free pages of a region", counted.all, free.all)?;
-            self.equal("the free CMA pages of a region", counted.cma, free.cma)?;
-            self.equal("the free HIGHATOMIC pages of a region", counted.highatomic, free.highatomic)?;
-            sums.all += free.all;
-            sums.cma += free.cma;
-            sums.highatomic += free.highatomic;
-        }
-        let hidden = self.checked(store::HIDDEN.audit_free(&self.zone.shared))?;
-        all += hidden;
-        sums.all += hidden;
-        let counted = self.zone.shared.free_pages();
-        self.equal("the free pages of the zone", counted.all, sums.all)?;
-        self.equal("the free CMA pages of the zone", counted.cma, sums.cma)?;
-        self.equal("the free HIGHATOMIC pages of the zone", counted.highatomic, sums.highatomic)?;
-        Ok(all)
-    }
-
-    /// Walks one free list of a region; returns the pages on it.
-    fn free_list(&self, region: usize, list: &List, order: Order, migratetype: MigrateType) -> Found<u64> {
-        let (zone, frames) = (&self.zone.shared, self.zone.frames());
-        let (mut slot, mut before, mut len) = (list.first(), None, 0);
-        // A corrupt list may be circular.
-        while let Some(at) = slot.filter(|_| len <= u64::from(list.len())) {
-            let Some(page) = frames.page_with_slot(at, order) else {
-                return self.error(None, "a free list or pageset has a page outside the zone", 0, u64::from(at));
-            };
-            if zone.list_of(page) != migratetype {
-                let found = zone.list_of(page) as u64;
-                return self.error(Some(page), "the list of a block", migratetype as u64, found);
-            }
-            self.check_tag(page, order, PageState::Free)?;
-            let found = zone.region_of(page);
-            if found != region {
-                return self.error(Some(page), "the region of a block on a list", region as u64, found as u64);
-            }
-            if list.before(frames.links, at) != before {
-                let [expected, found] =
-                    [before, list.before(frames.links, at)].map(|slot| slot.map_or(0, |slot| u64::from(slot) + 1));
-                return self.error(Some(page), "the link of a block to the one before it", expected, found);
-            }
-            len += 1;
-            before = slot;
-            slot = list.after(frames.links, at);
-        }
-        self.equal("the length of a free list", list.len().into(), len)?;
-        if list.last() != before {
-            let [expected, found] = [before, list.last()].map(|slot| slot.map_or(0, |slot| u64::from(slot) + 1));
-            return self.error(None, "the tail of a free list", expected, found);
-        }
-        Ok(len * order.pages())
-    }
-
     /// Walks all pagesets and depots; returns the blocks in them.
     fn cached(&self) -> Found<Blocks> {
         let mut all = Blocks::default();
         let mut before = 0;
         let mut pages_of = |walk: &mut dyn FnMut(&mut Visit<'_>) -> Found| {
             walk(&mut |page, order| {
-                self.check_tag(page, order, PageState::Cached)?;
+                self.checked(store::check_tag(self.zone.frames(), page, order, PageState::Cached))?;
                 all.add(page, order);
                 Ok(())
             })?;
@@ -412,17 +327,6 @@ impl<M: Machine> Audit<'_, '_, M> {
         for page in 0..self.zone.frames().len() {
             let tag = self.zone.frames().tag(page);
             if tag.state() == PageState::Inside {
-                if self.zone.shared.is_part(page) {
-                    if page < free_from {
-                        return self.error(
-                            Some(page),
-                            "a page of a block is in a bitmap",
-                            u64::from(free_from),
-                            page.into(),
-                        );
-                    }
-                    books.free += 1;
-                }
                 continue;
             }
             if page < free_from {
@@ -474,7 +378,6 @@ impl<'a, M: Machine> ZoneView<'_, 'a, M> {
         let (zone, allocator) = (self.zone, self.allocator);
         let mut seen = None;
         for _ in 0..PASSES {
-            zone.absorb_all(allocator.env());
             zone.shared.complete_deferred(allocator.env());
             let before = allocator.version(zone);
             let result = Audit { allocator, zone }.run();

@@ -69,8 +69,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let sections = Sections::build(config.spans(), cut(&mut words, Sections::words(config.spans())));
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
-            let ZoneLayout { base, tags: pages, types, links, capacity, array, stores, regions: _, region_order } =
-                config.layout(spec)?;
+            let ZoneLayout { base, tags: pages, types, links, capacity, array, stores } = config.layout(spec)?;
             let ZoneMetadata { mut tags, mut words, pagesets, regions } = zone.metadata();
             zone.shared.index = index;
             zone.shared.node = spec.node;
@@ -80,7 +79,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.shared.flags.set(NO_FAST_PATH, !tuning.has_fast_path());
             zone.shared.flags.set(LOOK_UP_ZONE, config.zones.len() > 1 || spec.kind > ZoneKind::Normal);
             zone.shared.boost_factor = config.watermarks.boost_factor;
-            zone.shared.region_order = region_order;
             zone.shared.frames = Frames {
                 base,
                 first: (spec.span.start.0 - base.0) as u32,
@@ -138,8 +136,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {
                 let first = (range.start.0 - zone.frames().base.0) as u32;
-                for (from, end) in zone.shared.pieces(first, first + range.pages as u32, u32::MAX) {
-                    zone.shared.lock(allocator.env(), LockPath::Map, from).online(from, u64::from(end - from));
+                let pages = first..first + range.pages as u32;
+                for (guard, pages) in zone.shared.lock_each(allocator.env(), LockPath::Map, pages, u32::MAX) {
+                    guard.online(pages.start, pages.len() as u64);
                 }
             }
         }

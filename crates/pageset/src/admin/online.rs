@@ -17,6 +17,7 @@ use crate::alloc::config::MapError;
 use crate::alloc::error::HotplugError;
 use crate::frame::{CpuId, End, MigrateType, Order, PageRange, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
+use crate::store;
 use crate::zone::ZoneGuard;
 
 /// CPUs.
@@ -169,7 +170,7 @@ impl<M: Machine> Allocator<'_, M> {
             })
         };
         look()?;
-        if zone.moves_parts() {
+        if store::hides(&zone.shared) {
             // A page on its way between a pageset and a bitmap looked offline. The look before refused almost every wrong range
             // without a change; this one drains the pagesets.
             let _no_moves = NoPagesets::new(self.view(zone));

@@ -164,8 +164,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let list = self.zonelist(request, self.machine.cpu())?;
         // The check without the lock may miss a pageblock that is reserved right now.
         Ok(list.zones().filter(|zone| zone.shared.may_unreserve_highatomic(forced)).any(|zone| {
-            zone.shared.pieces(0, zone.frames().len(), u32::MAX).any(|(start, _)| {
-                let guard = zone.shared.lock(self.env(), LockPath::Map, start);
+            zone.shared.lock_each(self.env(), LockPath::Map, 0..zone.frames().len(), u32::MAX).any(|(guard, _)| {
                 zone.shared.may_unreserve_highatomic(forced) && guard.unreserve_highatomic(request.migratetype)
             })
         }))

@@ -12,7 +12,7 @@ pub use crate::pcp::ZoneMetadata;
 use crate::pcp::{self, Pageset};
 use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize};
 use crate::policy::{Active, SMALL, Tuning, TuningError};
-use crate::store::StoreWords;
+use crate::store::StoreMemory;
 use crate::zone::region::Region;
 
 impl PageRange {
@@ -331,10 +331,7 @@ pub(crate) struct ZoneLayout {
     pub(crate) links: usize,
     pub(crate) capacity: u32,
     pub(crate) array: usize,
-    pub(crate) stores: StoreWords,
-    pub(crate) regions: usize,
-    /// Pages of a region, as a power of two.
-    pub(crate) region_order: u32,
+    pub(crate) stores: StoreMemory,
 }
 
 impl Config<'_> {
@@ -364,9 +361,9 @@ impl Config<'_> {
         let cpus = self.cpus.len();
         Ok(ZoneMetadataSize {
             tags: layout.tags + layout.types,
-            words: layout.links + layout.array * cpus + layout.stores.len() as usize,
+            words: layout.links + layout.array * cpus + layout.stores.words() as usize,
             pagesets: cpus,
-            regions: layout.regions,
+            regions: layout.stores.regions(),
         })
     }
 
@@ -462,14 +459,11 @@ impl Config<'_> {
         if arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
             return Err(too_large);
         }
-        let region_order = tuning
-            .backing
-            .region_order(pages, self.sharers(zone.node))
+        let sizes = [zone.span.pages, pages, types];
+        let stores = StoreMemory::new(&tuning, sizes, self.sharers(zone.node), self.cpus.len(), batch)
             .map_err(|given| MapError::Regions { start: zone.span.start, given, allowed: pages / largest })?;
         // The largest part of the metadata. A 32-bit machine has no room for that of the largest span.
-        let regions = pages.div_ceil(1 << region_order);
-        let stores = StoreWords::new(&tuning, [zone.span.pages, pages, types], regions, self.cpus.len(), batch);
-        let words = 2 * slots + array * self.cpus.len() as u64 + stores.len();
+        let words = 2 * slots + array * self.cpus.len() as u64 + stores.words();
         if words > (isize::MAX as usize / size_of::<AtomicU32>()) as u64 {
             return Err(too_large);
         }
@@ -481,8 +475,6 @@ impl Config<'_> {
             capacity,
             array: array as usize,
             stores,
-            regions: regions as usize,
-            region_order,
         })
     }
 

@@ -14,15 +14,15 @@ use super::error::AllocError;
 use super::request::{Request, Wait};
 use super::zonelist::Zonelist;
 use super::{Allocator, shortage};
-use crate::buddy::{Stage, Wanted};
-use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
+use crate::buddy::Wanted;
+use crate::frame::{CpuId, Order, Pfn};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::{CachedZone, FromCache};
 use crate::policy::ListRule;
-use crate::store::{self, Scope, Store};
+use crate::store::{self, Scope};
 use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest, Rights};
-use crate::zone::{BOOSTED, Zone, ZoneGuard};
+use crate::zone::{BOOSTED, Zone};
 
 /// Whether a request may take a part of another type's pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -237,35 +237,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
         cpu: CpuId,
         request: &Request,
         attempt: Attempt,
-        mut give: impl FnMut(u32) -> bool,
+        give: impl FnMut(u32) -> bool,
     ) {
-        let (wanted, rights) = (attempt.wanted(&zone.shared, request), attempt.rights);
-        let take = |guard: &ZoneGuard<'_, '_, M>, wanted: Wanted| {
-            let reserved = |right: bool| {
-                if right { guard.take_smallest(wanted.order, MigrateType::HighAtomic) } else { None }
-            };
-            let next = || {
-                let page = reserved(rights.highatomic)
-                    .or_else(|| guard.take(wanted, &mut Stage::Own))
-                    .or_else(|| reserved(rights.oom_victim || rights.non_blocking))?;
-                guard.zone.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
-                guard.count_direct_alloc(wanted.order.pages());
-                Some(page)
-            };
-            let first = next()?;
-            if give(first) {
-                while next().is_some_and(&mut give) {}
-            }
-            Some(first)
-        };
         let Some(pageset) = zone.pagesets.get(cpu.0 as usize) else { return };
-        let (shared, env, preferred) = (&zone.shared, self.env(), &pageset.region);
-        if store::take_from_regions(shared, env, LockPath::DirectAlloc, preferred, wanted, take).is_none() {
-            let found = store::HIDDEN.find(shared, env, wanted, preferred.get() as usize);
-            let Some(page) = found else { return };
-            give(page);
+        let (wanted, rights) = (attempt.wanted(&zone.shared, request), attempt.rights);
+        let direct = store::Direct { wanted, rights, preferred: &pageset.region };
+        if store::take_direct(&zone.shared, self.env(), &direct, give) {
+            self.report_boost(zone, request);
         }
-        self.report_boost(zone, request);
     }
 
     /// Wakes reclaim once after the marks were boosted. The marks are boosted only under the zone lock, so a block from
@@ -280,9 +259,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
 /// The slow path.
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Frees the pages of the zones' depots, which are on no list, and tries again at the low marks. Then those of bitmaps, some pageblocks at
-    /// a time: they may merge into a larger block. Single pages are taken from bitmaps as they are. `None` also if there were none, or if the
-    /// request may not wait for a lock.
+    /// Moves pages of one zone after the other to the free lists, a step at a time, and tries again at the low marks after each. `None` also if
+    /// there were none, or if the request may not wait for a lock.
     #[cold]
     pub(crate) fn after_settling<T>(
         &self,
@@ -292,21 +270,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if list.request.wait == Wait::Nothing {
             return None;
         }
-        let env = self.env();
-        if list.zones().any(|zone| zone.has_batches()) {
-            list.zones().for_each(|zone| zone.settle_all(env, Scope::Batches));
-            let taken = self.first_attempt(list, take);
-            if taken.is_some() {
-                return taken;
-            }
-        }
-        if list.request.order == Order::ZERO {
-            return None;
-        }
-        list.zones().filter(|zone| zone.has_parts()).find_map(|zone| {
-            let mut left = Some(Scope::Parts(0));
+        let order = list.request.order;
+        list.zones().filter(|zone| store::may_settle_for(&zone.shared, order)).find_map(|zone| {
+            let mut left = Some(Scope::Request(order));
             while let Some(scope) = left {
-                left = zone.settle(env, scope);
+                left = store::settle(&zone.shared, self.env(), scope);
                 let taken = self.first_attempt(list, take);
                 if taken.is_some() {
                     return taken;

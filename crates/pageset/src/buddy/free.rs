@@ -5,9 +5,10 @@
 //! of the deferred frees first. Specification: `linux-page-allocator.md` 1.5, 7.6 "Capture".
 
 use core::cell::Cell;
+use core::ops::Range;
 
 use super::Wanted;
-use crate::frame::{End, MigrateType, Order, PageState, Tag, pageblocks, start_of};
+use crate::frame::{End, MigrateType, Order, PageState, Tag, pageblocks};
 use crate::machine::{LockPath, Machine};
 use crate::sync::{self, LockedWord};
 use crate::zone::{Env, Zone, ZoneGuard};
@@ -222,15 +223,6 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
             self.zone.take_parts(self.region, start, |page, order| self.free_block(page, order));
         }
     }
-
-    /// Frees the pageblock around a page if its bitmap has all pages, but for those of a block of the order `own` that begins there and
-    /// that the caller owns. Such a block is counted as one in a bitmap. Returns whether it did; if not, the caller still owns its block.
-    pub(crate) fn free_whole(&self, page: u32, own: Option<Order>) -> bool {
-        // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
-        self.zone.take_whole(self.region, page, own, || {
-            self.free_block(start_of(page, Order::PAGEBLOCK), Order::PAGEBLOCK);
-        })
-    }
 }
 
 /// Deferred frees.
@@ -240,6 +232,18 @@ impl<'a, M: Machine> Zone<'a, M> {
     pub(crate) fn lock<'z>(&'z self, env: Env<'z, M>, path: LockPath, page: u32) -> ZoneGuard<'z, 'a, M> {
         self.complete_some_deferred(env);
         self.lock_region(env, path, self.region_of(page))
+    }
+
+    /// Takes the locks of the regions that some pages are in, one after the other, each for at most `most` pages. Each item has the lock, and
+    /// the first page and the end of those that it is held for.
+    pub(crate) fn lock_each<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        pages: Range<u32>,
+        most: u32,
+    ) -> impl Iterator<Item = (ZoneGuard<'z, 'a, M>, Range<u32>)> {
+        self.pieces(pages.start, pages.end, most).map(move |(from, end)| (self.lock(env, path, from), from..end))
     }
 
     /// Takes the lock of a zone's only region for a request. Waits for it, unless the request waits for nothing.

@@ -81,8 +81,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let (region, leaves) = (pcp.region.get() as usize, self.may_leave(pcp));
         let refill =
             Refill { zone: &self.shared, env, list, wanted, region, held: None, leaves, batch: pcp.batch.get() };
-        let by_clusters = self.refill_from_clusters(&refill, pcp, blocks);
-        let taken = by_clusters.unwrap_or_else(|| store::refill(&refill, pcp, blocks));
+        let taken = store::refill(&refill, pcp, blocks);
         let pages = u64::from(taken) * wanted.order.pages();
         pcp.count.set(pcp.count.get() + pages as u32);
         sync::add(&pcp.refills, u64::from(taken > 0));

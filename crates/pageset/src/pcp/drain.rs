@@ -7,7 +7,7 @@ use crate::buddy::Capture;
 use crate::frame::CpuId;
 use crate::machine::Machine;
 use crate::policy::{Backing, BulkFree};
-use crate::store::{self, Batches, Drain, Given, Lists, Parts, Scope, Store};
+use crate::store::{self, Drain, Given, Lists, Scope, Store};
 use crate::sync::{self, LockedWord};
 use crate::zone::Env;
 
@@ -173,7 +173,8 @@ impl<M: Machine> CachedZone<'_, M> {
             // Others leave nothing more for a pageset that may keep nothing, but may have done so before they saw that.
             is_empty &= pageset.may_keep() || nothing_waits();
         }
-        self.end_drain(env);
+        // What waited for a pageset that may keep nothing, or had no room in one, became a deferred free.
+        self.shared.complete_deferred(env);
         true
     }
 }
@@ -201,29 +202,14 @@ impl<M: Machine> CachedZone<'_, M> {
         }
     }
 
-    /// Waits for the end of moves between pagesets and bitmaps that have begun: such a page is nowhere for a moment. Returns whether pages
-    /// move so in this zone: if not, there was nothing to wait for.
-    pub(crate) fn await_moves(&self, env: Env<'_, M>) -> bool {
-        let moves = self.moves_parts();
+    /// Waits for the end of moves between pagesets and stores that have begun: a page that goes to a bitmap or comes from there is nowhere for a
+    /// moment. Returns whether pages may move so in this zone: if not, there was nothing to wait for.
+    pub(crate) fn finish_moves(&self, env: Env<'_, M>) -> bool {
+        let moves = store::hides(&self.shared);
         if moves {
             self.cpus().for_each(|cpu| drop(self.lock_pageset(env, cpu)));
         }
         moves
-    }
-
-    /// Whether the depots have pages, at a recent moment.
-    pub(crate) fn has_batches(&self) -> bool {
-        Batches.pages(&self.shared) > 0
-    }
-
-    /// Whether the bitmaps have pages, at a recent moment.
-    pub(crate) fn has_parts(&self) -> bool {
-        Parts.pages(&self.shared) > 0
-    }
-
-    /// Whether pages move between pagesets and bitmaps: a free page may be on no list, and in no block.
-    pub(crate) fn moves_parts(&self) -> bool {
-        Parts.are_kept(&self.shared)
     }
 
     fn cpus(&self) -> impl Iterator<Item = CpuId> + use<M> {

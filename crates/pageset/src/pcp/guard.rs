@@ -176,6 +176,11 @@ impl<L, G> Cache for PcpGuard<'_, L, G> {
         self.list(list).pop_oldest(self.words, &self.pool)
     }
 
+    #[cfg(feature = "research")]
+    fn room(&self) -> u32 {
+        self.capacity.get().saturating_sub(self.count.get())
+    }
+
     #[inline(always)]
     fn region(&self) -> &AtomicU32 {
         &self.pageset.region

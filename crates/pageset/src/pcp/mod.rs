@@ -186,6 +186,11 @@ impl<L> Pageset<L> {
         self.count.get()
     }
 
+    /// Pages in the pageset, and those that wait for it elsewhere, at a recent moment.
+    fn pages(&self) -> u64 {
+        u64::from(self.count()) + u64::from(self.research.waiting())
+    }
+
     /// Pages allocated: pages that entered, minus pages that left by a drain, minus pages in the pageset. This saves
     /// the fast path a counter.
     ///
@@ -377,16 +382,13 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     pub(crate) fn may_serve(&self, cpu: CpuId, order: Order) -> bool {
         let pageset = &self.pagesets[cpu.0 as usize];
         let has_block = |list| order_of(list) >= order && !pageset.list(list).is_empty();
-        if pageset.research.has_waiting() {
-            return true;
-        }
-        u64::from(pageset.count()) >= order.pages() && (order <= Order::COSTLY || (0..LISTS).any(has_block))
+        let (count, all) = (u64::from(pageset.count()), pageset.pages());
+        all > count || count >= order.pages() && (order <= Order::COSTLY || (0..LISTS).any(has_block))
     }
 
     /// Pages in the pagesets, on the lists of owners, in depots, and of deferred frees, at a recent moment.
     pub(crate) fn cached_pages(&self) -> u64 {
-        let pages = |pageset: &Pageset<_>| u64::from(pageset.count()) + u64::from(pageset.research.waiting());
-        let pagesets: u64 = self.pagesets.iter().map(pages).sum();
+        let pagesets: u64 = self.pagesets.iter().map(Pageset::pages).sum();
         pagesets + store::cached_pages(&self.shared) + self.shared.deferred_pages()
     }
 

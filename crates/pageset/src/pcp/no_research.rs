@@ -11,11 +11,6 @@ impl PcpResearch {
     }
 
     #[inline(always)]
-    pub(crate) fn has_waiting(&self) -> bool {
-        false
-    }
-
-    #[inline(always)]
     pub(crate) fn waiting(&self) -> u32 {
         0
     }

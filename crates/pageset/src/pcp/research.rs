@@ -60,11 +60,6 @@ impl PcpResearch {
 }
 
 impl<'p, L, G> PcpGuard<'p, L, G> {
-    /// The number of single pages for which there is certainly room: each page needs at most one entry.
-    pub(crate) fn room(&self) -> u32 {
-        self.capacity.get().saturating_sub(self.count.get())
-    }
-
     /// The blocks of a list, the oldest first.
     pub(crate) fn blocks(&self, list: usize) -> impl Iterator<Item = u32> + use<'p, L, G> {
         self.pageset.list(list).iter(self.words)

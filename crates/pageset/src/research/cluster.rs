@@ -152,65 +152,63 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     }
 }
 
-/// Moves of whole clusters: refills take them, drains free them. Specification 6.2 "Refill", 6.3.
-impl<'a, M: Machine> CachedZone<'a, M> {
+/// Refills with whole clusters. Specification 6.2 "Refill".
+impl<'a, M: Machine> Zone<'a, M> {
     /// Refills an empty list under one hold of the zone lock; or two, if whole clusters did not supply all pages. Returns the number of
     /// blocks, `None` if the rules have no clusters.
     #[inline]
-    pub(crate) fn refill_from_clusters<G>(
-        &self,
-        refill: &Refill<'_, M>,
-        pcp: &PcpGuard<'_, M::Lock, G>,
-        blocks: u32,
-    ) -> Option<u32> {
-        refill.env.tuning.backing.has_clusters().then(|| self.refill_with_clusters(refill, pcp, blocks))
+    pub(crate) fn refill_from_clusters(&self, refill: &Refill<'_, M>, cache: &impl Cache, blocks: u32) -> Option<u32> {
+        refill.env.tuning.backing.has_clusters().then(|| self.refill_with_clusters(refill, cache, blocks))
     }
 
     #[cold]
-    fn refill_with_clusters<G>(&self, refill: &Refill<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, blocks: u32) -> u32 {
+    fn refill_with_clusters(&self, refill: &Refill<'_, M>, cache: &impl Cache, blocks: u32) -> u32 {
         let &Refill { env, list, wanted, .. } = refill;
-        let lock = || self.shared.lock_for(env, LockPath::Refill, wanted);
+        let lock = || self.lock_for(env, LockPath::Refill, wanted);
         // No interrupt may come: one that frees a page could wait for this CPU's refill in flight.
         env.machine.without_interrupts(|| {
             let Some(guard) = lock() else { return 0 };
-            let (guard, taken) = self.take_clusters(guard, pcp, list, wanted, blocks);
+            let (guard, taken) = self.take_clusters(guard, cache, list, wanted, blocks);
             let guard = if taken < blocks { guard.or_else(lock) } else { None };
-            let rest = |guard| Lists.take(&Refill { held: Some(guard), ..*refill }, pcp, blocks - taken);
+            let rest = |guard| Lists.take(&Refill { held: Some(guard), ..*refill }, cache, blocks - taken);
             taken + guard.as_ref().map_or(0, rest)
         })
     }
 
     /// Fills an empty list with whole clusters, if they serve this refill. Returns the number of pages. The zone lock
     /// is held only while the clusters are cut off their list; if none was cut, the lock is returned still held.
-    fn take_clusters<'z, G>(
+    fn take_clusters<'z>(
         &'z self,
         guard: ZoneGuard<'z, 'a, M>,
-        pcp: &PcpGuard<'_, M::Lock, G>,
+        cache: &impl Cache,
         list: usize,
         wanted: Wanted,
         blocks: u32,
     ) -> (Option<ZoneGuard<'z, 'a, M>>, u32) {
-        let cut = guard.cut_clusters(wanted, blocks, pcp.room());
+        let cut = guard.cut_clusters(wanted, blocks, cache.room());
         if cut.first().is_none() {
             return (Some(guard), 0);
         }
         let env = guard.env;
-        self.shared.research.in_flight.begin();
+        self.research.in_flight.begin();
         drop(guard);
         let mut next = cut.first();
-        let taken = pcp.fill(list, cut.len(), || {
+        let taken = cache.fill(list, cut.len(), || {
             let page = next?;
-            env.touch(Line::Page(self.shared.frames.pfn(page)));
-            next = cut.after(self.shared.frames.links, page);
-            let kind = remembered_type(&self.shared, env.tuning, page, wanted.migratetype);
-            self.shared.frames.set_tag(page, Tag::new(PageState::Cached, Order::ZERO, kind));
+            env.touch(Line::Page(self.frames.pfn(page)));
+            next = cut.after(self.frames.links, page);
+            let kind = remembered_type(self, env.tuning, page, wanted.migratetype);
+            self.frames.set_tag(page, Tag::new(PageState::Cached, Order::ZERO, kind));
             Some(page)
         });
         debug_assert_eq!(taken, cut.len(), "the cut fits the pageset");
-        self.shared.research.in_flight.end();
+        self.research.in_flight.end();
         (None, taken)
     }
+}
 
+/// Drains of whole clusters. Specification 6.3.
+impl<M: Machine> CachedZone<'_, M> {
     /// Whether to try a drain of `wanted` pages as one cluster: a full batch, all of it single movable pages.
     pub(super) fn drains_cluster<G>(
         &self,

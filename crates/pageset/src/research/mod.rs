@@ -14,10 +14,11 @@
 //! | `ZoneGuard::end_ownership` | pageblocks that change their type or are captured | none has an owner |
 //! | `ZoneGuard::wait_for_refills` | a look at a page that may be in flight | no refill is in flight |
 //! | `ZoneGuard::steal_before_615` | a request that its own type cannot serve | none |
-//! | `CachedZone::refill_by_claims`, `refill_from_clusters` | a refill | none: the stores refill the pageset |
+//! | `CachedZone::refill_by_claims` | a refill | none: the stores refill the pageset |
+//! | `Zone::refill_from_clusters` | the refill of the stores | none |
 //! | `CachedZone::free_to_owner` | a free | none: the block enters the caller's pageset |
 //! | `CachedZone::drain_by_research` | a drain | none: whole lists are drained |
-//! | `CachedZone::absorb`, `absorb_all`, `nothing_waits`, `end_drain` | drains, ticks, the audit | others leave nothing |
+//! | `CachedZone::absorb`, `nothing_waits` | drains and ticks | others leave nothing |
 //! | `CachedZone::audit_waiting`, `Zone::has_skipped`, `check_research` | the audit | nothing to check |
 //! | `CachedZone::research_counts` | the statistics | zeros |
 //! | `Zone::merges`, `merge_skipped` | compaction, ranges, a request that found nothing | nothing was skipped |

@@ -4,10 +4,20 @@ use crate::buddy::{Capture, Wanted};
 use crate::frame::{CpuId, End, MigrateType, Order};
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, Freed, Pageset, PcpGuard};
-use crate::store::{Refill, Visit};
+use crate::store::{Cache, Refill, Visit};
 use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
 impl<M: Machine> Zone<'_, M> {
+    #[inline(always)]
+    pub(crate) fn refill_from_clusters(
+        &self,
+        _refill: &Refill<'_, M>,
+        _cache: &impl Cache,
+        _blocks: u32,
+    ) -> Option<u32> {
+        None
+    }
+
     pub(crate) fn has_skipped(&self) -> bool {
         false
     }
@@ -63,16 +73,6 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     #[inline(always)]
-    pub(crate) fn refill_from_clusters<G>(
-        &self,
-        _refill: &Refill<'_, M>,
-        _pcp: &PcpGuard<'_, M::Lock, G>,
-        _blocks: u32,
-    ) -> Option<u32> {
-        None
-    }
-
-    #[inline(always)]
     pub(crate) fn free_to_owner(&self, _env: Env<'_, M>, _cpu: CpuId, _freed: Freed, _drain: bool) -> Option<bool> {
         None
     }
@@ -93,15 +93,9 @@ impl<M: Machine> CachedZone<'_, M> {
     pub(crate) fn absorb<G>(&self, _env: Env<'_, M>, _pcp: &PcpGuard<'_, M::Lock, G>) {}
 
     #[inline(always)]
-    pub(crate) fn absorb_all(&self, _env: Env<'_, M>) {}
-
-    #[inline(always)]
     pub(crate) fn nothing_waits(&self, _env: Env<'_, M>, _pageset: &Pageset<M::Lock>) -> bool {
         true
     }
-
-    #[inline(always)]
-    pub(crate) fn end_drain(&self, _env: Env<'_, M>) {}
 
     pub(crate) fn audit_waiting(&self, _visit: &mut Visit<'_>) -> Result<(), Mismatch> {
         Ok(())

@@ -4,9 +4,9 @@
 use core::sync::atomic::AtomicU32;
 
 use super::lists::{HOLD_BLOCKS, Held, count, drain_in_order, free_some_to_regions, free_to_regions, ones};
-use super::{Cache, Drain, Given, Refill, Store, remembered_type};
+use super::{Audited, Cache, Drain, Given, Refill, Store, remembered_type};
 use crate::buddy::Wanted;
-use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag};
+use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::policy::SMALL;
 use crate::sync::LockedWord;
@@ -103,10 +103,20 @@ impl Store for Parts {
         zone.each_bitmap_block(visit);
     }
 
-    fn audit_free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
+    fn audit_free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<Audited, Mismatch> {
         let (frames, bitmaps) = (&zone.frames, &zone.bitmaps);
-        let mut all = 0;
-        for page in (0..frames.len()).filter(|&page| bitmaps.has(page)) {
+        let (mut all, mut block_end) = (0, 0);
+        for page in 0..frames.len() {
+            let tag = frames.tag(page);
+            if tag.state() != PageState::Inside {
+                block_end = block_end.max(page + tag.order().pages() as u32);
+            }
+            if !bitmaps.has(page) {
+                continue;
+            }
+            if tag == Tag::INSIDE && page < block_end {
+                return Err((Some(page), "a page of a block is in a bitmap", block_end.into(), page.into()));
+            }
             if frames.tag(page) != Tag::INSIDE {
                 return Err((Some(page), "the tag of a page in a bitmap", 0, frames.tag(page).0.into()));
             }
@@ -116,7 +126,11 @@ impl Store for Parts {
             all += 1;
         }
         let counted = zone.bitmap_pages();
-        if counted == all { Ok(all) } else { Err((None, "the pages in bitmaps", counted, all)) }
+        if counted == all {
+            Ok(Audited { listed: 0, unlisted: all })
+        } else {
+            Err((None, "the pages in bitmaps", counted, all))
+        }
     }
 }
 
@@ -168,6 +182,17 @@ fn free_to_bitmaps<M: Machine>(
         free_some_to_regions(zone, env, (blocks, others), order, None, &mut Held::default());
     }
     blocks.len() as u32 - count(others)
+}
+
+impl<M: Machine> ZoneGuard<'_, '_, M> {
+    /// Frees the pageblock around a page if its bitmap has all pages, but for those of a block of the order `own` that begins there and
+    /// that the caller owns. Such a block is counted as one in a bitmap. Returns whether it did; if not, the caller still owns its block.
+    pub(super) fn free_whole(&self, page: u32, own: Option<Order>) -> bool {
+        // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
+        self.zone.take_whole(self.region, page, own, || {
+            self.free_block(start_of(page, Order::PAGEBLOCK), Order::PAGEBLOCK);
+        })
+    }
 }
 
 /// Frees the pageblock around a page if its bitmap has all pages. `held` is its region, if the caller holds its lock. If not, and the

@@ -2,15 +2,16 @@
 
 use core::sync::atomic::AtomicU32;
 
+use super::walk::audit_lists;
 use super::whole_blocks::{SplitBlock, first_block};
-use super::{Cache, Drain, Given, Refill, Store, is_one_hold, remembered_type};
+use super::{Audited, Cache, Drain, Given, Refill, Store, is_one_hold, remembered_type};
 use crate::buddy::{Capture, Stage};
 use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::policy::lists::order_of;
 use crate::policy::{Backing, SMALL};
 use crate::sync::LockedWord;
-use crate::zone::{Env, Zone, ZoneGuard};
+use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
 /// The most blocks that a drain moves under one hold of the locks of region and pageset: as many as a refill.
 pub(super) const HOLD_BLOCKS: usize = Backing::REFILL_BLOCKS as usize;
@@ -54,6 +55,13 @@ impl Store for Lists {
 
     fn pages<M: Machine>(&self, zone: &Zone<'_, M>) -> u64 {
         zone.listed()
+    }
+
+    /// With the rules of `research` also clusters and owners.
+    fn audit_free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<Audited, Mismatch> {
+        let listed = audit_lists(zone)?;
+        zone.check_research()?;
+        Ok(Audited { listed, unlisted: 0 })
     }
 }
 

@@ -9,16 +9,18 @@
 //! | `depot` | [`Batches`]: batches that drains left as they were, for the next refill |
 //! | `bitmaps` | [`Parts`]: free parts of pageblocks, set and taken without a lock |
 //! | `lists` | [`Lists`]: the free lists of the regions, which have every other free page |
-//! | `refill` | the way of blocks to a pageset: which regions are asked, and how long their locks are held |
+//! | `refill` | the way of blocks to a pageset or a request: which regions are asked, and how long their locks are held |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages freed as one block |
-//! | `words` | the memory of the stores |
+//! | `memory` | the memory of the stores |
+//! | `walk` | the audit's walk of the free lists |
 
 pub(crate) mod bitmaps;
 pub(crate) mod depot;
 pub(crate) mod lists;
+mod memory;
 mod refill;
+mod walk;
 mod whole_blocks;
-mod words;
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -32,8 +34,9 @@ use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 pub(crate) use bitmaps::Parts;
 pub(crate) use depot::Batches;
 pub(crate) use lists::Lists;
-pub(crate) use refill::{refill, take_from_regions};
-pub(crate) use words::StoreWords;
+pub(crate) use memory::StoreMemory;
+pub(crate) use refill::{Direct, refill, take_direct};
+pub(crate) use walk::check_tag;
 
 /// The stores whose pages are on no free list.
 pub(crate) const HIDDEN: (Batches, Parts) = (Batches, Parts);
@@ -48,7 +51,7 @@ pub(crate) type Visit<'v> = dyn FnMut(u32, Order) -> Result<(), Mismatch> + 'v;
 /// Callers hold the pageset's lock in [`Self::take`] and [`Self::give`], and no lock in [`Self::find`], [`Self::settle`] and [`Self::tick`];
 /// that of a region only where [`Refill::held`] is set. `take` tags blocks Cached, `find` Allocated. The caller counts the pageset's pages.
 /// The last store of [`ALL`] takes all that is offered; the others may give and take nothing. A store that has pages is also named in
-/// [`hides`], [`counts`], [`Scope`] and [`StoreWords`].
+/// [`hides`], [`counts`], [`Scope`] and [`StoreMemory`].
 pub(crate) trait Store {
     /// Fills the list of a refill with up to `most` blocks. Returns their number.
     fn take<M: Machine>(&self, refill: &Refill<'_, M>, cache: &impl Cache, most: u32) -> u32;
@@ -92,8 +95,8 @@ pub(crate) trait Store {
     }
 
     /// Checks, for the audit, the pages here that count as free pages of the zone. Returns their number.
-    fn audit_free<M: Machine>(&self, _zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
-        Ok(0)
+    fn audit_free<M: Machine>(&self, _zone: &Zone<'_, M>) -> Result<Audited, Mismatch> {
+        Ok(Audited::default())
     }
 }
 
@@ -154,8 +157,22 @@ impl<A: Store, B: Store> Store for (A, B) {
         self.1.audit_cached(zone, visit)
     }
 
-    fn audit_free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
-        Ok(self.0.audit_free(zone)? + self.1.audit_free(zone)?)
+    fn audit_free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<Audited, Mismatch> {
+        let (one, other) = (self.0.audit_free(zone)?, self.1.audit_free(zone)?);
+        Ok(Audited { listed: one.listed + other.listed, unlisted: one.unlisted + other.unlisted })
+    }
+}
+
+/// The free pages of a store, as the audit found them: those that its walk of all blocks finds again, and those that are in no block.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Audited {
+    pub(crate) listed: u64,
+    pub(crate) unlisted: u64,
+}
+
+impl Audited {
+    pub(crate) fn all(self) -> u64 {
+        self.listed + self.unlisted
     }
 }
 
@@ -189,6 +206,9 @@ pub(crate) trait Cache {
     fn drop_oldest(&self, list: usize, blocks: u32);
     /// Takes the oldest block of a list.
     fn pop_oldest(&self, list: usize) -> Option<u32>;
+    /// The number of single pages for which there is certainly room: each page needs at most one entry.
+    #[cfg(feature = "research")]
+    fn room(&self) -> u32;
     /// The region that the pageset prefers. A hint.
     fn region(&self) -> &AtomicU32;
     /// Counts pages that came or left without a lock of the zone.
@@ -253,8 +273,11 @@ pub(crate) enum Scope {
     /// Of all stores of the zone: of depots, then of bitmaps. [`CachedZone::settle`](crate::pcp::CachedZone::settle) also moves those of
     /// pagesets and of deferred frees.
     Zone,
-    /// Of depots: whole batches.
-    Batches,
+    /// What a request of this order may lack on the free lists: of depots; for an order above 0, for which parts must merge, then of
+    /// bitmaps. Single pages are taken from bitmaps as they are.
+    Request(Order),
+    /// Small free blocks whose merge waits: single pages that were freed without merging, and the parts in bitmaps.
+    Unmerged,
     /// Of bitmaps: free parts of pageblocks, from the pageblock of this number on. One call looks after 64 pageblocks.
     Parts(u32),
     /// Of the bitmap of the pageblock that begins at this page, if it may have free parts.
@@ -265,12 +288,18 @@ pub(crate) enum Scope {
 /// other CPUs free meanwhile may stay. Returns the scope of what is left to do.
 pub(crate) fn settle<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
     match scope {
-        Scope::Zone => settle(zone, env, Scope::Batches).or(Some(Scope::Parts(0))),
-        Scope::Batches => {
-            // All of them in one step.
-            let left = Batches.settle(zone, env, 0);
-            debug_assert_eq!(left, None, "depots are settled at once");
-            None
+        Scope::Zone => {
+            settle_depots(zone, env);
+            Some(Scope::Parts(0))
+        }
+        Scope::Request(order) if Batches.pages(zone) > 0 => {
+            settle_depots(zone, env);
+            (order > Order::ZERO && Parts.pages(zone) > 0).then_some(Scope::Parts(0))
+        }
+        Scope::Request(_) => settle(zone, env, Scope::Parts(0)),
+        Scope::Unmerged => {
+            zone.merge_skipped(env);
+            Some(Scope::Parts(0))
         }
         Scope::Parts(from) => Parts.settle(zone, env, from).map(Scope::Parts),
         Scope::Pageblock(page) => {
@@ -280,6 +309,17 @@ pub(crate) fn settle<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, scope: Sco
             None
         }
     }
+}
+
+/// Moves the pages of all depots, in one step.
+fn settle_depots<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>) {
+    let left = Batches.settle(zone, env, 0);
+    debug_assert_eq!(left, None, "depots are settled at once");
+}
+
+/// Whether [`Scope::Request`] has pages to move for a request of an order, at a recent moment.
+pub(crate) fn may_settle_for<M: Machine>(zone: &Zone<'_, M>, order: Order) -> bool {
+    Batches.pages(zone) > 0 || order > Order::ZERO && Parts.pages(zone) > 0
 }
 
 /// Settles the pages of some regions that no refill needed for a round. A round is `cpus` ticks, of any CPUs. Each tick looks after the next

@@ -1,12 +1,15 @@
-//! A refill: which regions' stores it asks, and under which holds of their locks. See [`RegionRule`](crate::policy::RegionRule).
+//! Refills, and requests that bypass the pagesets: which regions' stores they ask, and under which holds of their locks. See
+//! [`RegionRule`](crate::policy::RegionRule).
 
 use core::sync::atomic::AtomicU32;
 
-use super::{ALL, Batches, Cache, Lists, Parts, Refill, Store, is_one_hold};
-use crate::buddy::Wanted;
+use super::{ALL, Batches, Cache, HIDDEN, Lists, Parts, Refill, Store, is_one_hold};
+use crate::buddy::{Stage, Wanted};
+use crate::frame::{MigrateType, PageState, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::policy::SMALL;
 use crate::sync::{self, LockedWord};
+use crate::zone::watermark::Rights;
 use crate::zone::{Env, Zone, ZoneGuard};
 
 /// How often a refill tries to lock its own region while that region's depot has blocks. Between two tries it pauses, and the holder keeps
@@ -16,6 +19,10 @@ const TRIES: u32 = 16;
 /// Fills an empty list of a pageset with up to `blocks` blocks. Returns their number.
 #[inline]
 pub(crate) fn refill<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, blocks: u32) -> u32 {
+    // None unless a rule of `research` is on.
+    if let Some(taken) = refill.zone.refill_from_clusters(refill, cache, blocks) {
+        return taken;
+    }
     if !is_one_hold(refill.zone, refill.env) {
         return refill_in_holds(refill, cache, blocks);
     }
@@ -82,10 +89,53 @@ fn refill_from_own<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, most:
     }
 }
 
+/// A request that bypasses the pagesets.
+pub(crate) struct Direct<'d> {
+    pub(crate) wanted: Wanted,
+    pub(crate) rights: Rights,
+    /// The region that the caller's pageset prefers.
+    pub(crate) preferred: &'d AtomicU32,
+}
+
+/// Takes blocks for a request that bypasses the pagesets, and tags them: those of one region's free lists under one hold of its lock, until
+/// `give` returns false or there are no more; if there are none, one block of another store. Returns whether there was a block.
+pub(crate) fn take_direct<M: Machine>(
+    zone: &Zone<'_, M>,
+    env: Env<'_, M>,
+    &Direct { wanted, rights, preferred }: &Direct<'_>,
+    mut give: impl FnMut(u32) -> bool,
+) -> bool {
+    let take = |guard: &ZoneGuard<'_, '_, M>, wanted: Wanted| {
+        let reserved =
+            |right: bool| if right { guard.take_smallest(wanted.order, MigrateType::HighAtomic) } else { None };
+        let next = || {
+            let page = reserved(rights.highatomic)
+                .or_else(|| guard.take(wanted, &mut Stage::Own))
+                .or_else(|| reserved(rights.oom_victim || rights.non_blocking))?;
+            guard.zone.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+            guard.count_direct_alloc(wanted.order.pages());
+            Some(page)
+        };
+        let first = next()?;
+        if give(first) {
+            while next().is_some_and(&mut give) {}
+        }
+        Some(first)
+    };
+    if take_from_regions(zone, env, LockPath::DirectAlloc, preferred, wanted, take).is_some() {
+        return true;
+    }
+    let hidden = HIDDEN.find(zone, env, wanted, preferred.get() as usize);
+    if let Some(page) = hidden {
+        give(page);
+    }
+    hidden.is_some()
+}
+
 /// Takes something from a region: from the one that a pageset prefers if that has something, else from the next one. The first pass
 /// waits for no lock and mixes no types. The region that serves is preferred from then on, unless the other was only busy.
 #[inline]
-pub(crate) fn take_from_regions<'z, 'a, M: Machine>(
+fn take_from_regions<'z, 'a, M: Machine>(
     zone: &'z Zone<'a, M>,
     env: Env<'z, M>,
     path: LockPath,

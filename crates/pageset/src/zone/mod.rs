@@ -200,8 +200,7 @@ impl<M: Machine> Zone<'_, M> {
         while at < end {
             let next = end.min((at + 1).next_multiple_of(Order::PAGEBLOCK.pages() as u32));
             if self.frames.pageblock(at).is_online()
-                && let Some(known) =
-                    (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside || self.is_part(at))
+                && let Some(known) = (at..next).find(|&at| self.block_around(at).is_some())
             {
                 return Some(known);
             }

@@ -78,7 +78,7 @@ fn pairs(zone: &CachedZone<'_, OneCpu>) -> Vec<u32> {
 #[test]
 fn faults_are_found() {
     type Plant = fn(&Allocator<'_, OneCpu>, &CachedZone<'_, OneCpu>);
-    let rows: [(&str, Plant); 15] = [
+    let rows: [(&str, Plant); 16] = [
         ("the link of a block to the one before it", |_, zone| {
             let slots = pairs(zone);
             zone.frames().links.prev(slots[2]).set(slots[0]);
@@ -144,6 +144,10 @@ fn faults_are_found() {
             let pcp = zone.lock_pageset(world.env(), CpuId(0));
             pcp.pop(LIST).expect("cached");
             pcp.count.set(pcp.count.get() - 1);
+        }),
+        // The second page of a pair, which is in no block of its own.
+        ("a page of a block is in a bitmap", |_, zone| {
+            zone.shared.bitmaps.put_back(pairs(zone)[1] + 1, Order::ZERO);
         }),
         ("the pages in bitmaps", |_, zone| zone.shared.regions[0].bitmaps.pages.add(1)),
         ("pages whose free is deferred", |_, zone| zone.shared.plant_deferred_page()),

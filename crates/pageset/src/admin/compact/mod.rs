@@ -250,9 +250,8 @@ impl<M: Machine> Zone<'_, M> {
         }
         self.compaction.flush.set(false);
         self.compaction.start_over(&self.frames);
-        for (from, end) in self.pieces(0, self.frames.len(), CLEARED_AT_ONCE * PAGEBLOCK) {
-            let guard = self.lock(env, LockPath::Map, from);
-            for page in (from..end).step_by(PAGEBLOCK as usize) {
+        for (guard, pages) in self.lock_each(env, LockPath::Map, 0..self.frames.len(), CLEARED_AT_ONCE * PAGEBLOCK) {
+            for page in pages.step_by(PAGEBLOCK as usize) {
                 guard.zone.frames.set_pageblock(page, guard.zone.frames.pageblock(page).with_skip(false));
             }
         }

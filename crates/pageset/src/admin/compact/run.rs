@@ -13,7 +13,7 @@ use crate::buddy::Capture;
 use crate::frame::{End, Frames, List, MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::CachedZone;
-use crate::store::Scope;
+use crate::store::{self, Scope};
 use crate::zone::compaction::last_pageblock;
 use crate::zone::watermark::MarkTest;
 use crate::zone::{Env, ZoneGuard};
@@ -107,9 +107,8 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             capture: plan.order.filter(|_| plan.direct).map(|order| Capture::new(order, plan.migratetype)),
             report: CompactReport::default(),
         };
-        zone.shared.merge_skipped(allocator.env());
         // The end conditions, which are tested for each pageblock, read lists only.
-        zone.settle_all(allocator.env(), Scope::Parts(0));
+        zone.settle_all(allocator.env(), Scope::Unmerged);
         let outcome = run.main_loop();
         run.end(outcome)
     }
@@ -149,7 +148,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                     self.drain();
                     last = None;
                 }
-                if is_behind(Order::PAGEBLOCK) && self.zone.moves_parts() {
+                if is_behind(Order::PAGEBLOCK) && store::hides(&self.zone.shared) {
                     // The blocks that left are in the pageset, or in the bitmap if that had no room. Left there, the pageblock would be
                     // split between list and bitmap, and never whole.
                     self.drain();

@@ -114,11 +114,6 @@ impl Span {
         u64::from(self.end - self.first)
     }
 
-    /// The parts that one hold of the zone lock takes or frees, in ascending order: the span cut at pageblocks.
-    fn pieces(self) -> impl Iterator<Item = Span> {
-        self.cut(Order::PAGEBLOCK)
-    }
-
     /// The span cut at the blocks of an order, in ascending order.
     pub(crate) fn cut(self, order: Order) -> impl Iterator<Item = Span> {
         let pages = order.pages() as u32;
@@ -230,7 +225,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             let rest = Span { first: taken.span.end, ..span };
             self.settle_zone(zone);
             self.vacate(zone, rest, owner)?;
-            let Err(error) = rest.pieces().try_for_each(|piece| taken.take(piece, owner)) else { break };
+            let Err(error) = rest.cut(Order::PAGEBLOCK).try_for_each(|piece| taken.take(piece, owner)) else { break };
             if tries == TRIES || error.obstacle == Obstacle::Cancelled {
                 return Err(error);
             }
@@ -253,7 +248,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             |result: &Result<_, RangeError>| result.as_ref().is_err_and(|error| error.obstacle == Obstacle::Offline);
         let mut result = new();
         for _ in 1..TRIES {
-            if !looks_offline(&result) || !zone.await_moves(self.env()) {
+            if !looks_offline(&result) || !zone.finish_moves(self.env()) {
                 break;
             }
             result = new();
@@ -290,7 +285,7 @@ impl<M: Machine> TakenSpan<'_, '_, M> {
 
 impl<M: Machine> Drop for TakenSpan<'_, '_, M> {
     fn drop(&mut self) {
-        for piece in self.span.pieces() {
+        for piece in self.span.cut(Order::PAGEBLOCK) {
             let guard = self.zone.lock(self.env, LockPath::Map, piece.first);
             for (page, order) in largest_blocks(piece.first, piece.end) {
                 guard.free_block(page, order);
