@@ -173,8 +173,7 @@ impl<M: Machine> CachedZone<'_, M> {
             // Others leave nothing more for a pageset that may keep nothing, but may have done so before they saw that.
             is_empty &= pageset.may_keep() || nothing_waits();
         }
-        // What waited for a pageset that may keep nothing, or had no room in one, became a deferred free.
-        self.shared.complete_deferred(env);
+        self.end_drain(env);
         true
     }
 }

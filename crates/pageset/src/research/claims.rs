@@ -236,6 +236,14 @@ impl<M: Machine> CachedZone<'_, M> {
         !pageset.research.has_waiting()
     }
 
+    /// Ends a drain of all pages of a pageset.
+    pub(crate) fn end_drain(&self, env: Env<'_, M>) {
+        if env.tuning.backing.owners() == OwnerRule::List || env.tuning.backing.merges_in_pageset() {
+            // A pageset that may keep nothing defers the frees of what waited for it, and one without room those of merged blocks.
+            self.shared.complete_deferred(env);
+        }
+    }
+
     /// Merges the blocks of a pageset with each other, from the smallest order up.
     ///
     /// A pass over a list writes a label into each block's links, which only blocks on free lists use. A block whose buddy has the

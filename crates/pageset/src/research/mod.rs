@@ -18,7 +18,7 @@
 //! | `Zone::refill_from_clusters` | the refill of the stores | none |
 //! | `CachedZone::free_to_owner` | a free | none: the block enters the caller's pageset |
 //! | `CachedZone::drain_by_research` | a drain | none: whole lists are drained |
-//! | `CachedZone::absorb`, `nothing_waits` | drains and ticks | others leave nothing |
+//! | `CachedZone::absorb`, `nothing_waits`, `end_drain` | drains and ticks | others leave nothing |
 //! | `CachedZone::audit_waiting`, `Zone::has_skipped`, `check_research` | the audit | nothing to check |
 //! | `CachedZone::research_counts` | the statistics | zeros |
 //! | `Zone::merges`, `merge_skipped` | compaction, ranges, a request that found nothing | nothing was skipped |

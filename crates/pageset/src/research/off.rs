@@ -97,6 +97,9 @@ impl<M: Machine> CachedZone<'_, M> {
         true
     }
 
+    #[inline(always)]
+    pub(crate) fn end_drain(&self, _env: Env<'_, M>) {}
+
     pub(crate) fn audit_waiting(&self, _visit: &mut Visit<'_>) -> Result<(), Mismatch> {
         Ok(())
     }

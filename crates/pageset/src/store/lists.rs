@@ -174,7 +174,7 @@ pub(super) fn free_some_to_regions<'z, M: Machine>(
     capture: Option<&Capture>,
     held: &mut Held<'z, M>,
 ) {
-    if (Order::PAGEBLOCK..Order::MAX).contains(&order) {
+    if !SMALL && (Order::PAGEBLOCK..Order::MAX).contains(&order) {
         // The tags of such blocks' buddies lie in as many cache lines. Read here, without the lock, they come at the same time.
         for block in blocks {
             zone.frames.plain_tag(block.get() ^ order.pages() as u32);

@@ -286,6 +286,7 @@ pub(crate) enum Scope {
 
 /// Moves the free pages of a scope to the free lists. Waits for the locks of regions, one at a time; the caller holds none. Pages that
 /// other CPUs free meanwhile may stay. Returns the scope of what is left to do.
+#[cfg_attr(not(feature = "rules"), inline(never))]
 pub(crate) fn settle<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
     match scope {
         Scope::Zone => {
@@ -294,7 +295,7 @@ pub(crate) fn settle<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, scope: Sco
         }
         Scope::Request(order) if Batches.pages(zone) > 0 => {
             settle_depots(zone, env);
-            (order > Order::ZERO && Parts.pages(zone) > 0).then_some(Scope::Parts(0))
+            may_settle_for(zone, order).then_some(Scope::Parts(0))
         }
         Scope::Request(_) => settle(zone, env, Scope::Parts(0)),
         Scope::Unmerged => {
@@ -312,12 +313,14 @@ pub(crate) fn settle<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, scope: Sco
 }
 
 /// Moves the pages of all depots, in one step.
+#[cfg_attr(not(feature = "rules"), inline(never))]
 fn settle_depots<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>) {
     let left = Batches.settle(zone, env, 0);
     debug_assert_eq!(left, None, "depots are settled at once");
 }
 
 /// Whether [`Scope::Request`] has pages to move for a request of an order, at a recent moment.
+#[cfg_attr(not(feature = "rules"), inline(never))]
 pub(crate) fn may_settle_for<M: Machine>(zone: &Zone<'_, M>, order: Order) -> bool {
     Batches.pages(zone) > 0 || order > Order::ZERO && Parts.pages(zone) > 0
 }

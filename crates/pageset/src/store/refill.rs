@@ -53,7 +53,7 @@ fn refill_in_holds<M: Machine>(unlocked: &Refill<'_, M>, cache: &impl Cache, mut
         };
         // After the first hold nothing is worth a search in other regions, or a part of another type's pageblock.
         let more = if taken == 0 {
-            Search { zone, env, path: LockPath::Refill, preferred: cache.region(), wanted }.take(take)
+            take_from_regions(zone, env, LockPath::Refill, cache.region(), wanted, take)
         } else {
             let guard = zone.try_lock_region(env, LockPath::Refill, cache.region().get() as usize);
             guard.and_then(|guard| take(&guard, Wanted { no_fragment: true, ..wanted }))
@@ -122,7 +122,7 @@ pub(crate) fn take_direct<M: Machine>(
         }
         Some(first)
     };
-    if (Search { zone, env, path: LockPath::DirectAlloc, preferred, wanted }).take(take).is_some() {
+    if take_from_regions(zone, env, LockPath::DirectAlloc, preferred, wanted, take).is_some() {
         return true;
     }
     let hidden = HIDDEN.find(zone, env, wanted, preferred.get() as usize);
@@ -132,60 +132,61 @@ pub(crate) fn take_direct<M: Machine>(
     hidden.is_some()
 }
 
-/// A search for a region that has something for a request.
-struct Search<'s, 'a, M: Machine> {
-    zone: &'s Zone<'a, M>,
-    env: Env<'s, M>,
+/// Takes something from a region: from the one that a pageset prefers if that has something, else from the next one. The first pass
+/// waits for no lock and mixes no types. The region that serves is preferred from then on, unless the other was only busy.
+#[inline]
+fn take_from_regions<'z, 'a, M: Machine>(
+    zone: &'z Zone<'a, M>,
+    env: Env<'z, M>,
     path: LockPath,
-    /// The region that is asked first. The one that serves is preferred from then on, unless the other was only busy.
-    preferred: &'s AtomicU32,
+    preferred: &AtomicU32,
     wanted: Wanted,
+    mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<u32>,
+) -> Option<u32> {
+    if SMALL {
+        let take: &mut TakeFrom<'_, M> = &mut take;
+        return from_regions(zone, env, path, preferred, wanted, take);
+    }
+    from_regions(zone, env, path, preferred, wanted, take)
 }
 
-/// What takes from a region. A small build has one copy of [`Search::each`] for all.
+/// What takes from a region. A small build has one copy of [`from_regions`] for all.
 type TakeFrom<'t, M> = dyn FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<u32> + 't;
 
-impl<M: Machine> Search<'_, '_, M> {
-    /// Takes something from the preferred region if that has something, else from the next one. The first pass waits for no lock and mixes no
-    /// types.
-    #[inline]
-    fn take(&self, mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<u32>) -> Option<u32> {
-        if SMALL {
-            let take: &mut TakeFrom<'_, M> = &mut take;
-            return self.each(take);
-        }
-        self.each(take)
+#[cfg_attr(not(feature = "rules"), inline(never))]
+fn from_regions<'z, 'a, M: Machine>(
+    zone: &'z Zone<'a, M>,
+    env: Env<'z, M>,
+    path: LockPath,
+    preferred: &AtomicU32,
+    wanted: Wanted,
+    mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<u32>,
+) -> Option<u32> {
+    if let [_] = zone.regions {
+        return take(&zone.lock_for(env, path, wanted)?, wanted);
     }
-
-    #[cfg_attr(not(feature = "rules"), inline(never))]
-    fn each(&self, mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<u32>) -> Option<u32> {
-        let &Search { zone, env, path, preferred, wanted } = self;
-        if let [_] = zone.regions {
-            return take(&zone.lock_for(env, path, wanted)?, wanted);
-        }
-        if wanted.waits {
-            zone.complete_some_deferred(env);
-        }
-        let own = preferred.get() as usize;
-        let mut busy = false;
-        for is_first in [true, false] {
-            for number in zone.regions_from(own) {
-                if !ALL.may_serve(zone, number, wanted.order.pages()) {
-                    continue;
+    if wanted.waits {
+        zone.complete_some_deferred(env);
+    }
+    let own = preferred.get() as usize;
+    let mut busy = false;
+    for is_first in [true, false] {
+        for number in zone.regions_from(own) {
+            if !ALL.may_serve(zone, number, wanted.order.pages()) {
+                continue;
+            }
+            let Some(guard) = zone.lock_or_try(env, path, number, wanted.waits && !is_first) else {
+                busy |= number == own;
+                continue;
+            };
+            let wanted = Wanted { no_fragment: wanted.no_fragment || is_first, ..wanted };
+            if let Some(taken) = take(&guard, wanted) {
+                if number != own && !busy {
+                    preferred.set(number as u32);
                 }
-                let Some(guard) = zone.lock_or_try(env, path, number, wanted.waits && !is_first) else {
-                    busy |= number == own;
-                    continue;
-                };
-                let wanted = Wanted { no_fragment: wanted.no_fragment || is_first, ..wanted };
-                if let Some(taken) = take(&guard, wanted) {
-                    if number != own && !busy {
-                        preferred.set(number as u32);
-                    }
-                    return Some(taken);
-                }
+                return Some(taken);
             }
         }
-        None
     }
+    None
 }

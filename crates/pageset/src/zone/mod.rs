@@ -192,9 +192,6 @@ impl<M: Machine> Zone<'_, M> {
 
     /// The first of some pages that already belongs to a block.
     pub(crate) fn first_known(&self, page: u32, pages: u64) -> Option<u32> {
-        if self.block_around(page).is_some() {
-            return Some(page);
-        }
         let end = page + pages as u32;
         let mut at = page;
         while at < end {
