@@ -63,11 +63,14 @@ headers=$(newest || true)
 [[ $headers ]] || missing "no package linux-headers-$kernel*-$flavour-amd64; try another KERNEL, or add its suite to apt's sources"
 release=${headers#linux-headers-}
 root=$dir/kernels/$release
-depends=$(apt-cache depends "$headers" | sed -n 's/^[ |]*Depends: //p')
+depends_of() { apt-cache depends "$1" | sed -n 's/^[ |]*Depends: //p'; }
+depends=$(depends_of "$headers")
 if [[ ! -e $root/complete ]]; then
     echo "downloading the packages of $release" >&2
     rm -rf "$root" && mkdir -p "$root/debs"
     packages="$headers linux-image-$release $(grep -E '^linux-(headers-.*-common|kbuild-)' <<<"$depends")"
+    # Since 7.2 the image itself has a package of its own.
+    packages+=" $(depends_of "linux-image-$release" | grep '^linux-binary-' || true)"
     # shellcheck disable=SC2086
     (cd "$root/debs" && apt-get download $packages >"$root/log" 2>&1) ||
         missing "cannot download the packages of $release: $(tail -n 1 "$root/log")"
@@ -78,6 +81,9 @@ if [[ ! -e $root/complete ]]; then
     rm -f "$root/usr/src/$headers/vmlinux"
     touch "$root/complete"
 fi
+image=$root/boot/vmlinuz-$release
+[[ -e $image ]] || image=$root/usr/lib/modules/$release/vmlinuz
+[[ -e $image ]] || missing "the packages of $release have no image of the kernel"
 
 # ---- tools
 tools=()
@@ -169,7 +175,7 @@ fi
 said=$dir/$do-$release-$cpus-cpus.log
 begin=$SECONDS
 echo "booting $release" >&2
-timeout --foreground "$timeout" qemu-system-x86_64 "${machine[@]}" -kernel "$root/boot/vmlinuz-$release" -initrd "$guest/initrd" \
+timeout --foreground "$timeout" qemu-system-x86_64 "${machine[@]}" -kernel "$image" -initrd "$guest/initrd" \
     -append "console=ttyS0 panic=-1 loglevel=7 mitigations=off init_on_alloc=0 tsc=reliable do=$do mib=$memory operations=$operations" \
     </dev/null 2>&1 | tr -d '\r' >"$said" || true
 grep -q '^GUEST done' "$said" || {

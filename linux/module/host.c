@@ -51,6 +51,10 @@ static const struct kernel_param_ops mib_ops = { .set = set_mib, .get = get_mib 
 module_param_cb(mib, &mib_ops, &mib, 0644);
 MODULE_PARM_DESC(mib, "memory to take from each node, in MiB (64); later at most as much as at the load. Reads what each node has");
 
+static char *fault = "";
+module_param(fault, charp, 0);
+MODULE_PARM_DESC(fault, "plants a fault that the load finds: cpus, nodes or hotplug");
+
 static u32 *cpu_nodes;
 static void *metadata;
 static int cpu_state = -1;
@@ -259,6 +263,8 @@ static int __init pageset_load(void)
 {
 	/* A write to the parameter may come at any time. */
 	const unsigned int size = READ_ONCE(mib);
+	enum cpuhp_state state = CPUHP_AP_ONLINE_DYN;
+	unsigned int cpus;
 	size_t bytes = 0;
 	long stack;
 	int cpu, result;
@@ -281,10 +287,13 @@ static int __init pageset_load(void)
 	if (result)
 		goto failed;
 	result = -EINVAL;
-	bytes = core_metadata(spans, span_count, cpu_nodes, nr_cpu_ids);
+	if (!strcmp(fault, "nodes"))
+		cpu_nodes[0] = U16_MAX;
+	cpus = strcmp(fault, "cpus") ? nr_cpu_ids : 0;
+	bytes = core_metadata(spans, span_count, cpu_nodes, cpus);
 	if (!bytes) {
-		pr_err("pageset: cannot load: the allocator refuses the blocks of %u nodes for %u CPUs\n", span_count,
-		       nr_cpu_ids);
+		pr_err("pageset: cannot load: the allocator refuses the blocks of %u nodes for %u CPUs, the first on node %u\n",
+		       span_count, cpus, cpu_nodes[0]);
 		goto failed;
 	}
 	metadata = vmalloc(bytes);
@@ -301,7 +310,10 @@ static int __init pageset_load(void)
 	result = memory_online();
 	if (result)
 		goto built;
-	cpu_state = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "pageset:online", cpu_comes, cpu_goes);
+	/* The kernel refuses callbacks for this state. */
+	if (!strcmp(fault, "hotplug"))
+		state = CPUHP_ONLINE;
+	cpu_state = cpuhp_setup_state(state, "pageset:online", cpu_comes, cpu_goes);
 	if (cpu_state < 0) {
 		pr_err("pageset: cannot load: no state for CPUs that come and go: error %d\n", cpu_state);
 		result = cpu_state;

@@ -68,8 +68,8 @@
 //! | --- | --- |
 //! | `alloc` | metadata from a heap: the module `alloc::owned` |
 //! | `bytes` | metadata in one piece of memory, or in one for each zone: `Allocator::from_bytes`, `Allocator::from_zone_bytes` |
-//! | `rules` (on by default) | rules other than [`Tuning::default`]. Without it the default rules are constants, all other code disappears, a pageset has room for at most 322 blocks in 2 KiB, and calls that allocate many blocks have no fast path of their own: for a kernel that is to be small |
-//! | `bulk` (in `rules`) | calls that free many blocks treat those of one kind together |
+//! | `rules` (on by default) | rules other than [`Tuning::default`]. Without it the default rules are constants, all other code disappears, and calls that allocate many blocks have no fast path of their own: for a kernel that is to be small |
+//! | `bulk` (in `rules`) | calls that free many blocks treat those of one kind together. Without it a pageset has room for at most 322 blocks, in 2 KiB |
 //! | `research` | the layer `research`: the rules of kernels before 6.15 (6.12.29 in its series) and of the RFCs of 2018 and 2026, and their presets. Without it [`Tuning::check`] refuses these rules, and [`Tuning::research_rule`] names the rule |
 //!
 //! `ci/no-std-check/src/main.rs` in the repository is a complete example. Without `alloc` and `bytes` the caller fills a [`Metadata`] of

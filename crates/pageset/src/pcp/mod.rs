@@ -30,7 +30,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use crate::frame::{CpuId, Frames, Order};
 use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine};
 use crate::policy::lists::{LISTS, order_of};
-use crate::policy::{Bounds, PcpState, SMALL};
+use crate::policy::{BULK, Bounds, PcpState};
 use crate::store;
 use crate::sync::{self, AtomicU64, LockedWord, const_new};
 use crate::zone::region::Region;
@@ -119,10 +119,10 @@ pub(crate) const fn array_words(capacity: u32, lists: usize, shares: bool) -> u6
     stack::words(capacity, if shares && partly > stack::PARTLY_USED { stack::PARTLY_USED } else { partly })
 }
 
-/// The entries in the arrays of a pageset with some capacity. Without the feature `rules`, the arrays have 1.5 KiB: more pages fit in
+/// The entries in the arrays of a pageset with some capacity. Without the feature `bulk`, the arrays have 1.5 KiB: more pages fit in
 /// larger blocks only, and a list of single pages drains where the arrays are full.
 pub(crate) fn within_build(capacity: u32) -> u32 {
-    if SMALL { capacity.min(14 * stack::ENTRIES) } else { capacity }
+    if BULK { capacity } else { capacity.min(14 * stack::ENTRIES) }
 }
 
 /// The capacity for a pageset that reaches `high` pages. Before a drain, a batch, the excess of a cluster, and a block

@@ -7,11 +7,11 @@
 
 use core::sync::atomic::AtomicU32;
 
-use crate::policy::SMALL;
+use crate::policy::BULK;
 use crate::sync::LockedWord;
 
-/// Words in a chunk: four cache lines, or one without the feature `rules`.
-const CHUNK: u32 = if SMALL { 16 } else { 64 };
+/// Words in a chunk: four cache lines, or one without the feature `bulk`.
+const CHUNK: u32 = if BULK { 64 } else { 16 };
 /// The first words of a chunk: the older neighbour, then the newer one (in the pool: the next free chunk). The entries
 /// follow. The newest chunk of a list has [`NONE`] for its newer neighbour.
 const OLDER: u32 = 0;
@@ -21,7 +21,7 @@ const LAST: u32 = CHUNK - 1;
 pub(crate) const ENTRIES: u32 = CHUNK - FIRST;
 /// Chunks for the ends of lists, beside those for the capacity, where not every list has its own. A guess: a program uses some orders
 /// of one or two types. Where no chunk is left, the blocks of another list go to the zone.
-pub(crate) const PARTLY_USED: u32 = if SMALL { 9 } else { 12 };
+pub(crate) const PARTLY_USED: u32 = if BULK { 12 } else { 9 };
 
 /// No chunk. Also stands for no block, in the place before the oldest block of a list or of a chunk: a pop that reads it has found
 /// the chunk empty. No position is as large, so a list without a chunk has it as its top.
