@@ -118,6 +118,39 @@ overlay() {
     find perl perl5 -type f -exec touch {} + ; rm -r perl
     cd / && umount "$work/m" "$work"
 }
+dbench() { command dbench -c /usr/share/dbench/client.txt -t "$1" --skip-cleanup 3 | tail -n 3; }
+hackbench() { command hackbench -g 2 -f 4 -l "$1" && command hackbench -T -p -g 2 -f 4 -l "$1"; }
+fileio() {
+    sysbench --file-num=4 --file-total-size=12M fileio prepare
+    sysbench --file-num=4 --file-total-size=12M --file-test-mode=rndrw --threads=2 --time="$1" fileio run
+}
+sevenzip() { command tar cf a.tar -C /usr/lib/python3.11 email && 7z a -bd -mx=1 -mmt=3 a.7z a.tar && 7z x -bd -so a.7z | md5sum; }
+squash() { mksquashfs /usr/share/perl/5.36.0/Unicode s.sq -no-progress -comp gzip -processors 3 && unsquashfs -n -d out s.sq; }
+json() { seq 6000 | jq -c '{a: ., b: (. * 7 % 1000 | tostring), c: [range(. % 9)]}' >j && jq -s 'group_by(.b) | map(length) | add' j; }
+lua() { lua5.4 -e 'for r = 1, 4 do local t = {} for i = 1, 60000 do t[i] = {i, ("x"):rep(i % 60)} end
+    table.sort(t, function(a, b) return a[2] < b[2] or a[2] == b[2] and a[1] < b[1] end) collectgarbage() end'; }
+php() { command php -r 'for ($r = 0; $r < 3; $r++) { $a = []; for ($i = 0; $i < 40000; $i++) $a["k" . ($i * 31 % 50000)][] = str_repeat("y", $i % 70);
+    ksort($a); file_put_contents("p$r", serialize($a)); echo count(unserialize(file_get_contents("p$r"))), "\n"; }'; }
+keys() { for i in 1 2 3; do openssl genrsa 1024 >k$i && openssl req -x509 -key k$i -subj /CN=a -days 9 >c$i; done; openssl speed -seconds 1 -multi 3 sha256; }
+lz() { command tar cf l.tar -C /usr/lib/python3.11 json asyncio xml && lz4 -q -b1 -e3 -i1 l.tar; lz4 -q l.tar l.lz4 && lz4 -dc l.lz4 | md5sum; }
+lighttpd() {
+    mkdir www && for i in 1 2 3; do head -c $((i * 20000)) /usr/bin/perl >www/$i; done
+    printf 'server.document-root = "%s/www"\nserver.port = 8080\nserver.modules = ()\n' "$PWD" >l.conf
+    serve 8080 lighttpd -D -f l.conf && for i in 1 2 3; do ab -q -n 150 -c 8 -k http://127.0.0.1:8080/$i; done
+}
+sendfile() {
+    python3 -c 'import os, socket, threading
+open("s", "wb").write(os.urandom(1 << 20) * 3)
+def serve(l):
+    c, _ = l.accept(); f = open("s", "rb")
+    for i in range(6): c.sendfile(f, 0)
+    c.close()
+l = socket.create_server(("127.0.0.1", 0)); threading.Thread(target=serve, args=(l,)).start()
+c = socket.create_connection(l.getsockname()); n = 0
+while b := c.recv(65536): n += len(b)
+print(n)'
+}
+loop() { truncate -s 24M d && mke2fs -q -t ext4 -d /usr/share/perl/5.36.0/CPAN d && mkdir m && { mount -o loop d m && find m -type f | xargs cat | md5sum; umount m; e2fsck -fn d; }; }
 checksums() { find /usr/bin /usr/lib/git-core -type f | head -n 60 | xargs -P 3 -n 10 sha256sum; }
 xz() { command tar c -C /usr/lib/git-core . | head -c 1000000 | command xz -T2 -1 >x.xz; }
 

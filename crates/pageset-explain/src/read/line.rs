@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::envelope::Envelope;
+
 /// A line of an input, without its prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line<'t> {
@@ -18,6 +20,7 @@ pub(crate) struct Line<'t> {
 pub(crate) fn each(text: &str, mut take: impl FnMut(Line<'_>)) {
     let text = clean(text);
     let width = wrapped_at(&text);
+    let envelope = Envelope::of(&text);
     let mut lines = text.lines().zip(1_u64..).peekable();
     while let Some((first, at)) = lines.next() {
         let (mut line, mut last) = (Cow::Borrowed(first), first);
@@ -28,7 +31,9 @@ pub(crate) fn each(text: &str, mut take: impl FnMut(Line<'_>)) {
             last = next;
         }
         for raw in line.split("#012").flat_map(|part| part.split("\\n")) {
-            take(Line { at, raw, text: stripped(raw) });
+            if let Some(inner) = envelope.opened(raw) {
+                take(Line { at, raw, text: stripped(inner) });
+            }
         }
     }
 }
@@ -107,8 +112,19 @@ fn unquoted(raw: &str) -> &str {
 fn stripped(raw: &str) -> &str {
     let mut text = enveloped(numbered(unquoted(raw)));
     // `Feb  9 08:09:39 host kernel: `, `kernel: `, `kern.info: `; several, if a log was logged.
-    let marks = ["kernel:", "[kernel]", "kern.info:", "kern.warn:", "kern.warning:", "kern.err:", "kern.debug:"];
-    for mark in marks.iter().filter(|_| raw.contains("kern")) {
+    let marks = [
+        "kernel:",
+        "kernel[0]:",
+        "kernel - - -",
+        "klogd:",
+        "[kernel]",
+        "kern.info:",
+        "kern.warn:",
+        "kern.warning:",
+        "kern.err:",
+        "kern.debug:",
+    ];
+    for mark in marks.iter().filter(|_| raw.contains("kern") || raw.contains("klogd")) {
         while let Some(place) = text.find(mark).filter(|place| is_prefix(&text[..*place])) {
             text = &text[place + mark.len()..];
             text = text.strip_prefix(' ').unwrap_or(text);
@@ -146,7 +162,7 @@ fn numbered(line: &str) -> &str {
 }
 
 /// The message within what tools of logs put around it: a record of `/dev/kmsg` and of netconsole (`4,1234,567890,-;`), the facility of
-/// `dmesg -x` (`kern  :warn  : `), a member of JSON, a time as ISO 8601 writes it, `logcat`.
+/// `dmesg -x` (`kern  :warn  : `), a member of JSON, a time with or without its date, `logcat`.
 fn enveloped(line: &str) -> &str {
     let text = line.trim_start();
     // Most lines have none of these.
@@ -154,8 +170,9 @@ fn enveloped(line: &str) -> &str {
         return line;
     }
     if let Some(record) = text.strip_prefix('{') {
-        let members = ["\"log\":\"", "\"MESSAGE\":\"", "\"message\":\"", "\"msg\":\""];
-        let found = members.iter().find_map(|member| record.find(member).map(|at| &record[at + member.len()..]));
+        let members = ["\"log\":", "\"MESSAGE\":", "\"message\":", "\"msg\":"];
+        let value = |member: &&str| record[record.find(*member)? + member.len()..].trim_start().strip_prefix('"');
+        let found = members.iter().find_map(value);
         return found.map_or(line, |found| enveloped(&found[..found.find('"').unwrap_or(found.len())]));
     }
     if let Some((head, message)) = text.split_once(';')
@@ -178,6 +195,17 @@ fn enveloped(line: &str) -> &str {
         let stream = ["stdout F ", "stderr F "].iter().find_map(|stream| rest.strip_prefix(stream));
         return stream.unwrap_or(rest);
     }
+    // `2024-08-08 08:37:09,914 ` and `08:37:09.914 `, as terminals log a serial console. Tables have times without a fraction.
+    if stamp.len() == 10
+        && stamp.as_bytes()[4] == b'-'
+        && let Some((time, message)) = rest.split_once(' ')
+        && clock(time).is_some()
+    {
+        return message;
+    }
+    if clock(stamp) == Some(true) {
+        return rest;
+    }
     // `10-24 14:24:26.342   710   710 I `.
     let is_day = stamp.len() == 5 && stamp.as_bytes()[2] == b'-';
     let mut rest = rest;
@@ -193,8 +221,15 @@ fn enveloped(line: &str) -> &str {
     line
 }
 
+/// Whether a time of day, `08:37:09` and perhaps a zone, has a fraction; `None` of another word.
+fn clock(word: &str) -> Option<bool> {
+    let two = |at: usize| word.as_bytes().get(at..at + 2).is_some_and(|two| two.iter().all(u8::is_ascii_digit));
+    let is_time = two(0) && two(3) && two(6) && word.as_bytes()[2] == b':' && word.as_bytes()[5] == b':';
+    is_time.then(|| word.as_bytes().get(8).is_some_and(|byte| matches!(byte, b'.' | b',')))
+}
+
 /// Whether the text before `kernel:` can be the prefix of a log: a date, a host and numbers, but no sentence.
-fn is_prefix(before: &str) -> bool {
+pub(super) fn is_prefix(before: &str) -> bool {
     before.len() <= 120
         && !before.contains("page allocation failure")
         && !before.contains("kB")
@@ -268,6 +303,13 @@ mod tests {
             ("kern: warning: [2026-01-12T20:27:31.913975631Z]: swapper/0: page", "swapper/0: page"),
             ("2024-08-08T08:37:09,914376+00:00 swapper/0: page", "swapper/0: page"),
             ("2024-08-08T08:37:09.914Z stdout F [ 1.2] swapper/0: page", "swapper/0: page"),
+            ("2024-08-08 08:37:09.914 swapper/0: page", "swapper/0: page"),
+            ("2024-08-08 08:37:09+01:00 [ 1.2] swapper/0: page", "swapper/0: page"),
+            ("08:37:09.914 swapper/0: page", "swapper/0: page"),
+            ("12:00:01 pgpgin/s pgpgout/s", "12:00:01 pgpgin/s pgpgout/s"),
+            ("Nov 28 10:01:02 host kernel[0]: swapper/0: page", "swapper/0: page"),
+            ("<4>1 2026-11-28T10:01:02.000012Z host kernel - - - [ 1.2] swapper/0: page", "swapper/0: page"),
+            ("Nov 28 10:01:02 host klogd: swapper/0: page", "swapper/0: page"),
             ("10-24 14:24:26.342     0     0 W         : swapper/0: page", "swapper/0: page"),
             ("10-24 14:24:26.342   710   710 I lowmemorykiller: Kill", "lowmemorykiller: Kill"),
         ] {
@@ -276,6 +318,7 @@ mod tests {
         }
         let json = "{\"log\":\"[ 12.5] DMA free:1kB\",\"stream\":\"stdout\"}";
         assert_eq!(stripped(json), "DMA free:1kB");
+        assert_eq!(stripped("{\"PRIORITY\": \"4\", \"MESSAGE\": \"DMA free:1kB\"}"), "DMA free:1kB");
     }
 
     fn all(text: &str) -> Vec<(u64, String)> {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `heads` | whether a line can have one of many words |
 //! | `line` | lines without the prefixes of logs, mails and terminals |
+//! | `envelope` | what stands around each line, as the whole text shows it |
 //! | `request` | the message about a request |
 //! | `mem_info` | Mem-Info in logs |
 //! | `histogram` | histograms of tracing tools |
@@ -15,6 +16,7 @@
 //!
 //! The reader of zoneinfo is that of recordings.
 
+mod envelope;
 pub(crate) mod events;
 pub(crate) mod heads;
 pub(crate) mod histogram;

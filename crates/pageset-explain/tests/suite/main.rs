@@ -1,7 +1,8 @@
 //! Texts as people post them, and what `explain` says. `texts`: whole texts, each with its sentence. `short`: texts of a few lines.
-//! `damaged`: parts of texts, with lines changed.
+//! `damaged`: parts of texts, with lines changed. `dressed`: one text as different tools print it.
 
 mod damaged;
+mod dressed;
 mod short;
 mod texts;
 

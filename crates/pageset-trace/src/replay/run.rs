@@ -1,5 +1,6 @@
 //! One replay: runs the recording's allocations and frees through the allocator under one set of rules.
 
+mod countdowns;
 mod parameters;
 
 use std::collections::VecDeque;
@@ -9,13 +10,13 @@ use std::slice;
 use pageset::admin::stats::PagesetStats;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::PcpState;
-use pageset::policy::expiry::Expiry;
 use pageset::{
     AllocError, Allocator, CpuId, Free, FreeTo, Machine as _, MigrateType, Order, PageRange, PagesetView, Pfn, Request,
     ZoneSpec, ZoneView,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::countdowns::Countdowns;
 use super::blocks::{BlockMap, Freed};
 use super::corrections::{Corrections, FreeScanner};
 use super::findings::{DrainRequest, SettingMoment, Taken};
@@ -140,8 +141,7 @@ struct Run<'r, 'a> {
     origins: Option<FxHashMap<Pfn, CpuId>>,
     corrections: Corrections,
     counters: ZoneCounters,
-    /// Countdowns to the first drain of pages of another node, of those that began before the replay.
-    expiring: FxHashMap<(usize, CpuId), Expiry>,
+    countdowns: Countdowns<'r>,
     /// Pages in all pagesets.
     held: u64,
     /// Pages in all depots.
@@ -191,7 +191,7 @@ impl<'r, 'a> Run<'r, 'a> {
             origins: (plan.what_if == WhatIf::LocalFrees).then(FxHashMap::default),
             corrections: Corrections::new(spare),
             counters: ZoneCounters::new(plan.setting),
-            expiring: plan.survey.expiring.clone(),
+            countdowns: Countdowns::new(&plan.survey.expiring, decides.then_some(&plan.survey.expired)),
             held: 0,
             in_depots: 0,
             own_locks: 0,
@@ -214,7 +214,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         self.outcome.borrowed.start_lists =
             self.plan.survey.initial.iter().flatten().filter(|lists| lists.iter().any(|n| *n > 0)).count() as u64;
-        self.outcome.borrowed.start_countdowns = self.expiring.values().filter(|expiry| expiry.left > 0).count() as u64;
+        self.outcome.borrowed.start_countdowns = self.countdowns.running();
         self.held = self.pagesets().map(|(zone, cpu)| self.count(zone, cpu)).sum();
         self.note_held(0);
         self.own_locks = self.locks();
@@ -518,7 +518,10 @@ impl<'r, 'a> Run<'r, 'a> {
     fn tick(&mut self, cpu: CpuId) {
         for zone in 0..self.world.zones().len() {
             let changed = self.counters.tick(zone, cpu).filter(|_| !self.world.tuning().expire_all);
-            let due = self.first_expiry(zone, cpu, changed);
+            let ends = changed.map(|changed| {
+                let PcpState { count, batch, .. } = self.pageset(zone, cpu).state();
+                self.countdowns.tick((self.place, zone, cpu), changed, count, batch)
+            });
             let drained = |run: &Self| match run.plan.setting.cpus.get(cpu.0 as usize) {
                 Some(_) => run.pageset(zone, cpu).stats().drain_pages,
                 None => 0,
@@ -527,14 +530,17 @@ impl<'r, 'a> Run<'r, 'a> {
             self.operate(zone, cpu, Order::ZERO, |run| {
                 let drains = |run: &Self| run.pageset(zone, cpu).stats().drains;
                 let before = drains(run);
-                match changed {
-                    Some(changed) => run.zone(zone).tick_counted(changed),
-                    None => run.zone(zone).tick(),
+                let Some(ends) = ends else {
+                    run.zone(zone).tick();
+                    return;
                 };
+                run.zone(zone).tick_counted(ends.changed);
                 // The kernel's drain may have been one of the decay.
-                if due > 0 && drains(run) == before {
-                    run.zone(zone).drain_pages(due);
+                let is_missing = ends.due > 0 && drains(run) == before;
+                if is_missing {
+                    run.zone(zone).drain_pages(ends.due);
                 }
+                run.outcome.borrowed.unseen_changes += u64::from(ends.is_delayed || ends.is_shown && is_missing);
             });
             // Where the timer work drains a batch only, more is a huge page, whose list is the last.
             let is_huge = drained(self) - drained_before >= Order::PAGEBLOCK.pages();
@@ -543,20 +549,6 @@ impl<'r, 'a> Run<'r, 'a> {
             }
         }
         self.look_at_depots();
-    }
-
-    /// The pages of another node that are due at this tick by a countdown that began before the replay. A use ends it: the allocator
-    /// counts anew.
-    fn first_expiry(&mut self, zone: usize, cpu: CpuId, changed: Option<bool>) -> u32 {
-        // A CPU beyond the snapshots has no countdown, and no pageset.
-        let Some(mut expiry) = self.expiring.remove(&(zone, cpu)) else { return 0 };
-        if changed != Some(false) {
-            return 0;
-        }
-        let PcpState { count, batch, .. } = self.pageset(zone, cpu).state();
-        let due = expiry.tick(false, true, count, batch, false).drain;
-        self.expiring.insert((zone, cpu), expiry);
-        due
     }
 
     /// Runs an operation on one pageset and records its moves. A refill is of blocks of this order.

@@ -146,6 +146,31 @@ fn the_countdown_of_an_empty_pageset_stands_still() {
     });
 }
 
+/// 6.1 on three nodes: file pages that are used again change the counters of another node's zone, which no event shows. The kernel drains the
+/// pages of that zone after 3 to 5 ticks, and by the events alone they are due after 3.
+#[test]
+fn a_change_without_an_event_delays_a_drain() {
+    replayed("delayed_countdown", |replay, [input, reconstructed]| {
+        assert_eq!(replay.kernel().drains.len(), 9);
+        assert_eq!([input, reconstructed].map(|outcome| outcome.borrowed.unseen_changes), [0, 7]);
+        assert_eq!(input.moves.drains.len(), 10);
+        assert_eq!(reconstructed.moves.drains, replay.kernel().drains);
+    });
+}
+
+/// 6.1 on three nodes: no event shows the change that begins the countdown to a drain of a huge page. The kernel's drain does.
+#[test]
+fn a_change_without_an_event_begins_a_countdown() {
+    let trace = open("tests/data/real/unseen_countdown.pstrace");
+    let replay = Replay::prepare(&trace, &mut |_| {}).unwrap();
+    let run = |level| replay.run(&replay.kernel_rules(), level, &mut |_| {}).unwrap();
+    let pages = |moves: &pageset_trace::replay::Moves| moves.drains.iter().map(|drain| drain.pages).collect::<Vec<_>>();
+    let (input, reconstructed) = (run(Level::Input), run(Level::Reconstructed));
+    assert_eq!((pages(replay.kernel()), pages(&input.moves)), (vec![512, 516], vec![512]));
+    assert_eq!(reconstructed.moves.drains, replay.kernel().drains);
+    assert_eq!([input, reconstructed].map(|outcome| outcome.borrowed.unseen_changes), [0, 1]);
+}
+
 /// 6.18: a first refill of 1,008 pages, and bulk allocations before the first drain.
 #[test]
 fn the_first_refill_shows_the_start() {

@@ -311,6 +311,7 @@ impl ListPass<'_> {
     /// from what happened since. A first drain that may be one of the decay shows none: it begins the next countdown.
     fn note_countdown(&mut self, open: &OpenDrain) {
         let Some(ticks) = open.ticks else { return };
+        self.found.expired.insert((open.moved.place, open.zone, open.owner));
         let ZoneState { bounds, bounds_shown, .. } = &self.setting.zones[open.zone].start;
         // The decay leaves at least `high_min` pages. An expiry takes one batch, or all pages.
         let kept = if *bounds_shown { i64::from(bounds.high_min) } else { 0 };

@@ -1,0 +1,101 @@
+//! What a tool puts around each line of a log, as the whole text shows it: forms that a line alone does not show.
+
+use super::line::is_prefix;
+
+/// What stands around the lines of a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Envelope {
+    /// Most lines have text before the kernel's time: the name of a host, of a container or of a port, another time, a quotation mark.
+    is_headed: bool,
+    /// The text is of `journalctl -o export` or `-o verbose`: a field a line, and the message is one of them.
+    has_fields: bool,
+}
+
+impl Envelope {
+    pub(super) fn of(text: &str) -> Envelope {
+        let lines = || text.lines().filter(|line| !line.trim().is_empty());
+        let headed = lines().filter(|line| head(line).is_some_and(|(before, _)| !before.trim().is_empty())).count();
+        Envelope { is_headed: 2 * headed > lines().count(), has_fields: lines().any(|line| message(line).is_some()) }
+    }
+
+    /// The line without what stands around it; `None` if it has nothing of the log.
+    pub(super) fn opened(self, line: &str) -> Option<&str> {
+        if self.has_fields {
+            return message(line);
+        }
+        let Some((before, message)) = head(line) else { return Some(line) };
+        // A serial console prints the prompt for a name first.
+        if self.is_headed || before.ends_with("login: ") {
+            return Some(if before.contains('"') { message.trim_end_matches(['"', ',']) } else { message });
+        }
+        Some(line)
+    }
+}
+
+/// The value of journald's field of the message.
+fn message(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix("MESSAGE=")
+}
+
+/// The text before the kernel's time, `[  123.456789]`, and the text from there.
+fn head(line: &str) -> Option<(&str, &str)> {
+    let mut from = 0;
+    while let Some(open) = line[from..].find('[').map(|at| from + at) {
+        let inner = line[open + 1..].split(']').next().unwrap_or_default().trim_start();
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if let Some((seconds, fraction)) = inner.split_once('.')
+            && digits(seconds)
+            && digits(fraction)
+            && fraction.len() == 6
+        {
+            return Some(line.split_at(open)).filter(|(before, _)| is_prefix(before));
+        }
+        from = open + 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(text: &str) -> Vec<Option<&str>> {
+        let envelope = Envelope::of(text);
+        text.lines().map(|line| envelope.opened(line)).collect()
+    }
+
+    #[test]
+    fn text_before_the_kernels_time_goes() {
+        for before in
+            ["console.db: ", "node-1  | ", "(XEN) ", "2026-11-28 10:01:02 192.0.2.7:6665 ", "11/28/2026 10:01 AM "]
+        {
+            let text = format!("{before}[    1.500000] Mem-Info:\n{before}[    1.500001] a [x] b\nother\n");
+            let expected = ["[    1.500000] Mem-Info:", "[    1.500001] a [x] b", "other"].map(Some);
+            assert_eq!(opened(&text), expected, "{before}");
+        }
+        let quoted = "    \"[    1.500000] a\",\n    \"[    1.500001] b\"\n";
+        assert_eq!(opened(quoted), ["[    1.500000] a", "[    1.500001] b"].map(Some));
+        assert_eq!(
+            opened("db login: [    1.500000] a\n[    1.500001] b"),
+            ["[    1.500000] a", "[    1.500001] b"].map(Some)
+        );
+    }
+
+    /// A message that another one interrupts is no head, nor are most lines without one.
+    #[test]
+    fn messages_stay() {
+        for text in [
+            "[ 1.500000] a\n[ 1.500000] b\na: page allocation failure[    1.500001] c",
+            "0*512kB [    1.500000] 0*1024kB\n0*512kB [    1.500000] 0*1024kB",
+            "dd-193 [001] 435.725794: x\ndd-193 [001] 435.725794: x",
+        ] {
+            assert_eq!(opened(text), text.lines().map(Some).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn of_a_record_of_the_journal_the_message_counts() {
+        let text = "__CURSOR=s=1\nPRIORITY=4\nMESSAGE=Mem-Info:\n\n_TRANSPORT=kernel\n    MESSAGE=a\n";
+        assert_eq!(opened(text), [None, None, Some("Mem-Info:"), None, None, Some("a")]);
+    }
+}
