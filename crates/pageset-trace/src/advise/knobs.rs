@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::patterns::{NAMED_FROM_PCT, Patterns};
-use super::verdict::{LOCKS_LEFT_MAX, Setting};
+use super::verdict::Setting;
+use crate::verdict::LOCKS_LEFT_MAX;
 use crate::number::grouped;
 use crate::replay::{Replay, WhatIf};
 
