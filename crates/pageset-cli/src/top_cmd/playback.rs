@@ -100,12 +100,12 @@ fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Fai
         let event = event?;
         let traffic = totals.entry(event.cpu.0).or_insert(Traffic { cpu: event.cpu.0, ..Traffic::default() });
         let passes = match &event.kind {
-            Kind::ZoneLocked { order, .. } => Some(Passes::Refill(order.get().into())),
-            Kind::Drain { .. } => Some(Passes::Drain),
+            Kind::ZoneLocked { order, .. } => Some((Passes::Refill(order.get().into()), order)),
+            Kind::Drain { order, .. } => Some((Passes::Drain, order)),
             _ => None,
         };
-        if let Some(passes) = passes {
-            followers.entry(event.cpu.0).or_default().passes(passes, event.time_ns);
+        if let Some((passes, order)) = passes {
+            followers.entry(event.cpu.0).or_default().passes(passes, order.get().into(), event.time_ns);
         }
         match &event.kind {
             Kind::ZoneLocked { order, .. } if ORDERS.contains(&u32::from(order.get())) => {

@@ -75,8 +75,13 @@ impl HoldRules {
     /// Holds per second.
     pub(crate) fn holds(&self, now: &Traffic, then: Option<&Traffic>, seconds: Option<f64>) -> Option<f64> {
         let grown = |of: fn(&Traffic) -> u64| per_s(of(now), then.map(of), seconds);
-        let chunks = if self.is_chunked { grown(|cpu| cpu.drain_pages)? / self.batch as f64 } else { 0.0 };
-        let drains = grown(|cpu| cpu.holds.drain)?.max(chunks).max(self.apart(now, then, seconds));
+        // A block larger than a batch is a chunk of its own.
+        let of_order = |(place, order): (usize, u32)| {
+            let blocks = per_s(now.drain_blocks[place], then.map(|then| then.drain_blocks[place]), seconds);
+            blocks.map(|blocks| blocks * (1_u64 << order).min(self.batch) as f64 / self.batch as f64)
+        };
+        let chunks = ORDERS.into_iter().enumerate().map(of_order).sum::<Option<f64>>().filter(|_| self.is_chunked);
+        let drains = grown(|cpu| cpu.holds.drain)?.max(chunks.unwrap_or(0.0)).max(self.apart(now, then, seconds));
         Some(grown(|cpu| cpu.holds.refill)? + drains + 2.0 * grown(|cpu| cpu.holds.direct)?)
     }
 
@@ -151,6 +156,9 @@ mod tests {
         // 5.18 to 6.6 do not look at the cache; 5.14 has no such drains.
         assert_eq!((holds("linux-5.18", &caches), holds("linux-5.14", &[])), (1110.0, 120.0));
         assert_eq!(holds("linux-6.19", &caches).round(), 110.0 + (8000.0_f64 / 62.0).round());
+        let huge = cpu([0; 5], [0, 0, 0, 0, 40], 0);
+        let rules = HoldRules::new("linux-6.19", &[], &caches);
+        assert_eq!(rules.holds(&huge, Some(&Traffic::default()), Some(1.0)), Some(40.0), "a huge page is one chunk");
         let least = |preset: &str| {
             let rules = HoldRules { batch: 63, ..HoldRules::new(preset, &[], &[]) };
             rules.least(&now, Some(&Traffic::default()), Some(1.0)).unwrap()

@@ -24,12 +24,12 @@ use pageset_trace::verdict::machine::{Held, Numbers, PURPOSES, Short, Wait};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::holds::HoldRules;
 pub use self::kernel::{AutoTuning, Kernel};
 pub use self::movers::{By, Lost, Mover, sort};
 pub use self::processes::ProcessTraffic;
 pub use self::sites::SiteTraffic;
 pub use self::traffic::{CpuTraffic, CpuWaits, PATHS, PathTimes, PathWait, percentiles};
-use self::holds::HoldRules;
 use self::traffic::{per_s, traffic, wait_times};
 use crate::look::Look;
 

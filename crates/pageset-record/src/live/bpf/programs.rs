@@ -12,9 +12,9 @@
 //! | 40 to 47 | for each [`Path`], the number and the duration of waits for zone locks |
 //! | 48 to 63 | recent other locks, and the remaining skips of each |
 //! | 64 to 319 | for each [`Path`], the number of waits in each of [`BUCKETS`] classes of duration |
-//! | 320 to 452 | see `by_hold` |
-//! | 453 to 462 | see `by_process` |
-//! | 463 to 524 | see `by_site` |
+//! | 320 to 453 | see `by_hold` |
+//! | 454 to 463 | see `by_process` |
+//! | 464 to 525 | see `by_site` |
 //!
 //! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
 //! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
