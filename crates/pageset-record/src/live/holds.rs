@@ -23,7 +23,7 @@ pub const GAP: usize = 16;
 /// The classes of duration of [`GAP`]: two for each power of two.
 const GAP_CLASSES: usize = 2 * GAP.ilog2() as usize;
 /// Of so many single pages in a row one is timed, and the gap is divided among them. Blocks of other orders are fewer, and a hold may move
-/// two of them.
+/// two of them. So single pages of a batch of 31 are told apart if their use takes twice the time that they take within a hold.
 pub const APART: u64 = 4;
 
 /// The holds of zone locks of one CPU.
@@ -187,7 +187,8 @@ mod tests {
     fn long_holds_count_once() {
         for scale in [1, 10, 100] {
             let (mut follower, mut sums, mut time) = (Follower::default(), Sums::default(), 7);
-            let times = (90 * scale, 4000 * scale);
+            // A page of the batch is used in three times the time that it takes within a hold.
+            let times = (90 * scale, 31 * 270 * scale);
             follow(&mut follower, &mut time, Passes::Refill(0), &[63, 63, 2016, 63, 126], times);
             assert_eq!(holds(&mut sums, &follower), Holds { refill: 5, drain: 0, direct: 0 });
             // A CPU that only drains, whole lists.

@@ -290,7 +290,7 @@ mod tests {
         let maps = |processes, sites| Maps { cpus: 3, processes, sites };
         let length = |processes, sites| by_order(maps(processes, sites), REFILLS, Of::RefillPages).len();
         let none = length(None, None);
-        assert_eq!((none, length(Some(4), None) - none, length(None, Some(5)) - none), (20, 128, 113));
+        assert_eq!((none, length(Some(4), None) - none, length(None, Some(5)) - none), (88, 122, 107));
         let length = |processes, sites| wait_ends(maps(processes, sites)).len();
         let none = length(None, None);
         assert_eq!((length(Some(4), None) - none, length(None, Some(5)) - none), (119, 60));
