@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pageset_record::live::{Counters, Detail, Processes, Sites, Traffic, WaitTimes, cpu_nodes};
+use pageset_record::live::{Counters, Detail, Processes, Sites, Traffic, WaitTimes, caches, cpu_nodes, online_cpus};
+use pageset_trace::CpuCache;
 use pageset_trace::procfs::{BuddyInfo, ZoneSection, Zoneinfo};
 
 use pageset_report::error::{Exit, Failure};
@@ -30,6 +31,8 @@ pub struct Look {
     pub high_fraction: Option<u32>,
     /// Whether refills and drains are counted.
     pub counted: bool,
+    /// Whether holds of zone locks are counted with the traffic.
+    pub counts_holds: bool,
     /// What each CPU has moved since counting began, if it is counted.
     pub traffic: Option<Vec<Traffic>>,
     /// The durations of waits for zone locks, if they are measured.
@@ -40,6 +43,8 @@ pub struct Look {
     pub sites: Option<Sites>,
     /// The memory node of each CPU, by CPU number; empty if unknown.
     pub cpu_nodes: Vec<u32>,
+    /// The last-level cache of each CPU that has one.
+    pub caches: Vec<CpuCache>,
     /// The unavailable values, each with the reason.
     pub missing: Vec<String>,
 }
@@ -93,6 +98,8 @@ pub struct Machine {
     looks: u64,
     /// Read once: a CPU does not change its node.
     cpu_nodes: Vec<u32>,
+    /// Of the CPUs that are on-line at the start.
+    caches: Vec<CpuCache>,
 }
 
 impl Machine {
@@ -104,6 +111,7 @@ impl Machine {
             begin: Instant::now(),
             looks: 0,
             cpu_nodes: cpu_nodes(),
+            caches: caches(&online_cpus()),
         };
         let detail = match counting {
             Counting::Off => return machine(None, None),
@@ -180,7 +188,9 @@ impl Machine {
             processes: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::processes).cloned(),
             sites: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::sites).cloned(),
             cpu_nodes: self.cpu_nodes.clone(),
+            caches: self.caches.clone(),
             counted: traffic.is_some(),
+            counts_holds: true,
             traffic,
             missing,
         })
@@ -208,11 +218,13 @@ pub fn saved(path: &Path) -> Result<Look, Failure> {
         version: None,
         high_fraction: None,
         counted: false,
+        counts_holds: false,
         traffic: None,
         wait_times: None,
         processes: None,
         sites: None,
         cpu_nodes: Vec::new(),
+        caches: Vec::new(),
         missing: Vec::new(),
     })
 }

@@ -7,7 +7,7 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 use pageset_trace::printable::printable;
-use pageset_trace::verdict::machine::{Lists, Numbers, PURPOSES, Short, Wait, judge};
+use pageset_trace::verdict::machine::{Held, Lists, Numbers, PURPOSES, Short, Wait, judge};
 use serde::Deserialize;
 
 use crate::line::{Line, Verdict};
@@ -92,6 +92,12 @@ pub(crate) fn lines(url: &str) -> Result<Vec<Line>, String> {
     each(moves, &|machine, sample, number| {
         let most = machine.numbers.moves.filter(|(_, most)| *most >= number);
         machine.numbers.moves = most.or(Some((sample.cpu(), number)));
+    })?;
+    each("sum by (instance, cpu) (rate(pageset_zone_lock_holds_total[5m]))", &|machine, sample, number| {
+        // Counted holds replace the pages per batch.
+        let most = machine.numbers.moves.filter(|(_, most)| machine.numbers.held.is_some() && *most >= number);
+        machine.numbers.moves = most.or(Some((sample.cpu(), number)));
+        machine.numbers.held = Some(Held::default());
     })?;
     for (mark, is_min) in [("low", false), ("min", true)] {
         each(&format!("pageset_zone_{mark}_pages > pageset_zone_free_pages"), &|machine, sample, number| {

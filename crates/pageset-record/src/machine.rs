@@ -19,7 +19,7 @@ pub(super) fn facts(command: Vec<String>, clock: &str) -> Facts {
         thp_enabled: text("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|modes| bracketed(&modes)),
         nodes: nodes(),
         cpu_nodes: cpu_nodes(),
-        caches: cpus.iter().filter_map(|&cpu| last_level_cache(cpu)).collect(),
+        caches: caches(&cpus),
         batch_scale_max: batch_scale_max(),
         high_fraction: super::sysctl::high_fraction(),
         command,
@@ -46,7 +46,7 @@ pub(super) fn available_bytes() -> Option<u64> {
 }
 
 /// The CPUs that are on-line now: from sysfs, or from `/proc/stat` in a container without sysfs.
-pub(crate) fn online_cpus() -> Vec<u32> {
+pub fn online_cpus() -> Vec<u32> {
     let shown = text("/sys/devices/system/cpu/online").map(|list| cpu_list(&list)).filter(|cpus| !cpus.is_empty());
     shown.or_else(|| Some(cpus_of_stat(&text("/proc/stat")?))).unwrap_or_default()
 }
@@ -112,6 +112,11 @@ fn highest_order(buddyinfo: &str) -> Option<u8> {
     let (_, zone) = buddyinfo.lines().next()?.split_once("zone")?;
     let orders = zone.split_ascii_whitespace().skip(1).count();
     u8::try_from(orders.checked_sub(1)?).ok()
+}
+
+/// The last-level caches of these CPUs.
+pub fn caches(cpus: &[u32]) -> Vec<CpuCache> {
+    cpus.iter().filter_map(|&cpu| last_level_cache(cpu)).collect()
 }
 
 /// The cache of `cpu` with the highest level that holds data.

@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
+use pageset_record::live::holds::{Follower, Passes, Sums};
 use pageset_record::live::{ORDERS, Traffic};
 use pageset_trace::Kind;
 use pageset_trace::trace::{START_BYTES, is_recording};
@@ -93,10 +94,19 @@ fn lines(path: &Path, views: &mut Vec<View>) -> Result<(), Failure> {
 fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Failure> {
     let trace = recordings::open(path)?;
     let mut totals: BTreeMap<u32, Traffic> = BTreeMap::new();
+    let (mut followers, mut sums): (BTreeMap<u32, Follower>, Sums) = Default::default();
     let mut before: Option<Look> = None;
     for event in trace.events()? {
         let event = event?;
         let traffic = totals.entry(event.cpu.0).or_insert(Traffic { cpu: event.cpu.0, ..Traffic::default() });
+        let passes = match &event.kind {
+            Kind::ZoneLocked { order, .. } => Some((Passes::Refill(order.get().into()), order)),
+            Kind::Drain { order, .. } => Some((Passes::Drain, order)),
+            _ => None,
+        };
+        if let Some((passes, order)) = passes {
+            followers.entry(event.cpu.0).or_default().passes(passes, order.get().into(), event.time_ns);
+        }
         match &event.kind {
             Kind::ZoneLocked { order, .. } if ORDERS.contains(&u32::from(order.get())) => {
                 traffic.refilled(order.get().into(), 1);
@@ -117,6 +127,8 @@ fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Fai
                 for set in zoneinfo.zones.iter().flat_map(|zone| &zone.pagesets) {
                     totals.entry(set.cpu).or_insert(Traffic { cpu: set.cpu, ..Traffic::default() });
                 }
+                let gaps: Vec<_> = totals.keys().map(|cpu| (*cpu, followers.entry(*cpu).or_default().gaps)).collect();
+                totals.values_mut().zip(sums.add(&gaps)).for_each(|(traffic, holds)| traffic.holds = holds);
                 let facts = trace.facts();
                 let look = Look {
                     source: trace.name().to_owned(),
@@ -128,11 +140,13 @@ fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Fai
                     version: facts.kernel_version.clone(),
                     high_fraction: facts.high_fraction,
                     counted: false,
+                    counts_holds: true,
                     traffic: Some(totals.values().copied().collect()),
                     wait_times: None,
                     processes: None,
                     sites: None,
                     cpu_nodes: facts.cpu_nodes.clone(),
+                    caches: facts.caches.clone(),
                     missing: vec!["recordings have no waits for zone locks".to_owned()],
                 };
                 let view = View::new(&look, before.as_ref());

@@ -97,7 +97,7 @@ fn a_recording_is_a_row_of_looks() {
 fn small_drains_count_as_moves() {
     let recording = trace("lab/6.1-amd64.2node.unixfar.pstrace");
     let (text, _) = ends(0, &[&"top", &"--once", &"--from", &recording]);
-    assert!(text.starts_with("CPU 2 moves 2,0") && text.contains(" batches a second, limit 1,000;"), "{text}");
+    assert!(text.starts_with("CPU 2 takes zone locks 2,0") && text.contains(" times a second, limit 1,000;"), "{text}");
 }
 
 /// The rules of a look are the name of a preset. A file of that name is not read.
@@ -111,7 +111,7 @@ fn the_rules_of_a_look_are_no_file() {
     look["kernel"]["rules"] = small.at("rules.toml").to_str().unwrap().into();
     fs::write(small.at("looks.json"), look.to_string() + "\n").unwrap();
     let (text, _) = ends(0, &[&"top", &"--once", &"--from", &small.at("looks.json")]);
-    assert!(text.starts_with("healthy: 162 moves a second"), "{text}");
+    assert!(text.starts_with("CPU 2 takes zone locks 2,0"), "{text}");
 }
 
 /// `ci/pictures.sh` shows these looks: PAGESET_LOOKS is CPUS, or CPUSxNODES, and PAGESET_LOOKS_FILE the file.

@@ -101,11 +101,13 @@ impl MadeUp {
             version: None,
             high_fraction: Some(0),
             counted: true,
+            counts_holds: false,
             traffic: Some(self.totals.clone()),
             wait_times: Some(self.times.clone()),
             processes: Some(self.processes(seconds)),
             sites: Some(self.sites(seconds)),
             cpu_nodes: (0..self.size.cpus).map(|cpu| self.node(cpu)).collect(),
+            caches: Vec::new(),
             missing: Vec::new(),
         };
         self.look += 1;

@@ -99,6 +99,7 @@ impl Kernel {
             (AutoTuning::On, _) => Lists::Tuned,
             (AutoTuning::OffByFraction, Some(fraction)) => Lists::Fraction(fraction),
             (AutoTuning::NotInKernel, Some(fraction)) => Lists::Fixed(fraction),
+            (AutoTuning::NotInKernel, None) => Lists::Without,
             _ => Lists::Unknown,
         }
     }

@@ -3,12 +3,14 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | `holds` | which holds no list avoids |
 //! | `kernel` | the rules in force |
 //! | `movers` | what processes and call sites have in common |
 //! | `processes` | what processes move |
 //! | `sites` | what call sites move |
 //! | `traffic` | what CPUs move, and how long they wait |
 
+mod holds;
 mod kernel;
 mod movers;
 mod processes;
@@ -18,11 +20,11 @@ mod traffic;
 use std::collections::BTreeMap;
 
 use pageset_trace::procfs::{PagesetSection, ZoneSection, buddyinfo};
-use pageset_trace::replay::Preset;
-use pageset_trace::verdict::machine::{Numbers, PURPOSES, Short, Wait};
+use pageset_trace::verdict::machine::{Held, Numbers, PURPOSES, Short, Wait};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::holds::HoldRules;
 pub use self::kernel::{AutoTuning, Kernel};
 pub use self::movers::{By, Lost, Mover, sort};
 pub use self::processes::ProcessTraffic;
@@ -266,16 +268,18 @@ impl View {
         if zones.iter().flat_map(|zone| &zone.pagesets).any(|set| set.high_max.is_none()) {
             missing.push("this kernel does not print high_min and high_max (kernels from 6.13 on do)".to_owned());
         }
+        let kernel = Kernel::new(look, &zones);
+        let rules = HoldRules::new(&kernel.rules, &zones, &look.caches);
         let lost = |pages, wait_ns| Lost::new(pages, wait_ns, look.wait_times.is_some());
         View {
             schema: SCHEMA.to_owned(),
             source: look.source.clone(),
             time_ns: look.when.and_then(|when| when.unix_ns),
             elapsed_ns: elapsed.and_then(|elapsed| u64::try_from(elapsed.as_nanos()).ok()),
-            kernel: Kernel::new(look, &zones),
+            kernel,
             zones,
             counted_by: look.counted.then(|| "bpf".to_owned()),
-            traffic: traffic(look, before, seconds),
+            traffic: traffic(look, before, seconds, &rules),
             zone_lock_wait_times: look.wait_times.as_ref().map(wait_times),
             processes: look.processes.as_ref().map(|now| processes::processes(now, &mut missing)),
             processes_lost: look.processes.as_ref().map(|now| lost(now.lost_pages, now.lost_wait_ns)),
@@ -303,24 +307,46 @@ impl View {
         };
         let traffic = || self.traffic.iter().flatten();
         let waits: Vec<Wait> = traffic().filter_map(wait).collect();
-        let batch = self.zones.iter().map(|zone| zone.batch).max().unwrap_or(0).max(1);
-        // From 5.18 to 6.15 a free of orders 1 to 3 after a few others drains, and moves far less than a batch.
-        let drains_apart = Preset::find(&self.kernel.rules)
-            .is_some_and(|preset| preset.tuning.drain_high_order && !preset.tuning.high_threshold_616);
-        let moves = |traffic: &CpuTraffic| {
-            let apart = traffic.high_order_drains_per_s.filter(|_| drains_apart).unwrap_or(0.0);
-            Some((traffic.cpu, apart.max(traffic.moved()? / batch as f64)))
-        };
+        let moves = traffic().filter_map(|cpu| Some((cpu.cpu, self.moves(cpu)?)));
+        let moves = moves.max_by(|a, b| a.1.total_cmp(&b.1));
         Numbers {
             lists: self.kernel.lists(),
             short: short.collect(),
             stalls_per_s: stalls.and_then(|counter| counter.per_s),
             waits: (!waits.is_empty()).then_some(waits),
-            moves: traffic().filter_map(moves).max_by(|a, b| a.1.total_cmp(&b.1)),
+            held: moves.and_then(|(cpu, _)| self.held(cpu)),
+            moves,
             counted: self.traffic.is_some(),
             two_looks: self.elapsed_ns.is_some(),
             saved: self.source != "live",
         }
+    }
+
+    /// How often a CPU took zone locks. Where that is not counted, its pages per batch, of which one hold may move 32.
+    fn moves(&self, cpu: &CpuTraffic) -> Option<f64> {
+        let batch = self.zones.iter().map(|zone| zone.batch).max().unwrap_or(0).max(1);
+        cpu.zone_lock_holds_per_s.or_else(|| Some(cpu.moved()? / batch as f64))
+    }
+
+    /// What is known of the holds, of which this CPU has most.
+    fn held(&self, cpu: u32) -> Option<Held> {
+        let (mut least, mut all) = (0.0, 0.0);
+        for cpu in self.traffic.iter().flatten() {
+            least += cpu.least_zone_lock_holds_per_s?;
+            all += cpu.zone_lock_holds_per_s?;
+        }
+        Some(Held { unavoidable: if all > 0.0 { least / all } else { 0.0 }, are_largest: self.are_largest(cpu) })
+    }
+
+    /// Whether the pageset of the CPU's largest zone is as large as any setting makes it: an eighth of the zone, divided by its CPUs. The
+    /// decay takes an eighth at once.
+    fn are_largest(&self, cpu: u32) -> bool {
+        let node = self.node_of(cpu);
+        let own = self.zones.iter().filter(|zone| node.is_none_or(|node| node == zone.node));
+        let Some(zone) = own.max_by_key(|zone| zone.managed) else { return false };
+        let cpus = zone.pagesets.iter().filter(|set| self.node_of(set.cpu).is_none_or(|of| of == zone.node)).count();
+        let largest = zone.high_max.unwrap_or(zone.managed / 8 / cpus.max(1) as u64);
+        zone.pageset_of(cpu).is_some_and(|set| largest > 0 && 8 * set.high >= 7 * largest)
     }
 
     /// The time since the previous look, if there was one.

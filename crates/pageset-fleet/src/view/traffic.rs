@@ -7,6 +7,7 @@ use pageset_record::live::{Wait, WaitTimes, Waits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::holds::HoldRules;
 use crate::look::Look;
 
 /// What a CPU has moved since counting began, and per second since the previous look.
@@ -26,6 +27,11 @@ pub struct CpuTraffic {
     /// Blocks that the CPU took from another migratetype's pageblocks since counting began.
     #[schemars(extend("as" = "fallbacks/s", "metric" = "pageset_fallback_blocks"))]
     pub fallbacks: u64,
+    /// How often the CPU took a zone lock since counting began: to refill, to drain, and for blocks past the pagesets. Null if it was
+    /// not counted.
+    #[schemars(extend("as" = "moves/s", "metric" = "pageset_zone_lock_holds"))]
+    #[serde(default)]
+    pub zone_lock_holds: Option<u64>,
     /// Pages per second that the CPU took from all zones under the zone lock. The kernel counts them; reading the
     /// counts requires root.
     #[schemars(extend("heading" = "refill/s", "digits" = 0, "tables" = "traffic", "bad" = "As many as the CPU allocates.", "todo" = "As refill pages."))]
@@ -41,6 +47,16 @@ pub struct CpuTraffic {
     /// Blocks per second taken from another migratetype's pageblocks.
     #[schemars(extend("heading" = "fallbacks/s", "digits" = 0, "tables" = "traffic", "as" = "extfrag"))]
     pub fallbacks_per_s: Option<f64>,
+    /// How often per second the CPU took a zone lock, with what follows from the kernel's rules: from 6.19 on a long drain takes it for
+    /// each batch, and drains of orders 1 to 3 may follow one another too closely to be told apart.
+    #[serde(default)]
+    #[schemars(extend("as" = "moves/s"))]
+    pub zone_lock_holds_per_s: Option<f64>,
+    /// How often per second the CPU would take a zone lock with lists of any size: for what it takes from zones and does not return, or
+    /// the reverse, with as many pages at once as the kernel's rules allow.
+    #[serde(default)]
+    #[schemars(extend("as" = "moves/s"))]
+    pub least_zone_lock_holds_per_s: Option<f64>,
     /// Waits for zone locks, by path: refill, drain, direct_alloc, direct_free.
     #[schemars(extend("as" = "wait %"))]
     pub zone_lock_waits: Option<CpuWaits>,
@@ -183,15 +199,24 @@ pub(crate) fn per_s(now: u64, then: Option<u64>, seconds: Option<f64>) -> Option
     Some(now.checked_sub(then?)? as f64 / seconds?)
 }
 
-pub(crate) fn traffic(look: &Look, before: Option<&Look>, seconds: Option<f64>) -> Option<Vec<CpuTraffic>> {
+pub(crate) fn traffic(
+    look: &Look,
+    before: Option<&Look>,
+    seconds: Option<f64>,
+    rules: &HoldRules,
+) -> Option<Vec<CpuTraffic>> {
     let all = look.traffic.as_ref()?.iter().map(|now| {
         let then = before.and_then(|before| before.traffic.as_ref()?.iter().find(|then| then.cpu == now.cpu));
+        let is_counted = look.counts_holds;
         CpuTraffic {
             cpu: now.cpu,
             refill_pages: now.refill_pages,
             drain_pages: now.drain_pages,
             high_order_drains: now.high_order_drains,
             fallbacks: now.fallbacks,
+            zone_lock_holds: is_counted.then(|| now.holds.all()),
+            zone_lock_holds_per_s: rules.holds(now, then, seconds).filter(|_| is_counted),
+            least_zone_lock_holds_per_s: rules.least(now, then, seconds).filter(|_| is_counted),
             refill_pages_per_s: per_s(now.refill_pages, then.map(|then| then.refill_pages), seconds),
             drain_pages_per_s: per_s(now.drain_pages, then.map(|then| then.drain_pages), seconds),
             high_order_drains_per_s: per_s(now.high_order_drains, then.map(|then| then.high_order_drains), seconds),

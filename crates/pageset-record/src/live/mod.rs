@@ -3,6 +3,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `bpf` | counts by BPF programs at the kernel's tracepoints, and times of waits for the zone lock |
+//! | [`holds`] | holds of zone locks |
 //! | `kallsyms` | addresses of kernel functions |
 //! | [`processes`] | pages and waits by process |
 //! | [`sites`] | pages and waits by call site |
@@ -12,6 +13,7 @@
 //! any way.
 
 mod bpf;
+pub mod holds;
 mod kallsyms;
 pub mod processes;
 pub mod sites;
@@ -20,10 +22,11 @@ mod tests;
 pub mod times;
 
 pub use self::bpf::Counters;
+pub use self::holds::Holds;
 pub use self::processes::{Process, Processes};
 pub use self::sites::{Site, Sites};
 pub use self::times::WaitTimes;
-pub use crate::machine::cpu_nodes;
+pub use crate::machine::{caches, cpu_nodes, online_cpus};
 
 /// The traffic of one CPU since counting began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +42,12 @@ pub struct Traffic {
     pub high_order_drains: u64,
     /// Blocks taken from another migratetype's pageblocks: `mm_page_alloc_extfrag`.
     pub fallbacks: u64,
+    /// Blocks of `refill_pages`, by their order's place in [`ORDERS`].
+    pub refill_blocks: [u64; ORDERS.len()],
+    /// Blocks of `drain_pages`, in the same way.
+    pub drain_blocks: [u64; ORDERS.len()],
+    /// Holds of zone locks.
+    pub holds: Holds,
     /// Waits for zone locks, if measured.
     pub waits: Option<Waits>,
 }
@@ -80,15 +89,22 @@ pub struct Wait {
 /// The orders that pagesets cache, on x86-64 with huge pages. Specification: `linux-page-allocator.md` 9.
 pub const ORDERS: [u32; 5] = [0, 1, 2, 3, 9];
 
+/// The place of an order in [`ORDERS`].
+fn place(order: u32) -> usize {
+    ORDERS.iter().position(|cached| *cached == order).unwrap_or(0)
+}
+
 impl Traffic {
     /// Adds blocks that were taken from the free lists. The order is one of [`ORDERS`].
     pub fn refilled(&mut self, order: u32, blocks: u64) {
         self.refill_pages += blocks << order;
+        self.refill_blocks[place(order)] += blocks;
     }
 
     /// Adds blocks that were drained. The order is one of [`ORDERS`].
     pub fn drained(&mut self, order: u32, blocks: u64) {
         self.drain_pages += blocks << order;
+        self.drain_blocks[place(order)] += blocks;
         self.high_order_drains += if (1..=3).contains(&order) { blocks } else { 0 };
     }
 }

@@ -4,9 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::patterns::{NAMED_FROM_PCT, Patterns};
-use super::verdict::{LOCKS_LEFT_MAX, Setting};
+use super::verdict::Setting;
 use crate::number::grouped;
 use crate::replay::{Replay, WhatIf};
+use crate::verdict::LOCKS_LEFT_MAX;
 
 /// The values of `vm.watermark_scale_factor` that are replayed, besides the one in force: the default, and values up to
 /// 10 % of memory.

@@ -4,11 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::per_1000;
-use crate::verdict::{Basis, Decided, Kind};
+use crate::verdict::{Basis, Decided, Kind, LOCKS_LEFT_MAX};
 
-/// The largest remaining share of lock acquisitions for which a change is advised. A change that does not halve them is
-/// not worth a permanent setting. A guess, as in `docs/guide/advice.md`.
-pub(super) const LOCKS_LEFT_MAX: f64 = 0.5;
 /// The factor within which settings count as equal to the best. Among equal settings, no fraction is preferred, because
 /// auto-tuning follows a load that changes. Otherwise the one with the fewest cached pages is advised. A guess.
 pub(super) const EQUAL_FACTOR: f64 = 1.1;

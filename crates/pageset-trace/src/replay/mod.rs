@@ -64,14 +64,14 @@ mod zone_counters;
 
 use std::sync::Arc;
 
-use pageset::{MapError, Tuning};
+use pageset::MapError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use findings::{Found, Notes};
 pub use high_orders::HighOrders;
 pub use moves::{Move, Moves, Near, Totals, busiest, near};
-pub use pageset::policy::Preset;
+pub use pageset::policy::{BulkFree, Preset, Tuning};
 pub use pageset_rules::RuleSet;
 use pageset_rules::RulesError;
 pub use setting::Setting;

@@ -13,6 +13,9 @@ use crate::replay::agreement::{Deviation, agrees, deviations};
 /// Zone lock acquisitions per second and CPU below which no setting is noticeable. With the longest known hold, 50 us
 /// for 2016 pages, that is a twentieth of the time; with the usual hold a thousandth. A guess.
 pub const NOTICEABLE_PER_CPU_S: f64 = 1000.0;
+/// The largest remaining share of lock acquisitions for which a change is advised. A change that does not halve them is
+/// not worth a permanent setting. A guess, as in `docs/guide/advice.md`.
+pub const LOCKS_LEFT_MAX: f64 = 0.5;
 /// The smallest number of refills and drains of a useful recording. A guess: one of them is 1 %.
 const MOVES_MIN: u64 = 100;
 /// The largest difference of a useful replay from the kernel. A guess. Unit: percent.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::NOTICEABLE_PER_CPU_S;
+use super::{LOCKS_LEFT_MAX, NOTICEABLE_PER_CPU_S};
 use crate::number::grouped;
 
 /// A CPU that waits this share of its time for zone locks is not healthy: a twentieth is noticeable. A guess. Unit: percent.
@@ -20,6 +20,8 @@ pub enum Lists {
     Fraction(u32),
     /// The kernel does not tune lists, and has this `vm.percpu_pagelist_high_fraction`; 0 is none.
     Fixed(u32),
+    /// The kernel does not tune lists, and has no setting: before 5.14.
+    Without,
     /// Nobody knows, or no setting changes it.
     #[default]
     Unknown,
@@ -73,14 +75,50 @@ pub struct Numbers {
     pub stalls_per_s: Option<f64>,
     /// The CPUs whose waits are measured.
     pub waits: Option<Vec<Wait>>,
-    /// The CPU that moves most batches, and how many a second.
+    /// The CPU that takes zone locks most often, and how often a second.
     pub moves: Option<(u32, f64)>,
+    /// What else is known of these holds; `None` if they are pages per batch, of which one hold may move 32.
+    pub held: Option<Held>,
     /// Whether moves are counted, even if there was only one look.
     pub counted: bool,
     /// Whether there were two looks.
     pub two_looks: bool,
     /// Whether the looks are from a file: nothing more can be counted.
     pub saved: bool,
+}
+
+/// Holds of zone locks that were counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Held {
+    /// The share of all CPUs' holds that no size of lists avoids: a CPU takes from zones what other CPUs free, a hold moves no more than the
+    /// kernel's rules allow, and some frees empty any list.
+    pub unavoidable: f64,
+    /// Whether the lists of the CPU that takes zone locks most often are as large as any setting makes them.
+    pub are_largest: bool,
+}
+
+/// What counted holds decide without a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The lists should tune themselves, as they do by default.
+    Tune,
+    /// Lists of no size halve the holds: pages travel between CPUs, or the kernel's rules empty any list.
+    Any,
+    /// The lists are as large as any setting makes them.
+    Largest,
+}
+
+impl Held {
+    /// The decision, if there is one.
+    fn decides(self, lists: Lists) -> Option<Decision> {
+        let is_fixed = matches!(lists, Lists::Fraction(_) | Lists::Fixed(_) | Lists::Without);
+        match lists.larger() {
+            _ if self.unavoidable >= LOCKS_LEFT_MAX => Some(Decision::Any),
+            Some(Larger::Tune) => Some(Decision::Tune),
+            None if is_fixed || lists == Lists::Tuned && self.are_largest => Some(Decision::Largest),
+            _ => None,
+        }
+    }
 }
 
 /// A zone below a watermark. Unit: pages.
@@ -149,16 +187,18 @@ pub enum Finding {
         /// The setting that may help.
         larger: Option<Larger>,
     },
-    /// Waits are not measured, and a CPU moves many batches.
+    /// Waits are not measured, and a CPU takes zone locks often.
     Moves {
         /// The CPU.
         cpu: u32,
-        /// Batches a second.
+        /// Holds a second.
         per_s: f64,
         /// The limit.
         limit: f64,
         /// The setting that may help.
         larger: Option<Larger>,
+        /// What is decided without a recording.
+        decided: Option<Decision>,
     },
     /// Nothing is counted.
     Uncounted,
@@ -168,7 +208,7 @@ pub enum Finding {
     FirstLook,
     /// Nothing is to do.
     Healthy {
-        /// The CPU that moves most batches, and how many a second.
+        /// The CPU that takes zone locks most often, and how often a second.
         moves: Option<(u32, f64)>,
         /// The limit of moves.
         limit: f64,
@@ -208,7 +248,11 @@ pub fn judge(numbers: &Numbers) -> Vec<Finding> {
             found.push(Finding::Waits { worst: wait.clone(), cpus, level, larger });
         }
         (None, Some((cpu, per_s))) if per_s >= limit => {
-            found.push(Finding::Moves { cpu, per_s, limit, larger });
+            let decided = numbers.held.and_then(|held| held.decides(numbers.lists));
+            let larger = larger.filter(|_| !matches!(decided, Some(Decision::Any | Decision::Largest)));
+            // Where memory is short, larger lists are not the remedy.
+            let decided = decided.filter(|decided| *decided != Decision::Tune || larger.is_some());
+            found.push(Finding::Moves { cpu, per_s, limit, larger, decided });
         }
         _ if !found.is_empty() => {}
         (_, None) if !numbers.counted => found.push(if numbers.saved { Finding::Saved } else { Finding::Uncounted }),
@@ -246,11 +290,11 @@ impl Finding {
         }
     }
 
-    /// Whether only a recording can say what to do. Moves alone do not show that a CPU waits.
+    /// Whether only a recording can say what to do. `pageset advise` judges by counted holds too.
     pub const fn needs_recording(&self) -> bool {
         match self {
             Finding::Waits { larger, .. } => !matches!(larger, Some(Larger::Tune)),
-            Finding::Moves { .. } => true,
+            Finding::Moves { decided, .. } => decided.is_none(),
             _ => false,
         }
     }
@@ -266,7 +310,7 @@ impl Finding {
         }
     }
 
-    /// How busy the machine is, to compare findings of one level: percent of a CPU's time, or batches a second where waits are not
+    /// How busy the machine is, to compare findings of one level: percent of a CPU's time, or holds a second where waits are not
     /// measured.
     pub fn busy(&self) -> f64 {
         match self {
@@ -295,9 +339,13 @@ impl Finding {
                 next(*larger, true),
                 format!("; mostly {mostly}{}", others(*cpus)),
             ],
-            Finding::Moves { cpu, per_s, limit, larger } => vec![
-                format!("CPU {cpu} moves {} batches a second, limit {}", whole(*per_s), whole(*limit)),
-                next(*larger, false),
+            Finding::Moves { cpu, per_s, limit, larger, decided } => vec![
+                format!("CPU {cpu} takes zone locks {} times a second, limit {}", whole(*per_s), whole(*limit)),
+                match decided {
+                    Some(Decision::Any) => "; lists of no size halve that".to_owned(),
+                    Some(Decision::Largest) => "; no setting makes its lists larger".to_owned(),
+                    Some(Decision::Tune) | None => next(*larger, decided.is_some()),
+                },
                 "; waits are not measured".to_owned(),
             ],
             Finding::Uncounted => {
@@ -338,7 +386,7 @@ impl Finding {
 /// The next command.
 const ADVISE: &str = "`pageset advise --live 5`";
 
-/// What to do about zone locks, whose waits are measured or not.
+/// What to do about zone locks, whose waits or holds are measured or not.
 fn next(larger: Option<Larger>, is_measured: bool) -> String {
     match larger {
         None => format!("; run {ADVISE}"),
@@ -393,7 +441,7 @@ mod tests {
             (
                 Numbers { moves: Some((2, 1000.0)), ..calm.clone() },
                 Level::Unusual,
-                "CPU 2 moves 1,000 batches a second, limit 1,000; run `pageset advise --live 5`; waits are not measured",
+                "CPU 2 takes zone locks 1,000 times a second, limit 1,000; run `pageset advise --live 5`; waits are not measured",
             ),
             // Measured waits decide, not the number of moves.
             (
@@ -426,14 +474,14 @@ mod tests {
             (
                 Numbers { lists: Lists::Fixed(0), moves: Some((2, 1000.0)), ..calm.clone() },
                 Level::Unusual,
-                "CPU 2 moves 1,000 batches a second, limit 1,000; run `pageset advise --live 5`: \
+                "CPU 2 takes zone locks 1,000 times a second, limit 1,000; run `pageset advise --live 5`: \
                  vm.percpu_pagelist_high_fraction=8 may help; waits are not measured",
             ),
             // Moves alone do not show that a CPU waits, and larger lists would take from a zone that is short.
             (
                 Numbers { lists: Lists::Fraction(100), moves: Some((2, 1000.0)), ..calm.clone() },
                 Level::Unusual,
-                "CPU 2 moves 1,000 batches a second, limit 1,000; run `pageset advise --live 5`: \
+                "CPU 2 takes zone locks 1,000 times a second, limit 1,000; run `pageset advise --live 5`: \
                  vm.percpu_pagelist_high_fraction=0 may help; waits are not measured",
             ),
             (
@@ -460,6 +508,41 @@ mod tests {
         ] {
             let found = judge(&numbers);
             assert_eq!((found[0].level(), found[0].sentence().as_str()), (level, sentence), "{numbers:?}");
+        }
+    }
+
+    /// Counted holds decide where pages per batch cannot.
+    #[test]
+    fn counted_holds_decide_without_a_recording() {
+        let decided = |lists, held: Option<Held>, short: bool| {
+            let short = short.then(|| Short { zone: "0 Normal".to_owned(), free: 7, is_min: false, mark: 9 });
+            let short = short.into_iter().collect();
+            let moves = Some((2, 1000.0));
+            let found =
+                judge(&Numbers { lists, moves, held, short, counted: true, two_looks: true, ..Numbers::default() });
+            let moves = found.iter().find(|finding| matches!(finding, Finding::Moves { .. })).unwrap();
+            (moves.key(), moves.set().map(Larger::text), moves.needs_recording())
+        };
+        let held = |unavoidable, are_largest| Some(Held { unavoidable, are_largest });
+        let (tune, eighth) = (Larger::Tune.text(), Larger::Eighth.text());
+        for (lists, held, short, expected) in [
+            (Lists::Fraction(1000), None, false, ("tuning-off", Some(tune), true)),
+            (Lists::Fraction(1000), held(0.49, false), false, ("tuning-off", Some(tune), false)),
+            (Lists::Fraction(1000), held(0.5, false), false, ("zone-lock-moves", None, false)),
+            (Lists::Fraction(1000), held(0.0, false), true, ("zone-lock-moves", None, true)),
+            // Lists that tune themselves may have grown as far as they go.
+            (Lists::Tuned, held(0.0, false), false, ("zone-lock-moves", None, true)),
+            (Lists::Tuned, held(0.0, true), false, ("zone-lock-moves", None, false)),
+            (Lists::Tuned, None, false, ("zone-lock-moves", None, true)),
+            (Lists::Unknown, held(0.0, true), false, ("zone-lock-moves", None, true)),
+            // How large lists of a fixed size should be, no count tells; 8 is the largest.
+            (Lists::Fixed(0), held(0.49, false), false, ("lists-too-small", Some(eighth), true)),
+            (Lists::Fixed(0), held(0.5, false), false, ("zone-lock-moves", None, false)),
+            (Lists::Without, held(0.0, false), false, ("zone-lock-moves", None, false)),
+            (Lists::Fixed(8), held(0.0, false), false, ("zone-lock-moves", None, false)),
+            (Lists::Fraction(50), held(0.0, false), false, ("lists-too-small", Some(eighth), true)),
+        ] {
+            assert_eq!(decided(lists, held, short), expected, "{lists:?} {held:?}");
         }
     }
 

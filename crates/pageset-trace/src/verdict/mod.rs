@@ -13,7 +13,7 @@ pub mod machine;
 mod rules;
 mod trust;
 
-pub use control::{Basis, Control, Decided, NOTICEABLE_PER_CPU_S, is_noticeable, rare};
+pub use control::{Basis, Control, Decided, LOCKS_LEFT_MAX, NOTICEABLE_PER_CPU_S, is_noticeable, rare};
 pub use pageset_statistics::verdict::{Kind, Trust};
 pub use rules::{Ranking, RulesVerdict};
 pub use trust::{Cause, Reason, Sure};

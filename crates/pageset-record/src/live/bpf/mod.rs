@@ -5,12 +5,14 @@
 //! | `sys` | the system call |
 //! | `code` | instructions, and an assembler of programs |
 //! | `table` | the part of the programs that adds words to a table |
+//! | `by_hold` | the part of the programs that tells holds of zone locks apart |
 //! | `by_site` | the part of the programs that samples call chains |
 //! | `by_process` | the part of the programs that adds to the current process |
 //! | `programs` | the program of each tracepoint |
 //!
 //! The kernel keeps programs and counters only while this process has them open.
 
+mod by_hold;
 mod by_process;
 mod by_site;
 mod code;
@@ -27,6 +29,7 @@ use self::by_site::{CHAIN_ENTRIES, OF_SITE};
 use self::programs::{DRAINS, FALLBACKS, Maps, Path, REFILLS};
 use self::sys::{Attached, Map, Table, attach};
 use self::table::Of;
+use super::holds::Sums;
 use super::kallsyms::Symbols;
 use super::processes::{PROCESSES_MAX, Process, Processes};
 use super::sites::{SITES_MAX, Sites, sites};
@@ -45,6 +48,7 @@ pub struct Counters {
     may_hide_waits: bool,
     /// Of the last read.
     times: Box<WaitTimes>,
+    holds: Sums,
     table: Option<Table<PROCESS_KEY, OF_PROCESS>>,
     /// Between the last two reads; `None` if processes are not counted.
     processes: Option<Processes>,
@@ -162,6 +166,7 @@ impl Counters {
             waits,
             may_hide_waits,
             times,
+            holds: Sums::default(),
             table,
             processes,
             lost,
@@ -185,6 +190,7 @@ impl Counters {
         let mut times: Box<WaitTimes> = Box::default();
         let (mut lost, mut lost_of_sites) = ([0; OF_PROCESS], [0; 3]);
         let mut may_hide_waits = self.may_hide_waits;
+        let mut gaps = Vec::new();
         let of_cpu = |cpu: u32| {
             let words = self.map.get(cpu).map_err(|source| RecordError::Io {
                 what: format!("read what CPU {cpu} counted"),
@@ -192,6 +198,7 @@ impl Counters {
                 help: None,
             })?;
             may_hide_waits &= !programs::has_waited(&words);
+            gaps.push((cpu, by_hold::gaps(&words)));
             let mut traffic = Traffic { cpu, fallbacks: words[FALLBACKS], ..Traffic::default() };
             for order in ORDERS {
                 traffic.refilled(order, words[REFILLS + order as usize]);
@@ -210,7 +217,10 @@ impl Counters {
             lost_of_sites.iter_mut().zip(by_site::lost(&words)).for_each(|(sum, of_cpu)| *sum += of_cpu);
             Ok(traffic)
         };
-        let traffic = online_cpus().into_iter().map(of_cpu).collect();
+        let mut traffic: Result<Vec<Traffic>, RecordError> = online_cpus().into_iter().map(of_cpu).collect();
+        if let Ok(traffic) = &mut traffic {
+            traffic.iter_mut().zip(self.holds.add(&gaps)).for_each(|(traffic, holds)| traffic.holds = holds);
+        }
         (self.times, self.may_hide_waits) = (times, may_hide_waits);
         self.take_processes(lost)?;
         self.take_sites(lost_of_sites)?;

@@ -12,8 +12,9 @@
 //! | 40 to 47 | for each [`Path`], the number and the duration of waits for zone locks |
 //! | 48 to 63 | recent other locks, and the remaining skips of each |
 //! | 64 to 319 | for each [`Path`], the number of waits in each of [`BUCKETS`] classes of duration |
-//! | 320 to 329 | see `by_process` |
-//! | 330 to 391 | see `by_site` |
+//! | 320 to 453 | see `by_hold` |
+//! | 454 to 463 | see `by_process` |
+//! | 464 to 525 | see `by_site` |
 //!
 //! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
 //! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
@@ -25,7 +26,7 @@
 
 use std::ops::Range;
 
-use super::by_process::LOST;
+use super::by_hold::{FIRST, Way};
 use super::by_site::{self, WAIT};
 use super::code::{Code, Helper, Insn, Label, R, R0, R1, R2, R3, R6, R7, R8, R9, When, offset};
 use super::sys::Words;
@@ -47,7 +48,7 @@ const WAITS: usize = ZONES + ZONE_LOCKS;
 const OTHERS: usize = WAITS + 2 * Path::ALL.len();
 const PASSES: usize = OTHERS + OTHER_LOCKS;
 const TIMES: usize = PASSES + OTHER_LOCKS;
-const _: () = assert!(TIMES + Path::ALL.len() * BUCKETS == LOST);
+const _: () = assert!(TIMES + Path::ALL.len() * BUCKETS == FIRST);
 
 /// The numbers of remembered locks, powers of two: zone locks of a node, and as many other locks as fit.
 const ZONE_LOCKS: usize = 4;
@@ -131,13 +132,13 @@ impl Code {
     }
 
     /// Increments word `word` of R0. Clobbers R1.
-    fn count(&mut self, word: usize) -> &mut Self {
+    pub(super) fn count(&mut self, word: usize) -> &mut Self {
         self.load(R1, R0, offset(word)).add_number(R1, 1).store(R0, offset(word), R1)
     }
 }
 
-/// Counts a page event by its second argument, the order, in the words from `first`, its pages in a word of the
-/// current process, and samples of them at call sites.
+/// Counts a page event by its second argument, the order, in the words from `first`, its hold of the zone lock, its pages in a word of
+/// the current process, and samples of them at call sites.
 pub(super) fn by_order(maps: Maps, first: usize, of: Of) -> Vec<Insn> {
     let mut code = Code::default();
     let out = code.label();
@@ -146,12 +147,13 @@ pub(super) fn by_order(maps: Maps, first: usize, of: Of) -> Vec<Insn> {
     }
     code.load(R6, R1, offset(1)).narrow(R6).jump_if(R6, When::Greater, ORDERS as i32 - 1, out);
     code.element(maps.cpus, out).copy(R8, R0).copy(R1, R6).shift_left(R1, 3).add(R0, R1).count(first);
+    let cached = code.label();
+    for order in crate::live::ORDERS {
+        code.jump_if(R6, When::Equal, order as i32, cached);
+    }
+    code.count_direct().jump(out).here(cached).count_hold(if of == Of::DrainPages { Way::Drain } else { Way::Refill });
     if maps.processes.is_some() || maps.sites.is_some() {
-        let cached = code.label();
-        for order in crate::live::ORDERS {
-            code.jump_if(R6, When::Equal, order as i32, cached);
-        }
-        code.jump(out).here(cached).set(R7, 1).shift_left_by(R7, R6);
+        code.set(R7, 1).shift_left_by(R7, R6);
     }
     if let Some(table) = maps.sites {
         code.sample_pages(table, of);
@@ -223,7 +225,7 @@ pub(super) fn wait_begins(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u6
 
 impl Code {
     /// Sets `to` to the bucket of the duration in `ns`, as [`crate::live::times::bucket`] does. Clobbers `rest`.
-    fn bucket(&mut self, to: R, ns: R, rest: R) -> &mut Self {
+    pub(super) fn bucket(&mut self, to: R, ns: R, rest: R) -> &mut Self {
         let fits = self.label();
         self.copy(rest, ns).set_wide(to, u32::MAX.into()).jump_if(rest, When::LessEqual, to, fits).copy(rest, to);
         self.here(fits).set(to, 0);
@@ -288,7 +290,7 @@ mod tests {
         let maps = |processes, sites| Maps { cpus: 3, processes, sites };
         let length = |processes, sites| by_order(maps(processes, sites), REFILLS, Of::RefillPages).len();
         let none = length(None, None);
-        assert_eq!((none, length(Some(4), None) - none, length(None, Some(5)) - none), (20, 128, 113));
+        assert_eq!((none, length(Some(4), None) - none, length(None, Some(5)) - none), (88, 122, 107));
         let length = |processes, sites| wait_ends(maps(processes, sites)).len();
         let none = length(None, None);
         assert_eq!((length(Some(4), None) - none, length(None, Some(5)) - none), (119, 60));
@@ -308,6 +310,6 @@ mod tests {
         assert_eq!(waits, [(40, 41), (42, 43), (44, 45), (46, 47)]);
         let times = Path::ALL.map(|path| (path.times(&words)[0], path.times(&words).len()));
         assert_eq!(times, [(64, 64), (128, 64), (192, 64), (256, 64)]);
-        assert_eq!(LOST, 320);
+        assert_eq!(FIRST, 320);
     }
 }

@@ -1,0 +1,169 @@
+//! What the kernel's rules say of holds of zone locks: which ones look like one, and which ones no size of lists avoids.
+//!
+//! The pages that a CPU takes from zones and does not return are those that it allocates and other CPUs free. Its lists cannot have kept
+//! them, however large they are. So the CPU refills at least for these pages, each time with as many as the kernel's rules allow at most.
+//! The same holds for a CPU that frees more than it allocates.
+
+use pageset_record::live::{ORDERS, Traffic};
+use pageset_trace::CpuCache;
+use pageset_trace::replay::{BulkFree, Preset, Tuning};
+
+use super::Zone;
+use super::traffic::per_s;
+
+/// How many blocks one hold moves at most.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldRules {
+    batch: u64,
+    /// How far a refill of single pages scales the batch, in powers of two.
+    refill_scale: u32,
+    /// The same of a drain; `None` for no limit.
+    drain_scale: Option<u32>,
+    /// Whether a drain takes the lock for each batch.
+    is_chunked: bool,
+    /// Whether frees of orders 1 to 3 one after the other drain, however few pages the pageset holds, but for a large cache.
+    high_orders: bool,
+    /// Whether they do so with lists of any size.
+    always_high_orders: bool,
+    /// The CPUs with a large cache: they keep a batch at such frees.
+    large_caches: Vec<u32>,
+}
+
+/// The bytes of a page. Specification: `linux-page-allocator.md` 4.3.
+const PAGE: u64 = 4096;
+
+impl HoldRules {
+    /// The rules of this preset on a machine with these zones.
+    pub(crate) fn new(preset: &str, zones: &[Zone], caches: &[CpuCache]) -> Self {
+        let tuning = Preset::find(preset).map(|preset| preset.tuning);
+        let scale = tuning.map_or(5, |tuning| tuning.batch_scale_max.into());
+        let batch = zones.iter().map(|zone| zone.batch).max().unwrap_or(0).max(1);
+        let high_min = zones.iter().max_by_key(|zone| zone.managed).and_then(|zone| zone.high_min).unwrap_or(0);
+        // From 6.16 on such frees drain after half of the lower bound of high, which the count of frees may never reach. 4.10.
+        let is_reached = |tuning: &Tuning| !tuning.high_threshold_616 || batch + high_min / 2 <= batch << scale;
+        let batches = tuning.filter(|tuning| tuning.cache_slice).map(|tuning| u64::from(tuning.cache_slice_batches));
+        let is_large = |cache: &&CpuCache| {
+            let pages = cache.bytes / u64::from(cache.sharers.max(1)) / PAGE;
+            batches.is_some_and(|batches| pages > batches * batch)
+        };
+        HoldRules {
+            batch,
+            is_chunked: tuning.is_some_and(|tuning| tuning.backing.bulk_free() == Some(BulkFree::Chunked)),
+            high_orders: tuning.is_some_and(|tuning| tuning.drain_high_order && is_reached(&tuning)),
+            // Before, a full list begins the growth of drains that such frees need. 4.0.
+            always_high_orders: tuning.is_some_and(|tuning| tuning.free_count && !tuning.high_threshold_616),
+            large_caches: caches.iter().filter(is_large).map(|cache| cache.cpu).collect(),
+            refill_scale: if tuning.is_none_or(|tuning| tuning.alloc_factor) { scale } else { 0 },
+            drain_scale: tuning.is_none_or(|tuning| tuning.scale_cap).then_some(scale),
+        }
+    }
+
+    /// The blocks of a refill at most. Only refills of single pages scale. Specification: `linux-page-allocator.md` 4.5.
+    fn refill(&self, order: u32) -> u64 {
+        match order {
+            0 => self.batch << self.refill_scale,
+            order => (self.batch >> order).max(2),
+        }
+    }
+
+    /// Drained blocks of orders 1 to 3 per second, if each may be a drain of its own.
+    fn apart(&self, now: &Traffic, then: Option<&Traffic>, seconds: Option<f64>) -> f64 {
+        let apart = per_s(now.high_order_drains, then.map(|then| then.high_order_drains), seconds);
+        apart.filter(|_| self.high_orders && !self.large_caches.contains(&now.cpu)).unwrap_or(0.0)
+    }
+
+    /// Holds per second.
+    pub(crate) fn holds(&self, now: &Traffic, then: Option<&Traffic>, seconds: Option<f64>) -> Option<f64> {
+        let grown = |of: fn(&Traffic) -> u64| per_s(of(now), then.map(of), seconds);
+        // A block larger than a batch is a chunk of its own.
+        let of_order = |(place, order): (usize, u32)| {
+            let blocks = per_s(now.drain_blocks[place], then.map(|then| then.drain_blocks[place]), seconds);
+            blocks.map(|blocks| blocks * (1_u64 << order).min(self.batch) as f64 / self.batch as f64)
+        };
+        let chunks = ORDERS.into_iter().enumerate().map(of_order).sum::<Option<f64>>().filter(|_| self.is_chunked);
+        let drains = grown(|cpu| cpu.holds.drain)?.max(chunks.unwrap_or(0.0)).max(self.apart(now, then, seconds));
+        Some(grown(|cpu| cpu.holds.refill)? + drains + 2.0 * grown(|cpu| cpu.holds.direct)?)
+    }
+
+    /// Holds per second that a CPU needs with lists of any size.
+    pub(crate) fn least(&self, now: &Traffic, then: Option<&Traffic>, seconds: Option<f64>) -> Option<f64> {
+        let (mut holds, mut drained) = (0.0, 0.0);
+        for (place, order) in ORDERS.into_iter().enumerate() {
+            let grown = |of: fn(&Traffic) -> [u64; ORDERS.len()]| {
+                per_s(of(now)[place], then.map(|then| of(then)[place]), seconds)
+            };
+            let (refilled, returned) = (grown(|cpu| cpu.refill_blocks)?, grown(|cpu| cpu.drain_blocks)?);
+            // Frees of such orders empty the pageset, so that no block of them waits for its next allocation.
+            let reused = if self.always_high_orders && (1..=3).contains(&order) { 0.0 } else { returned };
+            holds += (refilled - reused).max(0.0) / self.refill(order) as f64;
+            drained += (returned - refilled).max(0.0) * f64::from(1 << order);
+        }
+        holds += self.drain_scale.map_or(0.0, |scale| drained / (self.batch << scale) as f64);
+        if self.always_high_orders {
+            holds += self.apart(now, then, seconds);
+        }
+        // What goes past the pagesets takes the lock when it comes and when it goes.
+        Some(holds + 2.0 * per_s(now.holds.direct, then.map(|then| then.holds.direct), seconds)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpu(refills: [u64; 5], drains: [u64; 5], direct: u64) -> Traffic {
+        let mut traffic = Traffic { refill_blocks: refills, drain_blocks: drains, ..Traffic::default() };
+        traffic.holds.direct = direct;
+        traffic
+    }
+
+    #[test]
+    fn what_travels_needs_holds_of_any_list() {
+        let least = |preset: &str, now: Traffic| {
+            let rules = HoldRules { batch: 63, ..HoldRules::new(preset, &[], &[]) };
+            rules.least(&now, Some(&Traffic::default()), Some(2.0)).unwrap()
+        };
+        // What a CPU takes and returns, larger lists keep.
+        assert_eq!(least("linux-6.18", cpu([9000; 5], [9000; 5], 0)), 0.0);
+        // Single pages travel by 2,016 where refills grow, and by 63 before; larger blocks by a batch of pages.
+        let taken = cpu([2 * 2016, 0, 0, 0, 0], [0; 5], 0);
+        assert_eq!((least("linux-6.18", taken), least("linux-5.18", taken)), (1.0, 32.0));
+        let taken = cpu([0, 0, 0, 700, 20], [0, 0, 0, 0, 0], 0);
+        assert_eq!(least("linux-6.18", taken), 350.0 / 7.0 + 10.0 / 2.0);
+        // Drains have no limit before the scale has one.
+        // From 6.7 to 6.15 frees of orders 1 to 3 empty lists of any size.
+        let streams = cpu([0, 0, 0, 700, 0], [0, 0, 0, 700, 0], 0);
+        assert_eq!((least("linux-6.15", streams), least("linux-6.18", streams)), (50.0, 0.0));
+        let freed = cpu([0; 5], [0, 2016, 0, 0, 0], 0);
+        assert_eq!((least("linux-6.18", freed), least("linux-5.18", freed)), (1.0, 0.0));
+        assert_eq!(least("linux-6.18", cpu([0; 5], [0; 5], 50)), 50.0);
+        let rules = HoldRules::new("linux-6.18", &[], &[]);
+        assert_eq!(rules.least(&cpu([9; 5], [0; 5], 0), None, Some(2.0)), None, "a CPU that came since has no rate");
+    }
+
+    /// Drains of large blocks, which look like one, and those that give up the lock between batches.
+    #[test]
+    fn rules_tell_what_gaps_do_not() {
+        let mut now = cpu([0; 5], [0, 0, 0, 1000, 0], 5);
+        (now.cpu, now.high_order_drains, now.drain_pages) = (3, 1000, 8000);
+        (now.holds.refill, now.holds.drain) = (100, 10);
+        let caches = [CpuCache { cpu: 3, bytes: 16 << 20, sharers: 4 }];
+        let holds = |preset: &str, caches: &[CpuCache]| {
+            let rules = HoldRules { batch: 62, ..HoldRules::new(preset, &[], caches) };
+            rules.holds(&now, Some(&Traffic::default()), Some(1.0)).unwrap()
+        };
+        assert_eq!((holds("linux-6.15", &[]), holds("linux-6.15", &caches)), (1110.0, 120.0));
+        // 5.18 to 6.6 do not look at the cache; 5.14 has no such drains.
+        assert_eq!((holds("linux-5.18", &caches), holds("linux-5.14", &[])), (1110.0, 120.0));
+        assert_eq!(holds("linux-6.19", &caches).round(), 110.0 + (8000.0_f64 / 62.0).round());
+        let huge = cpu([0; 5], [0, 0, 0, 0, 40], 0);
+        let rules = HoldRules::new("linux-6.19", &[], &caches);
+        assert_eq!(rules.holds(&huge, Some(&Traffic::default()), Some(1.0)), Some(40.0), "a huge page is one chunk");
+        let least = |preset: &str| {
+            let rules = HoldRules { batch: 63, ..HoldRules::new(preset, &[], &[]) };
+            rules.least(&now, Some(&Traffic::default()), Some(1.0)).unwrap()
+        };
+        // They come with lists of any size from 6.7 to 6.15 only.
+        assert!(least("linux-6.15") >= 1010.0 && least("linux-6.18") < 30.0 && least("linux-5.18") < 30.0);
+    }
+}

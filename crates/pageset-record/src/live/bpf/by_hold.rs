@@ -1,0 +1,80 @@
+//! The part of the programs that tells holds of zone locks apart, by the times between blocks: see [`holds`](crate::live::holds).
+//!
+//! | words of the element from [`FIRST`] on | contents |
+//! | --- | --- |
+//! | 0 | the kind of the CPU's last block: 1 + order of a refill, [`DRAIN`]; 0 for none and past the pagesets |
+//! | 1 | its time |
+//! | 2, 3 | refills and drains that follow other blocks |
+//! | 4 | blocks past the pagesets |
+//! | 5 | single pages until the next one that is timed |
+//! | 6 to 133 | the gaps of refills, and those of drains, in classes of duration |
+
+use super::code::{Code, Helper, R0, R1, R2, R3, R6, R7, R8, R9, When, offset};
+use super::sys::Words;
+use crate::live::holds::{APART, Gaps};
+use crate::live::times::BUCKETS;
+
+/// The first of these words.
+pub(super) const FIRST: usize = super::by_process::LOST - (6 + 2 * BUCKETS);
+const KIND: usize = FIRST;
+const AT: usize = KIND + 1;
+const BEGUN: usize = AT + 1;
+const DIRECT: usize = BEGUN + 2;
+const LEFT: usize = DIRECT + 1;
+const GAPS: usize = LEFT + 1;
+
+/// The kind of a drained block: not 1 + any order.
+const DRAIN: i32 = 32;
+
+/// Where a block goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Refill,
+    Drain,
+}
+
+/// What a CPU's element has counted.
+pub(super) fn gaps(words: &Words) -> Gaps {
+    let of = |way: usize| std::array::from_fn(|class| words[GAPS + way * BUCKETS + class]);
+    Gaps { begun: [words[BEGUN], words[BEGUN + 1]], direct: words[DIRECT], gaps: [of(0), of(1)] }
+}
+
+impl Code {
+    /// Counts a block past the pagesets. R8 is this CPU's element. Clobbers R0 and R1.
+    pub(super) fn count_direct(&mut self) -> &mut Self {
+        self.set(R1, 0).store(R8, offset(KIND), R1).copy(R0, R8).count(DIRECT)
+    }
+
+    /// Counts the gap before a block of the order in R6. R8 is this CPU's element. Clobbers R0 to R5, R7 and R9.
+    pub(super) fn count_hold(&mut self, way: Way) -> &mut Self {
+        let [timed, follows, of_one, done] = [(); 4].map(|()| self.label());
+        match way {
+            Way::Refill => self.copy(R9, R6).add_number(R9, 1),
+            Way::Drain => self.set(R9, DRAIN),
+        };
+        self.load(R7, R8, offset(KIND)).jump_if(R7, When::NotEqual, R9, timed).jump_if(R6, When::NotEqual, 0, timed);
+        self.load(R1, R8, offset(LEFT)).jump_if(R1, When::Equal, 0, timed);
+        self.add_number(R1, -1).store(R8, offset(LEFT), R1).jump(done).here(timed);
+        self.set(R1, APART as i32 - 1).store(R8, offset(LEFT), R1).store(R8, offset(KIND), R9);
+        self.call(Helper::KtimeGetNs).load(R1, R8, offset(AT)).store(R8, offset(AT), R0);
+        self.jump_if(R7, When::Equal, R9, follows).copy(R0, R8).count(BEGUN + way as usize).jump(done);
+        self.here(follows).copy(R9, R0).subtract(R9, R1).jump_if(R6, When::NotEqual, 0, of_one);
+        self.shift_right(R9, APART.ilog2() as i32).here(of_one).bucket(R3, R9, R2);
+        self.shift_left(R3, 3).copy(R0, R8).add(R0, R3).count(GAPS + way as usize * BUCKETS).here(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_holds_have_their_places() {
+        assert_eq!((FIRST, GAPS + 2 * BUCKETS), (320, super::super::by_process::LOST));
+        let words: Words = std::array::from_fn(|word| word as u64);
+        let gaps = gaps(&words);
+        assert_eq!((gaps.begun, gaps.direct), ([322, 323], 324));
+        assert_eq!((gaps.gaps[0][0], gaps.gaps[0][63], gaps.gaps[1][0], gaps.gaps[1][63]), (326, 389, 390, 453));
+        assert!(DRAIN as usize > super::super::programs::ORDERS, "no order of a refill looks like a drain");
+    }
+}
