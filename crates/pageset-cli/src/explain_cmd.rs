@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 
+use pageset::policy::Preset;
 use pageset_explain::vocabulary;
 use pageset_fleet::{Fleet, Line};
 use pageset_report::{diff, explain};
@@ -46,8 +47,18 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let name = names.join(" ");
     let words = vocabulary::explained(&name, width());
     let is_own = !explain::explained(&SCHEMAS, &name).is_empty();
-    if !args.explain.schema && !is_own && !names.is_empty() && names.iter().all(|name| is_path(name)) {
+    let is_folder = words.is_empty() && fs::metadata(&name).is_ok_and(|found| found.is_dir());
+    if !args.explain.schema && !is_own && !names.is_empty() && (is_folder || names.iter().all(|name| is_path(name))) {
         return files(names, &args.json);
+    }
+    if !args.explain.schema
+        && !is_own
+        && words.is_empty()
+        && let Some((release, preset)) = of_release(&name)
+    {
+        let entry = vocabulary::explained(preset.name, width());
+        output::print(&format!("Linux {release} has the rules {}.\n\n{entry}", preset.name))?;
+        return Ok(Exit::Done);
     }
     if args.explain.schema || words.is_empty() {
         let others: Vec<&str> = vocabulary::names().collect();
@@ -64,6 +75,14 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         return explain::run(&SCHEMAS, &args.explain, &[]);
     }
     Ok(Exit::Done)
+}
+
+/// The kernel whose `uname -r` a name is, with or without `linux-`, and its rules.
+fn of_release(name: &str) -> Option<(&str, &'static Preset)> {
+    let release =
+        name.trim().trim_start_matches(|letter: char| letter.is_ascii_alphabetic()).trim_start_matches(['-', ' ']);
+    let number = release.split(|letter: char| !letter.is_ascii_digit() && letter != '.').next()?;
+    Some((release, Preset::find(&format!("linux-{number}"))?))
 }
 
 /// The width of the terminal, if standard output is one.
@@ -120,10 +139,14 @@ fn files(names: &[String], json: &JsonOption) -> Result<Exit, Failure> {
         // There is nothing to write as JSON.
         if path.is_none() && inputs.iter().all(|(_, text)| 2 * logged(text) > lines(text)) {
             let all = inputs.iter().map(|(_, text)| lines(text) as u64).sum();
-            let nothing =
-                "no line that this command knows tells of a failed allocation, a stall or a process killed for memory";
             let lines = if all == 1 { "line" } else { "lines" };
-            output::print(&format!("{nothing}: {} {lines} of a kernel's log\n", grouped(all)))?;
+            let answer = format!(
+                "Nothing found: {} {lines} of a kernel's log, and none that this command knows is of a failed allocation, a stall \
+                 or a process killed for memory.\n\nnext:\n  see whether memory is short, or CPUs wait for zone locks now\n      \
+                 $ sudo pageset top\n",
+                grouped(all)
+            );
+            output::print(&Fit::new(&WideOption::default()).prose(&answer))?;
             return Ok(Exit::Done);
         }
         let names: Vec<&str> = names.iter().map(|name| if name == "-" { "standard input" } else { name }).collect();

@@ -113,7 +113,7 @@ fn main() -> ExitCode {
     let parsed = command_line().try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return program::said(&error, &MOVED).into(),
+        Err(error) => return program::said(&PROGRAM, &error, &MOVED).into(),
     };
     pageset_record::clean_up(&mut |warning| {
         // Standard error may be closed.

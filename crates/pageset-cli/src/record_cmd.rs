@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pageset_record::{Destination, HOLD, Limits, Note, Options, Phase, RecordError, Summary};
 
-use crate::error::{Exit, Failure};
+use crate::error::{self, Exit, Failure};
 use crate::time;
 
 /// Record this machine's page traffic while a command runs, or until Ctrl-C
@@ -167,7 +167,11 @@ pub(crate) fn failure(error: RecordError) -> Failure {
         _ => Exit::Failed,
     };
     let failure = Failure::new(exit, &error);
-    match error.help() {
+    let remedy = match &error {
+        RecordError::Output { source, .. } => error::remedy(source.kind()),
+        _ => None,
+    };
+    match error.help().or(remedy) {
         Some(help) => failure.help(help),
         None => failure,
     }

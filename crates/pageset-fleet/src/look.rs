@@ -203,8 +203,11 @@ impl Machine {
 /// The file is not readable, or is not a copy of `/proc/zoneinfo`.
 pub fn saved(path: &Path) -> Result<Look, Failure> {
     let name = path.display();
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}")))?;
+    let bytes =
+        fs::read(path).map_err(|error| Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        Failure::new(Exit::Damaged, format!("{name}: this is no text")).help("use copies of /proc/zoneinfo")
+    })?;
     let zoneinfo = Zoneinfo::parse(&text).map_err(|error| {
         Failure::new(Exit::Damaged, format!("{name}: {error}")).help("use copies of /proc/zoneinfo")
     })?;

@@ -142,3 +142,8 @@ pub use stats::PoolStats;
 pub use sys::cpu::CpuNumber;
 pub use tick::Ticker;
 pub use wait::PagesFuture;
+
+/// The program of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/pool.md")]
+struct Guide;

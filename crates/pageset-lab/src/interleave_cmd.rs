@@ -61,6 +61,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let progress = Progress::new();
     let of_each = usize::try_from(args.seeds).unwrap_or(usize::MAX);
     let all = of_each.saturating_mul(sets.len());
+    let mut tried = 0;
     let workers = args.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     for (place, set) in sets.iter().enumerate() {
         let of_seed = |seed| Interleaving {
@@ -84,10 +85,14 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             });
         }
         let Tried { operations, switches } = search.tried;
+        tried += search.interleavings;
         table.add_row([set.name.clone(), grouped(search.interleavings), grouped(operations), grouped(switches)]);
     }
     drop(progress);
-    io::stdout().write_all(trimmed(&table).as_bytes())?;
+    let tried = if tried == 1 { "1 interleaving".to_owned() } else { format!("{} interleavings", grouped(tried)) };
+    let cpus = if args.cpus == 1 { "CPU" } else { "CPUs" };
+    let answer = format!("No invariant was violated in {tried} of {} {cpus}.\n\n", args.cpus);
+    io::stdout().write_all((answer + &trimmed(&table)).as_bytes())?;
     Ok(if interrupt.keep_on() { Exit::Done } else { Exit::Interrupted })
 }
 

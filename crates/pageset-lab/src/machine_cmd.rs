@@ -5,10 +5,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use pageset_sim::machine::{SHIPPED, detect};
+use pageset_trace::printable;
 
-use crate::columns::{numbers, trimmed};
+use crate::columns::{Fit, numbers};
 use crate::error::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, WideOption, is_standard};
 use crate::sim::machine;
 
 /// List, show and detect simulated machines
@@ -45,6 +46,13 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             let mut out = Output::create(&output)?;
             out.write_all(text.as_bytes())?;
             out.commit()?;
+            if !is_standard(&output) {
+                let _ = writeln!(
+                    io::stderr(),
+                    "next: pageset-lab sim page_fault1 --machine {} --rules kernel",
+                    printable(&output.to_string_lossy())
+                );
+            }
         }
     }
     Ok(Exit::Done)
@@ -68,7 +76,7 @@ fn list() -> Result<String, Failure> {
             machine.about,
         ]);
     }
-    Ok(trimmed(&table))
+    Ok(Fit::new(&WideOption::default()).words(table))
 }
 
 fn text_of(name: &str) -> Result<String, Failure> {

@@ -101,6 +101,6 @@ fn main() -> ExitCode {
     let parsed = command_line().try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
     match parsed {
         Ok(cli) => program::ended(run(cli)),
-        Err(error) => program::said(&error, &MOVED).into(),
+        Err(error) => program::said(&PROGRAM, &error, &MOVED).into(),
     }
 }

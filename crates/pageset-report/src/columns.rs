@@ -106,10 +106,12 @@ pub fn signed(change: i64) -> String {
     format!("{sign}{}", grouped(change.unsigned_abs()))
 }
 
-/// A table of words without lines. Cells wrap so that the table is at most 120 characters wide.
+/// A table of words without lines. Cells wrap so that the table is at most 120 characters wide, and fits the terminal.
 pub fn wrapped<'a>(heads: impl Iterator<Item = &'a str>) -> Table {
     let mut table = numbers(heads, 0..usize::MAX);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    let line = Fit::new(&WideOption::default()).line().and_then(|width| u16::try_from(width).ok());
+    let width = line.unwrap_or(WIDTH).min(WIDTH);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     table
 }
 

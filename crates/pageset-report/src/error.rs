@@ -121,7 +121,24 @@ impl From<io::Error> for Failure {
             Some(_) => format!("cannot write the result: {error}"),
             None => error.to_string(),
         };
-        Failure { broken_pipe, ..Failure::new(Exit::Unwritten, message) }
+        let failure = Failure { broken_pipe, ..Failure::new(Exit::Unwritten, message) };
+        // Standard output has no other place.
+        match remedy(error.kind()).filter(|_| error.raw_os_error().is_none()) {
+            Some(help) => failure.help(help),
+            None => failure,
+        }
+    }
+}
+
+/// What to do about a file that cannot be written.
+pub fn remedy(kind: io::ErrorKind) -> Option<&'static str> {
+    match kind {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            Some("name a file in a folder that you may write")
+        }
+        io::ErrorKind::NotFound => Some("make its folder first: mkdir -p FOLDER"),
+        io::ErrorKind::StorageFull => Some("name a file on a disk with more room"),
+        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::completions;
 use crate::error::{Exit, Failure};
 use crate::manual;
+use crate::output;
 use crate::program::Program;
 
 /// Generate man pages or shell completions for packages
@@ -33,6 +34,10 @@ enum What {
 /// Runs `generate` on the definition of a program's whole command line.
 pub fn run(program: &Program, args: &Args, command: clap::Command) -> Result<Exit, Failure> {
     match &args.what {
+        What::Man { folder } if output::is_standard(folder) => {
+            let message = "cannot write man pages to standard output: there are several; name a folder";
+            return Err(Failure::new(Exit::Usage, message));
+        }
         What::Man { folder } => {
             let unwritten = |path: &Path, error: io::Error| {
                 Failure::new(Exit::Unwritten, format!("cannot write {}: {error}", path.display()))

@@ -126,7 +126,7 @@ impl Output {
                 // A file system may report a full disk only here, and no whole file is replaced by a part of another.
                 let synced = file.as_file().sync_all();
                 let named = synced.and_then(|()| file.persist(&path).map(drop).map_err(|error| error.error));
-                named.map_err(|error| io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())))
+                named.map_err(|error| unwritten(&path, error))
             }
         }
     }
@@ -137,7 +137,7 @@ impl Write for Output {
         match self {
             Output::Stdout(out) => out.write(bytes),
             Output::Direct(file) => file.write(bytes),
-            Output::Replace(file, _) => file.write(bytes),
+            Output::Replace(file, path) => file.write(bytes).map_err(|error| unwritten(path, error)),
         }
     }
 
@@ -145,7 +145,7 @@ impl Write for Output {
         match self {
             Output::Stdout(out) => out.flush(),
             Output::Direct(file) => file.flush(),
-            Output::Replace(file, _) => file.flush(),
+            Output::Replace(file, path) => file.flush().map_err(|error| unwritten(path, error)),
         }
     }
 }
@@ -213,4 +213,21 @@ pub fn write_json<T: Serialize>(path: &Path, results: &[T], interrupt: &Interrup
     });
     written?;
     Ok(if interrupted { Exit::Interrupted } else { Exit::Done })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk may fill up during any write: the error names the file that was asked for, not the temporary one.
+    #[test]
+    fn a_failed_write_names_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, temporary) = NamedTempFile::new_in(&folder).unwrap().into_parts();
+        let read_only = File::open(&temporary).unwrap();
+        let mut out = Output::Replace(NamedTempFile::from_parts(read_only, temporary), folder.path().join("page.html"));
+        let error = out.write_all(b"x").unwrap_err().to_string();
+        let start = format!("cannot write {}/page.html: ", folder.path().display());
+        assert!(error.starts_with(&start) && !error.contains(".tmp"), "{error}");
+    }
 }

@@ -34,6 +34,14 @@ impl Program {
         let of_page = move |line: &'static str| line.strip_prefix(page)?.strip_prefix(" | ")?.split_once(" | ");
         self.examples.lines().filter_map(of_page)
     }
+
+    /// The first example of the subcommand whose usage is `usage`, such as `Usage: pageset replay <FILE>...`.
+    fn example_of_usage(&self, usage: &str) -> Option<&'static str> {
+        let words = usage.strip_prefix("Usage: ")?.split_ascii_whitespace();
+        let names = words.take_while(|word| word.starts_with(|letter: char| letter.is_ascii_lowercase()));
+        let page = names.collect::<Vec<_>>().join("-");
+        self.examples_of(&page).next().map(|(line, _)| line)
+    }
 }
 
 /// The definition of a command line with the table of exit codes, and with the examples of each subcommand.
@@ -60,7 +68,7 @@ fn with_examples(program: &Program, page: &str, command: clap::Command) -> clap:
 pub type Moved = (&'static str, &'static str);
 
 /// Prints a usage error, or the help that was asked for. A command in `moved` gets the name of its successor.
-pub fn said(error: &clap::Error, moved: &[Moved]) -> Exit {
+pub fn said(program: &Program, error: &clap::Error, moved: &[Moved]) -> Exit {
     let unknown = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) => Some(name),
         _ => None,
@@ -71,6 +79,12 @@ pub fn said(error: &clap::Error, moved: &[Moved]) -> Exit {
         return Exit::Usage;
     }
     let printed = error.print().and_then(|()| std::io::stdout().flush());
+    if error.kind() == ErrorKind::MissingRequiredArgument
+        && let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage)
+        && let Some(line) = program.example_of_usage(&usage.to_string())
+    {
+        let _ = writeln!(std::io::stderr(), "\nExample: {} {line}", program.name);
+    }
     match printed {
         _ if error.use_stderr() => Exit::Usage,
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Unwritten,

@@ -11,11 +11,23 @@ pub struct FileError {
     file: String,
     line: Option<usize>,
     what: String,
+    is_unreadable: bool,
 }
 
 impl FileError {
     pub(crate) fn new(file: &str, what: String) -> Self {
-        FileError { file: file.to_owned(), line: None, what }
+        FileError { file: file.to_owned(), line: None, what, is_unreadable: false }
+    }
+
+    /// A study file that cannot be read.
+    pub(crate) fn unreadable(file: &str, error: &io::Error) -> Self {
+        FileError { is_unreadable: true, ..Self::new(file, error.to_string()) }
+    }
+
+    /// Whether the file cannot be read, so that nothing is known of its content.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        self.is_unreadable
     }
 
     /// A fault of the value at these bytes of `text`.

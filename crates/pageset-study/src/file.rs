@@ -264,7 +264,7 @@ impl Study {
     /// Reads a study file and the files that it names.
     pub fn read(path: &Path) -> Result<Study, FileError> {
         let name = path.to_string_lossy();
-        let text = fs::read_to_string(path).map_err(|error| FileError::new(&name, error.to_string()))?;
+        let text = fs::read_to_string(path).map_err(|error| FileError::unreadable(&name, &error))?;
         Study::parse(&name, &text)
     }
 

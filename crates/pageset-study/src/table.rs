@@ -306,6 +306,8 @@ fn joined(rules: String, tasks: u32, rows: Rows) -> RunRow {
         |of: fn(&Sample) -> f64| Spread::of(&rows.iter().map(|(_, of_seed)| of(&of_seed.sample)).collect::<Vec<_>>());
     let times: Option<Vec<AllocTimes>> = rows.iter().map(|(_, of_seed)| of_seed.alloc_ns).collect();
     let second: Option<Vec<f64>> = rows.iter().map(|(_, of_seed)| of_seed.second.score).collect();
+    let steady = || rows.iter().filter_map(|(_, of_seed)| of_seed.sample.steadiness.as_ref());
+    let settled = steady().next().map(|_| steady().all(|found| found.settled));
     RunRow {
         rules,
         tasks,
@@ -315,7 +317,7 @@ fn joined(rules: String, tasks: u32, rows: Rows) -> RunRow {
         zone_lock_pct: spread(|sample| sample.zone_lock_pct),
         lru_lock_pct: spread(|sample| sample.lru_lock_pct),
         interval: None,
-        settled: None,
+        settled,
         alloc_ns: times.and_then(|times| AllocTimes::mean(&times)),
         samples: rows.into_iter().map(|(_, of_seed)| of_seed.sample).collect(),
     }

@@ -69,7 +69,7 @@ pub struct Zone {
     pub low: u64,
     /// The high watermark.
     pub high: u64,
-    /// The batch.
+    /// The pages that an unscaled refill or drain moves.
     pub batch: u64,
     /// The lower bound of `high`, if the kernel prints it.
     pub high_min: Option<u64>,

@@ -21,27 +21,27 @@
 //!     }
 //! }
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // One zone of 4 GiB, completely present, and one CPU on its node.
-//! let ranges = [PageRange::new(Pfn(0x10_0000), 1 << 20)];
-//! let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-//! let config = Config::new(&zones, &[NodeId(0)]);
-//! // The caller brings the memory for the metadata. A kernel takes it from its boot memory.
-//! let bytes = config.metadata_bytes::<OneCpu>()?;
-//! let memory = Box::leak(vec![MaybeUninit::uninit(); bytes].into_boxed_slice());
-//! let allocator = Allocator::from_bytes(OneCpu, &config, memory)?;
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // One zone of 4 GiB, completely present, and one CPU on its node.
+//!     let ranges = [PageRange::new(Pfn(0x10_0000), 1 << 20)];
+//!     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+//!     let config = Config::new(&zones, &[NodeId(0)]);
+//!     // The caller brings the memory for the metadata. A kernel takes it from its boot memory.
+//!     let bytes = config.metadata_bytes::<OneCpu>()?;
+//!     let memory = Box::leak(vec![MaybeUninit::uninit(); bytes].into_boxed_slice());
+//!     let allocator = Allocator::from_bytes(OneCpu, &config, memory)?;
 //!
-//! let page = allocator.alloc(&Request::new(Order::ZERO, MigrateType::Movable))?;
-//! allocator.free(page, Order::ZERO)?;
+//!     let page = allocator.alloc(&Request::new(Order::ZERO, MigrateType::Movable))?;
+//!     allocator.free(page, Order::ZERO)?;
 //!
-//! // The zone lock was taken once, for a batch of 63 pages. The CPU's pageset now holds all of them.
-//! let stats = allocator.zone(0).expect("a zone").stats();
-//! assert_eq!((stats.lock_refill, stats.pagesets.refill_pages, stats.pagesets.count), (1, 63, 63));
-//! // A second free is an error that names the page; it changes nothing.
-//! let twice = allocator.free(page, Order::ZERO).unwrap_err();
-//! assert_eq!(twice.to_string(), "cannot free page 0x100000 as a block of order 0: it is free, in a pageset");
-//! # Ok(())
-//! # }
+//!     // The zone lock was taken once, for a batch of 63 pages. The CPU's pageset now holds all of them.
+//!     let stats = allocator.zone(0).expect("a zone").stats();
+//!     assert_eq!((stats.lock_refill, stats.pagesets.refill_pages, stats.pagesets.count), (1, 63, 63));
+//!     // A second free is an error that names the page; it changes nothing.
+//!     let twice = allocator.free(page, Order::ZERO).unwrap_err();
+//!     assert_eq!(twice.to_string(), "cannot free page 0x100000 as a block of order 0: it is free, in a pageset");
+//!     Ok(())
+//! }
 //! ```
 //!
 //! Layers, bottom to top. Each uses only those above it in this table.

@@ -71,7 +71,9 @@ fn lines(path: &Path, views: &mut Vec<View>) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Damaged, format!("cannot show {name}: {bytes} bytes, of at most {MAX_BYTES}"))
             .help("use a part of the file, such as its last lines: tail -n 1000"));
     }
-    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let text = String::from_utf8(fs::read(path).map_err(unreadable)?).map_err(|_| {
+        Failure::new(Exit::Damaged, format!("{name}: this is no text")).help("use the output of `pageset top --json`")
+    })?;
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let damaged = |what: String| {
             Failure::new(Exit::Damaged, format!("{name}: line {}: {what}", number + 1))

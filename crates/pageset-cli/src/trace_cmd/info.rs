@@ -2,6 +2,7 @@
 
 use comfy_table::{Table, presets};
 use pageset_trace::info::{Info, KINDS};
+use pageset_trace::measure::warnings::Name;
 use pageset_trace::{Facts, printable};
 
 use super::Input;
@@ -76,7 +77,8 @@ fn text(info: &Info, fit: Fit) -> String {
     }
     line("losses", losses(facts));
 
-    let mut text = fit.words(lines);
+    let mut text = fit.prose(&answer(info)) + "\n";
+    text += &fit.words(lines);
     text += "\nEvents by CPU\n";
     // On a narrow terminal the last kinds leave first; the CPU, the most frequent events and the sum stay.
     let ranks: Vec<usize> =
@@ -91,6 +93,19 @@ fn text(info: &Info, fit: Fit) -> String {
         text += &fit.prose(&format!("\nwarning: {warning}\n"));
     }
     text
+}
+
+/// Whether a replay suffers, in one sentence.
+fn answer(info: &Info) -> String {
+    let names: Vec<&str> = info.warnings.iter().map(|warning| warning.name.text()).collect();
+    match names.as_slice() {
+        [] => "Complete: the recording has what a replay needs.\n".to_owned(),
+        names if names.contains(&Name::NoZoneinfo.text()) => {
+            "No replay is possible: the recording has no copy of /proc/zoneinfo; --zoneinfo FILE adds one.\n".to_owned()
+        }
+        [one] => format!("A replay suffers: {one}; the warning below says how.\n"),
+        names => format!("A replay suffers: {}; the warnings below say how.\n", names.join(", ")),
+    }
 }
 
 fn events_table(info: &Info) -> Table {

@@ -243,3 +243,16 @@ fn hostile_names_are_printable_in_every_command() {
         }
     }
 }
+
+/// A missing argument is followed by an example, and a place that cannot be written by what to do.
+#[test]
+fn a_usage_error_shows_an_example() {
+    let (_, error) = ends(2, &[&"replay"]);
+    assert!(error.ends_with("\nExample: pageset replay my.pstrace --rules kernel,linux-5.18\n"), "{error}");
+    let (_, error) = ends(2, &[&"generate", &"man", &"-"]);
+    assert!(error.contains("name a folder"), "{error}");
+    let small = Small::new();
+    let nowhere = small.at("no-folder/page.html");
+    let (_, error) = ends(6, &[&"report", &small.events(), &"-o", &nowhere]);
+    assert!(error.ends_with("\nhelp: make its folder first: mkdir -p FOLDER\n"), "{error}");
+}

@@ -146,7 +146,18 @@ fn posted_texts_and_kernel_names_are_explained() {
     assert!(error.contains("no line is of a kind that this command knows"), "{error}");
     fs::write(&other, "[    0.000000] Linux version 6.1\nkernel: [ 1234.567890] eth0: link up\nx\n").unwrap();
     let (text, _) = ends(0, &[&"explain", &other]);
-    assert!(text.ends_with(" killed for memory: 3 lines of a kernel's log\n"), "{text}");
+    assert!(text.starts_with("Nothing found: 3 lines of a kernel's log, "), "{text}");
+    assert!(text.ends_with("\n      $ sudo pageset top\n"), "{text}");
+    // A folder is no name, and a release has the rules of its series.
+    let (_, error) = ends(5, &[&"explain", &small.0.path()]);
+    assert!(error.contains("Is a directory"), "{error}");
+    ends(5, &[&"explain", &"."]);
+    for name in ["linux-6.18.44-fc", "6.18.44"] {
+        let (text, _) = ends(0, &[&"explain", &name]);
+        assert!(text.starts_with("Linux 6.18.44"), "{text}");
+        assert!(text.contains(" has the rules linux-6.18.\n\nlinux-6.18 (preset)\n"), "{text}");
+    }
+    ends(2, &[&"explain", &"linux-9.9"]);
     let unknown = small.at("unknown.txt");
     fs::write(&unknown, "a [1.5] b\n").unwrap();
     ends(4, &[&"explain", &other, &unknown]);

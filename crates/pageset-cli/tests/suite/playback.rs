@@ -56,6 +56,14 @@ fn a_wrong_line_is_named() {
         assert!(error.contains("looks.json: line 3: ") && error.contains(part), "{error}");
         assert!(out.is_empty() && error.contains("\nhelp: use the output of `pageset top --json`"), "{error}");
     }
+    // Bytes that are no text, of a look and of a zoneinfo.
+    for (bytes, help) in
+        [(&b"{\xff\xfe"[..], "the output of `pageset top --json`"), (b"\xff\xfe", "copies of /proc/zoneinfo")]
+    {
+        fs::write(&file, bytes).unwrap();
+        let (_, error) = ends(4, &[&"top", &"--once", &"--from", &file]);
+        assert!(error.contains("looks.json: this is no text") && error.contains(help), "{error}");
+    }
 }
 
 /// A look at each snapshot of a recording, with the pages that moved until then.

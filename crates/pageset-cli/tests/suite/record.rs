@@ -1,18 +1,21 @@
 //! `pageset record` on this machine: what it writes, and that it restores all settings of the machine.
 //!
+//! `ends` has how a recording ends, `disks` what becomes of its file.
+//!
 //! If tracing is not allowed, each test prints that and checks only that the command reports it.
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+mod disks;
+mod ends;
+
 use pageset::Order;
-use pageset_fleet::recorder::Recorder;
 use pageset_trace::{Event, Facts, Kind, Trace};
 
 const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
@@ -100,19 +103,6 @@ fn finish(child: Child) -> Output {
 
 fn run(arguments: &[&str], output: &Path, command: &[&str]) -> Output {
     finish(pageset(arguments, output, command).spawn().unwrap())
-}
-
-/// Starts a recording of a command that prints `ready` and then sleeps. Returns after the command has printed it.
-fn start_sleeper(output: &Path) -> Child {
-    let mut child = pageset(&["--buffer", "4M"], output, &["sh", "-c", "echo ready; exec sleep 60"]).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
-    child
-}
-
-fn send(signal: &str, pid: u32) {
-    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
 fn events(path: &Path) -> (Facts, Vec<Event>) {
@@ -206,27 +196,6 @@ fn balance(events: &[Event]) {
     assert!(batched <= frees, "{batched} pages freed in batches, {frees} freed at all");
 }
 
-#[test]
-fn a_failing_command_is_recorded() {
-    if !may_trace("a_failing_command_is_recorded") {
-        return;
-    }
-    let folder = Folder::new("fails");
-    let output = run(&["--buffer", "4M"], &folder.file(), &["sh", "-c", "exit 7"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("exit status 7"), "{}", stderr(&output));
-    assert!(!events(&folder.file()).1.is_empty());
-    // The recording keeps the status: here, and of a command that a signal ended.
-    assert_eq!(events(&folder.file()).0.command_status, Some(7));
-    for (script, status) in [("exit 0", Some(0)), ("kill -KILL $$", Some(137))] {
-        run(&["--buffer", "4M"], &folder.file(), &["sh", "-c", script]);
-        assert_eq!(events(&folder.file()).0.command_status, status, "{script}");
-    }
-    let output = Command::new(crate::PROGRAM).args(["trace", "info"]).arg(folder.file()).output();
-    let info = String::from_utf8(output.unwrap().stdout).unwrap();
-    assert!(info.lines().any(|line| line.split_whitespace().eq(["exit", "status", "137"])), "{info}");
-}
-
 /// Options after the command, and any word after `--`, belong to the command.
 #[test]
 fn the_command_keeps_its_options() {
@@ -261,133 +230,6 @@ fn an_unknown_command_is_a_usage_error() {
     }
 }
 
-#[test]
-fn a_signal_keeps_the_recording() {
-    if !may_trace("a_signal_keeps_the_recording") {
-        return;
-    }
-    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
-        let folder = Folder::new("signal");
-        let child = start_sleeper(&folder.file());
-        send(signal, child.id());
-        let begun = Instant::now();
-        let output = finish(child);
-        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
-        assert!(begun.elapsed() < Duration::from_secs(20), "the recorder waited for the command");
-        assert!(stderr(&output).contains("interrupted"), "{}", stderr(&output));
-        let (_, events) = events(&folder.file());
-        assert!(tags(&events).ends_with(&["fini0", "fini1"]));
-        assert_eq!(folder.names(), ["a.pstrace"]);
-    }
-}
-
-/// A command that ignores signals is killed soon: who sent the signal waits two seconds, then kills the recorder. A second signal
-/// meanwhile, as of an impatient user, discards nothing.
-#[test]
-fn a_command_that_ignores_signals_does_not_delay_the_end() {
-    if !may_trace("a_command_that_ignores_signals_does_not_delay_the_end") {
-        return;
-    }
-    // With the second row's load, the second signal comes while the events are written.
-    for (signals, loads, most) in [(1, 1, Duration::from_secs(5)), (2, 32, Duration::from_secs(30))] {
-        let folder = Folder::new("ignores");
-        let load = format!("for i in $(seq {loads}); do dd if=/dev/zero of=/dev/null bs=64M count=1 2>/dev/null; done");
-        let deaf = format!("trap '' INT TERM; {load}; echo ready; while :; do sleep 0.1; done");
-        let mut child = pageset(&["--buffer", "128M"], &folder.file(), &["sh", "-c", &deaf]).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let begun = Instant::now();
-        for _ in 0..signals {
-            send("-INT", child.id());
-            thread::sleep(Duration::from_millis(100));
-        }
-        child.wait().unwrap();
-        let took = begun.elapsed();
-        let output = finish(child);
-        assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-        // 1.4 s are for the command; the rest is for a busy machine.
-        assert!(took < most, "{took:?}");
-        assert!(tags(&events(&folder.file()).1).ends_with(&["fini0", "fini1"]), "{}", stderr(&output));
-    }
-}
-
-#[test]
-fn the_next_recording_cleans_up_after_a_killed_one() {
-    if !may_trace("the_next_recording_cleans_up_after_a_killed_one") {
-        return;
-    }
-    let folder = Folder::new("killed");
-    let mut child = start_sleeper(&folder.file());
-    send("-KILL", child.id());
-    child.wait().unwrap();
-    assert!(!folder.file().exists(), "an incomplete recording has the final name");
-    let output = run(&["--buffer", "1M"], &folder.file(), &["true"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(instances_of(child.id()), Vec::<PathBuf>::new());
-}
-
-#[test]
-fn any_command_cleans_up_after_a_zombie() {
-    let test = "any_command_cleans_up_after_a_zombie";
-    if !may_trace(test) {
-        return;
-    }
-    let folder = Folder::new("zombie");
-    let mut child = start_sleeper(&folder.file());
-    let pid = child.id();
-    send("-KILL", pid);
-    // Without a wait the process remains a zombie.
-    let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    while !state().contains(") Z ") {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(instances_of(pid).len(), 1);
-    let mut info = Command::new(crate::PROGRAM);
-    let output = info.args(["trace", "info", "/nonexistent"]).output().unwrap();
-    // The command of another test may already have cleaned up.
-    assert_eq!(instances_of(pid), Vec::<PathBuf>::new(), "{}", stderr(&output));
-    child.wait().unwrap();
-}
-
-#[test]
-fn only_the_owner_can_read_a_recording() {
-    use std::os::unix::fs::PermissionsExt as _;
-    if !may_trace("only_the_owner_can_read_a_recording") {
-        return;
-    }
-    let folder = Folder::new("mode");
-    fs::write(folder.file(), "old").unwrap();
-    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o666)).unwrap();
-    let output = run(&["--buffer", "1M"], &folder.file(), &["true"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(fs::metadata(folder.file()).unwrap().permissions().mode() & 0o7777, 0o600);
-}
-
-/// The user who typed `sudo pageset record` owns the file.
-#[test]
-fn a_recording_belongs_to_the_user_behind_sudo() {
-    use std::os::unix::fs::MetadataExt as _;
-    if !may_trace("a_recording_belongs_to_the_user_behind_sudo") {
-        return;
-    }
-    let folder = Folder::new("sudo");
-    let owner = |user: Option<&str>, group: Option<&str>| {
-        let mut pageset = pageset(&["--buffer", "1M"], &folder.file(), &["true"]);
-        pageset.env_remove("SUDO_UID").env_remove("SUDO_GID");
-        pageset.envs(user.map(|id| ("SUDO_UID", id))).envs(group.map(|id| ("SUDO_GID", id)));
-        let output = finish(pageset.spawn().unwrap());
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let file = fs::metadata(folder.file()).unwrap();
-        assert_eq!(file.mode() & 0o7777, 0o600, "others can read the recording");
-        (file.uid(), file.gid())
-    };
-    let own = owner(None, None);
-    assert_eq!(owner(Some("1234"), Some("2345")), (1234, 2345));
-    for (user, group) in [(Some("1234"), None), (Some("x"), Some("1")), (Some("4294967295"), Some("1"))] {
-        assert_eq!(owner(user, group), own, "{user:?} {group:?}");
-    }
-}
-
 /// Without a `/proc` of its own namespace, the recorder sees other processes under its number.
 #[test]
 fn a_foreign_proc_is_named() {
@@ -409,117 +251,6 @@ fn a_foreign_proc_is_named() {
     assert!(said.contains("/proc is that of another PID namespace"), "{said}");
     assert!(said.contains("mount -t proc proc /proc"), "{said}");
     assert_eq!(folder.names(), [""; 0]);
-}
-
-/// A small file system in memory at a folder, unmounted when it ends.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn new(folder: &Folder, size: &str) -> Option<SmallDisk> {
-        let place = folder.0.join("disk");
-        fs::create_dir(&place).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&place);
-        let mounted = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
-        mounted.then_some(SmallDisk(place))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
-/// A full disk ends the recording, which keeps what it has: where the file does not fit, and where the ring buffers'
-/// contents do not.
-#[test]
-fn a_full_disk_keeps_what_was_written() {
-    let test = "a_full_disk_keeps_what_was_written";
-    if !may_trace(test) {
-        return;
-    }
-    // The load ends when the buffers hold enough. Next to other programs that is early: a buffer that is half full is emptied to the
-    // disk, and then the first row would be as the second.
-    let load = |enough: usize| {
-        format!(
-            "for i in $(seq 16); do
-                awk '/^bytes/ {{ sum += $2 }} END {{ exit sum < {enough} }}' {}/pageset-$PPID-*/per_cpu/*/stats && break
-                dd if=/dev/zero of=/dev/null bs=64M count=1
-            done",
-            instances()
-        )
-    };
-    // What is kept ends where the first CPU's events no longer fit. In the second row that was 3 to 15 MB, the least next to other tests.
-    let rows = [("1m", "128M", 16 << 20, "keeps the first"), ("16m", "4M", usize::MAX, "cannot keep events in")];
-    let least_bytes = 1 << 20;
-    for (size, buffer, enough, says) in rows {
-        let folder = Folder::new("small-disk");
-        let Some(disk) = SmallDisk::new(&folder, size) else {
-            let _ = writeln!(std::io::stdout(), "SKIPPED {test}: no file system can be mounted here");
-            return;
-        };
-        let file = disk.0.join("a.pstrace");
-        let output = run(&["--buffer", buffer], &file, &["sh", "-c", &load(enough)]);
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(0), "{said}");
-        assert!(said.contains(says) && said.contains("give a place with more room with -o"), "{said}");
-        let names = fs::read_dir(&disk.0).unwrap().map(|entry| entry.unwrap().file_name());
-        assert_eq!(names.collect::<Vec<_>>(), ["a.pstrace"]);
-        let (_, events) = events(&file);
-        assert!(events.len() * 31 > least_bytes, "only {} events were kept", events.len());
-        let mut replay = Command::new(crate::PROGRAM);
-        let replay = replay.arg("replay").arg(&file).output().unwrap();
-        assert_eq!(replay.status.code(), Some(0), "{}", stderr(&replay));
-    }
-}
-
-/// The agent's recording on a full disk: one line says why there is none, and none is named.
-#[test]
-fn an_agent_records_to_a_full_disk() {
-    let test = "an_agent_records_to_a_full_disk";
-    if !may_trace(test) {
-        return;
-    }
-    let folder = Folder::new("agent-disk");
-    let Some(disk) = SmallDisk::new(&folder, "4k") else {
-        let _ = writeln!(std::io::stdout(), "SKIPPED {test}: no file system can be mounted here");
-        return;
-    };
-    fs::set_permissions(&disk.0, fs::Permissions::from_mode(0o755)).unwrap();
-    let day = Duration::from_secs(86_400);
-    let mut recorder = Recorder::new(Path::new(crate::PROGRAM), &disk.0, 64 << 20, day).unwrap();
-    assert!(recorder.begin().unwrap());
-    // Traffic that does not fit while it is recorded.
-    let load = "for i in $(seq 60); do dd if=/dev/zero of=/dev/null bs=64M count=1 status=none; done";
-    assert!(Command::new("sh").args(["-c", load]).status().unwrap().success());
-    let begin = Instant::now();
-    let why = loop {
-        assert!(begin.elapsed() < Duration::from_secs(60), "the recording does not end");
-        match recorder.end() {
-            Ok(()) if recorder.file().is_none() => thread::sleep(Duration::from_millis(50)),
-            Ok(()) => panic!("a recording is named"),
-            Err(why) => break why,
-        }
-    };
-    assert!(why.contains("No space left on device"), "{why}");
-    assert_eq!(recorder.file(), None);
-    // Nothing is left on the disk.
-    assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 0);
-}
-
-#[test]
-fn a_full_disk_is_reported() {
-    if !may_trace("a_full_disk_is_reported") {
-        return;
-    }
-    let output = run(&["--buffer", "4M"], Path::new("/dev/full"), &["true"]);
-    assert_eq!(output.status.code(), Some(6));
-    assert!(stderr(&output).contains("/dev/full: No space left on device"), "{}", stderr(&output));
-    // An unwritable folder is reported before the recording begins.
-    let output = run(&["--buffer", "4M"], Path::new("/proc/a.pstrace"), &["sh", "-c", "echo begun"]);
-    assert_eq!(output.status.code(), Some(6));
-    assert_eq!(output.stdout, b"");
 }
 
 #[test]
@@ -596,38 +327,6 @@ fn a_recording_may_be_larger_than_its_buffers() {
     balance(&events);
 }
 
-#[test]
-fn a_recording_without_a_command_ends_by_limit_or_signal() {
-    if !may_trace("a_recording_without_a_command_ends_by_limit_or_signal") {
-        return;
-    }
-    let folder = Folder::new("attach");
-    let attach = |arguments: &[&str]| {
-        let mut pageset = Command::new(crate::PROGRAM);
-        // Room for the traffic of a busy machine: a full buffer would end the recording first.
-        pageset.arg("record").args(["--buffer", "64M", "-o"]).arg(folder.file()).args(arguments);
-        pageset.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let started = Instant::now();
-    let output = finish(attach(&["--duration", "300ms"]));
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(started.elapsed() > Duration::from_millis(300));
-    let (facts, recorded) = events(&folder.file());
-    assert_eq!(facts.command, [""; 0]);
-    assert_eq!(tags(&recorded).last(), Some(&"fini1"));
-
-    let mut child = attach(&[]);
-    let mut line = String::new();
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    while !line.contains("Ctrl-C") {
-        line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "the recording never began");
-    }
-    send("-INT", child.id());
-    assert_eq!(finish(child).status.code(), Some(0), "Ctrl-C is the normal end");
-    assert_eq!(tags(&events(&folder.file()).1).last(), Some(&"fini1"));
-}
-
 /// The operations of a process and its children are counted separately.
 #[test]
 fn the_work_of_a_process_is_counted() {
@@ -652,62 +351,6 @@ fn the_work_of_a_process_is_counted() {
     assert!(unlisted * 10 < all, "{unlisted} of {all}");
     let (idle, ..) = selected("process=kthreadd");
     assert!(idle < operations, "{idle}");
-}
-
-#[test]
-fn a_limit_ends_the_command() {
-    if !may_trace("a_limit_ends_the_command") {
-        return;
-    }
-    let folder = Folder::new("limit");
-    let output = run(&["--buffer", "1M", "--duration", "200ms"], &folder.file(), &["sleep", "100"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    // Two buffers hold half of the limit, and what they hold is moved when they are half full. Other tests record into
-    // the same buffers and take the recorder's CPU, so the limit leaves it 0.4 s, and an overrun is tried again: a limit
-    // that is not kept overruns each time.
-    let forever = "while :; do dd if=/dev/zero of=/dev/null bs=16M count=1 2>/dev/null; sleep 0.02; done";
-    let (mut bytes, mut said) = (0, String::new());
-    for _ in 0..3 {
-        let output = run(&["--buffer", "64M", "--max-size", "64M"], &folder.file(), &["sh", "-c", forever]);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let (facts, events) = events(&folder.file());
-        assert!(!facts.lost_events(), "{}", stderr(&output));
-        said = stderr(&output);
-        if facts.after_full == 0 {
-            bytes = events.len() * 31;
-            break;
-        }
-    }
-    assert!((16 << 20..192 << 20).contains(&bytes), "{bytes}: {said}");
-}
-
-#[test]
-fn rotated_files_are_complete_recordings() {
-    if !may_trace("rotated_files_are_complete_recordings") {
-        return;
-    }
-    let folder = Folder::new("turn");
-    let limits = ["--buffer", "2M", "--duration", "50ms", "--rotate", "2"];
-    // Until the third file has replaced the first, however busy the machine is.
-    let replaced = format!(
-        "until set -- {folder}/a.*.pstrace && [ -e \"$1\" ] && [ \"$1\" != {folder}/a.1.pstrace ]; do sleep 0.1; done",
-        folder = folder.0.display()
-    );
-    let output = run(&limits, &folder.file(), &["timeout", "300", "sh", "-c", &replaced]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let mut names = folder.names();
-    names.sort();
-    assert_eq!(names.len(), 2, "{names:?}");
-    assert!(!names.contains(&"a.1.pstrace".to_owned()), "{names:?}");
-    let mut last_ns = 0;
-    for name in names {
-        let (facts, events) = events(&folder.0.join(name));
-        assert!(!facts.lost_events() && facts.after_full == 0);
-        let tags = tags(&events);
-        assert_eq!((tags[..3].to_vec(), tags.last()), (vec!["init0", "init1", "init2"], Some(&"fini1")));
-        assert!(events[0].time_ns > last_ns, "a file repeats events of the previous file");
-        last_ns = events.last().unwrap().time_ns;
-    }
 }
 
 #[test]

@@ -466,3 +466,18 @@ fn a_browser_shows_it() {
     assert_eq!((page.matches("class=\"tip\"").count(), titles), (3, 0));
     assert!(page.contains(&grouped(&result["rules"][0]["refill_pages"])));
 }
+
+/// The form of a page is that of its name.
+#[test]
+fn a_name_gives_the_form() {
+    let small = Small::new();
+    for (name, begin) in [("a.md", "# "), ("a.html", "<!DOCTYPE html>"), ("a", "<!DOCTYPE html>")] {
+        ends(0, &[&"report", &"demo", &"-o", &small.at(name)]);
+        assert!(fs::read_to_string(small.at(name)).unwrap().starts_with(begin), "{name}");
+    }
+    let (_, error) = ends(2, &[&"report", &"demo", &"-o", &small.at("a.pdf")]);
+    assert!(
+        error.contains("cannot write a report as .pdf; allowed: .html, .md") && !small.at("a.pdf").exists(),
+        "{error}"
+    );
+}

@@ -58,6 +58,8 @@ fn lines_fit_the_terminal() {
         // It has processes, call sites and waits.
         (&["top", "--once", "--plain", "--from", &made_up], false),
         (&["fleet", crate::fleet::INPUT], false),
+        (&["replay", "--list-rules"], false),
+        (&["diff", "demo", &file], false),
         (&["explain", "auto_high"], false),
         (&["explain", "vm.min_free_kbytes"], false),
         (&["explain", &log], false),

@@ -12,6 +12,7 @@ use pageset_rules::KERNEL;
 use pageset_sim::era::Era;
 use pageset_sim::run::{Run, RunError, RunResult, RunRow};
 use pageset_sim::workload::{WORKLOADS, Workload};
+use pageset_trace::TraceError;
 use pageset_trace::replay::RuleSet;
 
 use crate::columns::{trimmed, wrapped};
@@ -88,7 +89,7 @@ impl Args {
         let needs_kernel = self.rules.iter().any(|name| name == KERNEL);
         let chosen = match self.recording.as_deref().filter(|_| needs_kernel) {
             Some(file) => {
-                let kernel = recording::kernel(file)?;
+                let kernel = recording::kernel(file).map_err(|error| unread(file, error))?;
                 rules::of_kernel(&self.rules, settings, || kernel)?
             }
             None => rules::on_this_machine(&self.rules, settings)?,
@@ -163,10 +164,19 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     Ok(if exit == Exit::Done && !failures.is_empty() { Exit::Failed } else { exit })
 }
 
+/// The failure for a recording. The one that is built into `pageset` is no file.
+fn unread(file: &Path, error: TraceError) -> Failure {
+    let failure = Failure::from(error);
+    match file.as_os_str() == "demo" && !file.exists() {
+        true => failure.help("`pageset demo` writes the built-in recording to pageset-demo/demo.pstrace"),
+        false => failure,
+    }
+}
+
 /// The workload of this name, or the workload of a recording.
 fn workload(name: &str, recording: Option<&Path>) -> Result<Workload, Failure> {
     match (name, recording) {
-        (TRACE, Some(file)) => Ok(recording::workload(file)?),
+        (TRACE, Some(file)) => recording::workload(file).map_err(|error| unread(file, error)),
         (TRACE, None) => Err(Failure::new(Exit::Usage, "the workload `trace` needs a recording: trace FILE")),
         (_, Some(file)) => {
             Err(Failure::new(Exit::Usage, format!("{}: only the workload `trace` takes a recording", file.display())))

@@ -34,7 +34,7 @@ use crate::sim::progress::{Interrupt, Progress};
 /// Each combination is a cell. A finished cell is a file whose name is the hash of the cell's description, so a study
 /// resumes after a kill, and several workers may share a folder. The results become one Parquet file.
 ///
-/// Exit code 1: a cell failed or is missing, the study file is invalid, or results cannot be written.
+/// Exit code 1: a cell failed or is missing, or results cannot be written.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -115,7 +115,13 @@ impl Executor {
 
 /// The failure for a wrong study file.
 fn wrong_file(error: FileError) -> Failure {
-    Failure::new(Exit::Failed, error).help("`pageset-lab study plan FILE` checks a study file")
+    if error.is_unreadable() {
+        return Failure::new(Exit::Unreadable, format!("cannot read {error}"));
+    }
+    Failure::new(Exit::Damaged, error).help(
+        "a study file has lines such as machines = ['vm-8'], workloads = ['page_fault1'], rules = ['linux-6.18'], \
+         tasks = [1, 8], seeds = 3",
+    )
 }
 
 /// The failure for a folder of results.

@@ -9,18 +9,25 @@ use pageset_study::table::Collected;
 use pageset_study::work::Summary;
 
 use crate::columns::grouped;
+use crate::output::is_standard;
 
 pub(super) fn counted(cells: &Cells<'_>) -> String {
     let study = cells.study();
     let places: usize = study.machines.iter().map(|(_, tasks)| tasks.len()).sum();
     format!(
-        "{} cells: {places} numbers of tasks on {} machines x {} workloads x {} sets of rules x {} seeds",
-        grouped(cells.all().len() as u64),
-        study.machines.len(),
-        study.workloads.len(),
-        study.rules.len(),
-        study.seeds
+        "{}: {} on {} x {} x {} x {}",
+        counted_of(cells.all().len(), "cell", "cells"),
+        counted_of(places, "number of tasks", "numbers of tasks"),
+        counted_of(study.machines.len(), "machine", "machines"),
+        counted_of(study.workloads.len(), "workload", "workloads"),
+        counted_of(study.rules.len(), "set of rules", "sets of rules"),
+        counted_of(study.seeds as usize, "seed", "seeds"),
     )
+}
+
+/// A number with the noun that fits.
+fn counted_of(count: usize, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count as u64), if count == 1 { one } else { many })
 }
 
 /// What a run did.
@@ -48,6 +55,10 @@ pub(super) fn collected(cells: &Cells<'_>, Collected { missing, .. }: &Collected
     let rows = grouped((all - missing.len()) as u64);
     let mut text = format!("{rows} of {} cells are in {}\n", grouped(all as u64), table.display());
     listed(cells, "missing", missing, &mut text);
+    // A table on standard output has no name.
+    if !is_standard(table) && missing.len() < all {
+        let _ = writeln!(text, "next: pageset-lab report {}", table.display());
+    }
     text
 }
 

@@ -1,6 +1,7 @@
 //! One table of exit codes: in the manual, and in what the commands do.
 
 use std::fs;
+use std::path::Path;
 
 use crate::support::faults::{have_their_exit_codes, refuse_before_the_work, words};
 use crate::support::{ends, faults};
@@ -98,4 +99,21 @@ fn a_command_of_another_name_is_named() {
         let (_, error) = ends(2, &[&name, &"x", &"--json"]);
         assert_eq!(error, format!("error: unknown command `{name}`; try `{now}`\n"));
     }
+}
+
+#[test]
+fn a_usage_error_shows_an_example() {
+    for (line, example) in [
+        ("sim", "sim page_fault1 --machine lkp-bdw-ep2 --rules linux-4.17,kernel"),
+        ("study run", "study run study.toml --out results --jobs 2"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
+        let (_, error) = ends(2, &words);
+        assert!(error.ends_with(&format!("\nExample: pageset-lab {example}\n")), "{error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let host = folder.path().join("host.toml");
+    let (_, text) = ends(0, &[&"machine", &"detect", &"-o", &host]);
+    assert!(text.starts_with("next: pageset-lab sim page_fault1 --machine ") && host.exists(), "{text}");
 }

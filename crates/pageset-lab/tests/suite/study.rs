@@ -280,7 +280,7 @@ fn invalid_files_name_file_and_line() {
     };
     let refused = |study: &str| {
         fs::write(folder.study(), study).unwrap();
-        let (out, err) = folder.run(1, "out", &[]);
+        let (out, err) = folder.run(4, "out", &[]);
         assert!(out.is_empty() && !folder.at("out").exists(), "{out}");
         err.replace(&format!("{}/", folder.0.path().display()), "")
     };
@@ -296,6 +296,9 @@ fn invalid_files_name_file_and_line() {
     assert!(error.starts_with("error: s.toml: mine.toml, line ") && error.contains("unknown field `model`"), "{error}");
     let error = refused("machines = ['lkp-sb02']\nworkload = ['malloc1']\n");
     assert!(error.starts_with("error: s.toml, line 2: unknown field `workload`, expected one of "), "{error}");
+    assert!(error.contains("\nhelp: a study file has lines such as machines = ['vm-8']"), "{error}");
+    let (_, error) = ends(5, &[&"study", &"plan", &folder.at("missing.toml")]);
+    assert!(error.starts_with("error: cannot read ") && error.contains("missing.toml: No such file"), "{error}");
     // Files lie next to the study.
     machine("sockets = 1", "sockets = 2");
     fs::write(folder.study(), mine).unwrap();
@@ -341,7 +344,7 @@ fn a_read_only_and_a_full_folder_are_named() {
 fn the_plan_has_every_address_once() {
     let folder = Folder::new(SMALL);
     let (plan, _) = ends(0, &[&"study", &"plan", &folder.study()]);
-    let head = "48 cells: 2 numbers of tasks on 1 machines x 2 workloads x 4 sets of rules x 3 seeds\n\n";
+    let head = "48 cells: 2 numbers of tasks on 1 machine x 2 workloads x 4 sets of rules x 3 seeds\n\n";
     let mut addresses: Vec<&str> = plan.strip_prefix(head).unwrap().lines().map(|line| &line[..32]).collect();
     addresses.sort_unstable();
     addresses.dedup();
@@ -459,4 +462,20 @@ fn the_manifest_of_kubernetes_has_the_real_schema() {
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8(output.stderr).unwrap().contains(message));
     }
+}
+
+/// A report of a study trusts it no more than `sim` trusts the same simulations.
+#[test]
+fn a_report_of_cells_that_have_not_settled_says_so() {
+    let folder = Folder::new(
+        "machines = ['vm-8']\nworkloads = ['page_fault1']\nrules = ['linux-4.17', 'linux-6.18']\n\
+         tasks = [8]\nseeds = 2\nseconds = 0.01\nwarm_up = 0.01\n",
+    );
+    let (out, _) = folder.run(0, "out", &[]);
+    let table = folder.at("out/results.parquet");
+    assert!(out.ends_with(&format!("next: pageset-lab report {}\n", table.display())), "{out}");
+    let page = folder.at("page.md");
+    ends(0, &[&"report", &table, &"-o", &page]);
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.contains("Trust: low") && text.contains("2 rows have not settled"), "{text}");
 }

@@ -36,3 +36,15 @@ fn wide_tables_fit_the_terminal() {
         |text: &str| text.lines().find(|line| line.trim_start().starts_with("machine ")).unwrap().trim_end().to_owned();
     assert!(head(&narrow).chars().count() <= 80 && head(&wide).contains("spread %"), "{wide}");
 }
+
+/// No list is wider than the terminal, which would break it inside words.
+#[test]
+fn lists_fit_the_terminal() {
+    for words in [&["machine", "list"][..], &["sim", "--list"]] {
+        let screen = shown(command(&words.iter().map(|word| word as &dyn AsRef<Path>).collect::<Vec<_>>()));
+        assert!(screen.lines().count() > 10, "{screen}");
+        for line in screen.lines().map(str::trim_end) {
+            assert!(line.chars().count() <= 80, "{line}\n{screen}");
+        }
+    }
+}

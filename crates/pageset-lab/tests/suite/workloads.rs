@@ -59,6 +59,8 @@ fn a_recording_is_spread_over_the_tasks() {
     let (_, err) = ends(2, &["sim", "kbuild", "x.zst", "--machine", "lkp-sb02"]);
     assert!(err.contains("x.zst: only the workload `trace` takes a recording"), "{err}");
     ends(4, &["sim", "trace", "Cargo.toml", "--machine", "lkp-sb02"]);
+    let (_, err) = ends(5, &["sim", "trace", "demo", "--machine", "lkp-sb02"]);
+    assert!(err.contains("help: `pageset demo` writes the built-in recording"), "{err}");
 }
 
 /// A short comparison: three batches on the smallest machine.

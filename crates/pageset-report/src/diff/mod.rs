@@ -119,8 +119,9 @@ fn sides(first: &[PathBuf], last: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathB
         (a, b) if !b.is_empty() => Ok((a.to_vec(), b.to_vec())),
         ([a, b], _) => Ok((listed(a), listed(b))),
         (given, _) => {
+            let inputs = if given.len() == 1 { "input" } else { "inputs" };
             let message =
-                format!("cannot tell A from B: {} inputs given; allowed: two, or A1 A2 … -- B1 B2 …", given.len());
+                format!("cannot tell A from B: {} {inputs} given; allowed: two, or A1 A2 … -- B1 B2 …", given.len());
             Err(Failure::new(Exit::Usage, message)
                 .help("separate the files of a side with commas, or put `--` between the sides"))
         }

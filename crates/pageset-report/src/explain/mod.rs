@@ -325,7 +325,7 @@ pub fn run(schemas: &Schemas, args: &Args, others: &[&str]) -> Result<Exit, Fail
         let printed = |close: &str| folded.iter().find(|(name, _)| name == close).map(|(_, name)| *name);
         let close: Vec<&str> = close.into_iter().filter_map(printed).collect();
         let message = format!("unknown name `{name}`; the closest are {}", close.join(", "));
-        return Err(Failure::new(Exit::Usage, message).help("`pageset explain` without a name lists all names"));
+        return Err(Failure::new(Exit::Usage, message).help("`explain` without a name lists all names"));
     }
     io::stdout().write_all(text.as_bytes())?;
     Ok(Exit::Done)

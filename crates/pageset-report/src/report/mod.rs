@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write the verdict and the tables as Markdown instead of HTML
+    /// Write the verdict and the tables as Markdown instead of HTML, as for a FILE that ends in .md
     #[arg(long)]
     markdown: bool,
 
@@ -32,9 +32,18 @@ pub struct Args {
     svg: Option<PathBuf>,
 }
 
+/// Forms that a name may ask for, and that no report has.
+const OTHER_FORMS: [&str; 5] = ["csv", "json", "pdf", "png", "svg"];
+
 /// Runs `report` of a program with these inputs.
 pub fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
-    let default = if args.markdown { "pageset.md" } else { "pageset.html" };
+    let end = args.output.as_deref().and_then(Path::extension).unwrap_or_default();
+    if let Some(end) = OTHER_FORMS.into_iter().find(|form| end.eq_ignore_ascii_case(form)) {
+        return Err(Failure::new(Exit::Usage, format!("cannot write a report as .{end}; allowed: .html, .md"))
+            .help("--svg FOLDER writes the charts, and a browser prints the page as a PDF"));
+    }
+    let markdown = args.markdown || end.eq_ignore_ascii_case("md");
+    let default = if markdown { "pageset.md" } else { "pageset.html" };
     let output = args.output.as_deref().unwrap_or(Path::new(default));
     output::check(output)?;
     let mut report = Report::default();
@@ -52,7 +61,7 @@ pub fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
         report.sections.extend(part.sections);
     }
     page::sections::share_time(&mut report.sections);
-    let page = if args.markdown { page::render::markdown(&report) } else { page::render::html(&report)? };
+    let page = if markdown { page::render::markdown(&report) } else { page::render::html(&report)? };
     if let Some(folder) = &args.svg {
         fs::create_dir_all(folder).map_err(|error| {
             Failure::new(Exit::Unwritten, format!("cannot make the folder {}: {error}", folder.display()))

@@ -111,7 +111,7 @@ pub struct Zone {
     pub watermark_low: u64,
     /// The zone's high watermark at the start of the replay. Unit: pages.
     pub watermark_high: u64,
-    /// The batch.
+    /// The pages that an unscaled refill or drain moves.
     pub batch: u32,
     /// The lower bound of `high`.
     pub high_min: u32,
