@@ -186,7 +186,7 @@ mod tests {
         let single =
             "Cannot tell a change from noise: a side has one file or sample. The largest change is x, +50.00 %.\n";
         assert_eq!(of(&one), single);
-        assert!(of(&one[2..]).ends_with("The largest change is y, 0 to 7.\n"), "{}", of(&one[2..]));
+        assert!(of(&one[2..]).ends_with("The largest change is y, 0 to 7.000.\n"), "{}", of(&one[2..]));
         let apart = answered(["v", "w"], &one);
         assert_eq!(apart, format!("A and B have different loads, so a change tells little. {single}"));
     }
