@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use pageset_record::live::{Holds, Traffic, Wait, WaitTimes, Waits};
+use pageset_record::live::{Traffic, Wait, WaitTimes, Waits};
 use pageset_trace::procfs::{BuddyInfo, Zoneinfo};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -60,13 +60,13 @@ fn traffic(cpu: u32, scale: u64) -> Traffic {
         drain_pages: scale * 4000,
         high_order_drains: scale * 3,
         fallbacks: scale,
-        holds: Holds { refill: scale * 100 * u64::from(cpu + 1), drain: scale * 63, direct: 0 },
         waits: Some(Waits {
             refill: Wait { times: 100 * scale * busy, ns: 15_000_000 * scale * busy },
             drain: Wait { times: 10 * scale * busy, ns: 500_000 * scale * busy },
             direct_alloc: Wait::default(),
             direct_free: Wait { times: 7, ns: 7000 },
         }),
+        ..Traffic::default()
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn look(cpus: u32, scale: u64) -> Look {
         version: None,
         high_fraction: Some(0),
         counted: true,
-        counts_holds: true,
+        counts_holds: false,
         traffic: Some((0..cpus).map(traffic).collect()),
         wait_times: Some(wait_times(scale)),
         processes: Some(processes(scale)),
