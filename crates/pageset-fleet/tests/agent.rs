@@ -278,7 +278,7 @@ fn a_recording_belongs_to_an_uncertain_verdict() {
     let mut recorder = Recorder::new(&program, folder.path(), 1 << 20, DAY).unwrap();
     let mut failed = |why| panic!("{why}");
     let healthy = Finding::Healthy { moves: None, limit: 1.0, worst: None };
-    let unclear = Finding::Moves { cpu: 0, per_s: 2.0, limit: 1.0, larger: None, decided: None };
+    let unclear = Finding::Moves { cpu: 0, per_s: 2.0, are_holds: true, limit: 1.0, larger: None, decided: None };
     assert_eq!((recorder.of(&healthy, &mut failed), fs::read_dir(folder.path()).unwrap().count()), (None, 1));
     assert_eq!(recorder.of(&unclear, &mut failed), None);
     ended(&mut recorder).unwrap();

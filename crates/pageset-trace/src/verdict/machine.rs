@@ -191,8 +191,10 @@ pub enum Finding {
     Moves {
         /// The CPU.
         cpu: u32,
-        /// Holds a second.
+        /// Holds a second, or pages per batch.
         per_s: f64,
+        /// Whether these are counted holds.
+        are_holds: bool,
         /// The limit.
         limit: f64,
         /// The setting that may help.
@@ -252,7 +254,8 @@ pub fn judge(numbers: &Numbers) -> Vec<Finding> {
             let larger = larger.filter(|_| !matches!(decided, Some(Decision::Any | Decision::Largest)));
             // Where memory is short, larger lists are not the remedy.
             let decided = decided.filter(|decided| *decided != Decision::Tune || larger.is_some());
-            found.push(Finding::Moves { cpu, per_s, limit, larger, decided });
+            let are_holds = numbers.held.is_some();
+            found.push(Finding::Moves { cpu, per_s, are_holds, limit, larger, decided });
         }
         _ if !found.is_empty() => {}
         (_, None) if !numbers.counted => found.push(if numbers.saved { Finding::Saved } else { Finding::Uncounted }),
@@ -339,8 +342,12 @@ impl Finding {
                 next(*larger, true),
                 format!("; mostly {mostly}{}", others(*cpus)),
             ],
-            Finding::Moves { cpu, per_s, limit, larger, decided } => vec![
-                format!("CPU {cpu} takes zone locks {} times a second, limit {}", whole(*per_s), whole(*limit)),
+            Finding::Moves { cpu, per_s, are_holds, limit, larger, decided } => vec![
+                if *are_holds {
+                    format!("CPU {cpu} takes zone locks {} times a second, limit {}", whole(*per_s), whole(*limit))
+                } else {
+                    format!("CPU {cpu} moves {} batches a second, limit {}", whole(*per_s), whole(*limit))
+                },
                 match decided {
                     Some(Decision::Any) => "; lists of no size halve that".to_owned(),
                     Some(Decision::Largest) => "; no setting makes its lists larger".to_owned(),
@@ -439,7 +446,7 @@ mod tests {
                  too",
             ),
             (
-                Numbers { moves: Some((2, 1000.0)), ..calm.clone() },
+                Numbers { moves: Some((2, 1000.0)), held: Some(Held::default()), ..calm.clone() },
                 Level::Unusual,
                 "CPU 2 takes zone locks 1,000 times a second, limit 1,000; run `pageset advise --live 5`; waits are not measured",
             ),
@@ -474,14 +481,14 @@ mod tests {
             (
                 Numbers { lists: Lists::Fixed(0), moves: Some((2, 1000.0)), ..calm.clone() },
                 Level::Unusual,
-                "CPU 2 takes zone locks 1,000 times a second, limit 1,000; run `pageset advise --live 5`: \
+                "CPU 2 moves 1,000 batches a second, limit 1,000; run `pageset advise --live 5`: \
                  vm.percpu_pagelist_high_fraction=8 may help; waits are not measured",
             ),
             // Moves alone do not show that a CPU waits, and larger lists would take from a zone that is short.
             (
                 Numbers { lists: Lists::Fraction(100), moves: Some((2, 1000.0)), ..calm.clone() },
                 Level::Unusual,
-                "CPU 2 takes zone locks 1,000 times a second, limit 1,000; run `pageset advise --live 5`: \
+                "CPU 2 moves 1,000 batches a second, limit 1,000; run `pageset advise --live 5`: \
                  vm.percpu_pagelist_high_fraction=0 may help; waits are not measured",
             ),
             (

@@ -197,13 +197,7 @@ fn looks_are_judged_as_top_does() {
         (looks(5, Some(630.0), Some(0.9)), Kind::Same, Trust::Fair, "Healthy", None),
         (looks(2, Some(630.0), Some(0.9)), Kind::Same, Trust::Low, "Healthy", None),
         // Without waits the moves decide, and without both nothing does.
-        (
-            looks(20, Some(63_000.0), None),
-            Kind::Differs,
-            Trust::Fair,
-            "CPU 3 takes zone locks 1,000 times a second",
-            advise,
-        ),
+        (looks(20, Some(63_000.0), None), Kind::Differs, Trust::Fair, "CPU 3 moves 1,000 batches a second", advise),
         (looks(20, None, None), Kind::None, Trust::Low, "Memory is not short", Some("sudo pageset top --json -n 20")),
     ] {
         let card = looks::looks(&seen);
