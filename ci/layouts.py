@@ -14,22 +14,22 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent / "crates/pageset/src"
 # A layout: its own files, and the names of fields, methods and modules that ask for it.
 LAYOUTS = {
-    "bitmaps": (["zone/bitmaps", "zone/parts"], r"\w*bitmap\w*|free_whole|unlocked_pages|take_parts|take_whole|found_in|is_part|await_moves|part_pages|has_parts|moves_parts|Parts|Moves"),
+    "bitmaps": (["zone/bitmaps", "zone/parts"], r"\w*bitmap\w*|free_whole|unlocked_pages|take_parts|take_whole|found_in|is_part|finish_moves|part_pages|has_parts|hides|Parts|Moves"),
     "regions": (
         ["zone/region"],
-        r"regions|region_of|region_order|region_end|regions_from|pieces|lock_at|"
+        r"regions|region_of|region_order|region_end|regions_from|pieces|lock_at|lock_each|"
         r"take_from_regions?|lock_region|try_lock_region|free_some_to_regions|free_to_regions|free_own",
     ),
     "research": (
         ["research/", "zone/research", "pcp/research"],
-        r"owners|owner_pages|waiting|remote|absorb|absorb_all|keeper|free_to_owner|claim_blocks|merge_blocks|merge_in|"
+        r"owners|owner_pages|waiting|remote|absorb|keeper|free_to_owner|claim_blocks|merge_blocks|merge_in|"
         r"take_fit|claimed_blocks|own_parts|audit_waiting|has_waiting|end_ownership|refill_by_claims|"
         r"nothing_waits|end_drain|check_owners|has_owners|merges_in_pageset|"
         r"clusters|in_flight|skips_merge|skips_merged|merge_skip|merge_skipped|wait_for_refills|put_in_cluster|"
         r"remove_from_cluster|refill_from_clusters|drain_by_old_rules|steal_before_615|count_skips|research|check_clusters|"
         r"note_put|put_unmerged|without_waiters|drain_by_research|has_skipped|is_at_rest|check_research|research_counts",
     ),
-    "depot": (["zone/depot"], r"\w*depots?|depot_\w+|has_batches|Batches"),
+    "depot": (["zone/depot"], r"\w*depots?|depot_\w+|Batches"),
 }
 
 

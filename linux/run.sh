@@ -65,7 +65,8 @@ release=${headers#linux-headers-}
 root=$dir/kernels/$release
 depends_of() { apt-cache depends "$1" | sed -n 's/^[ |]*Depends: //p'; }
 depends=$(depends_of "$headers")
-if [[ ! -e $root/complete ]]; then
+image() { ls "$root/boot/vmlinuz-$release" "$root/usr/lib/modules/$release/vmlinuz" 2>/dev/null | head -n 1 || true; }
+if [[ ! -e $root/complete || ! $(image) ]]; then
     echo "downloading the packages of $release" >&2
     rm -rf "$root" && mkdir -p "$root/debs"
     packages="$headers linux-image-$release $(grep -E '^linux-(headers-.*-common|kbuild-)' <<<"$depends")"
@@ -81,9 +82,8 @@ if [[ ! -e $root/complete ]]; then
     rm -f "$root/usr/src/$headers/vmlinux"
     touch "$root/complete"
 fi
-image=$root/boot/vmlinuz-$release
-[[ -e $image ]] || image=$root/usr/lib/modules/$release/vmlinuz
-[[ -e $image ]] || missing "the packages of $release have no image of the kernel"
+image=$(image)
+[[ $image ]] || missing "the packages of $release have no image of the kernel"
 
 # ---- tools
 tools=()

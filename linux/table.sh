@@ -58,7 +58,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
             ours / 10, kernels / 10, 100 * ratio, holds[2], holds[1], waits[2], waits[1])
         if (value["pattern"] == "hold" && value["held"] == 32) {
             if (value["order"] == 3) of_three = ours
-            if (value["order"] == 4 && ours > 0 && of_three / ours > third) third = of_three / ours
+            if (value["order"] == 4 && ours > 0 && of_three / ours > of_four) of_four = of_three / ours
         }
         loop = value["loop"] / 10; if (loop > longest) longest = loop
     }
@@ -84,9 +84,10 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
             print "CPUs  pattern order  held  pageset  alloc_pages   part  pageset alloc_pages pageset alloc_pages"
             for (i = 1; i <= cells; i++) print lines[i]
             print "\nInstructions for a pair (an allocation and its free), under -icount: no time. The turn of the loop is up to " longest " of them."
-            printf "Order 3 takes at most %.0f %% of order 4 (32 held).\n", 100 * third
+            printf "Order 3 takes at most %.0f %% of order 4 (32 held).\n", 100 * of_four
             # The aim of the comparison: a quarter. Twice as much was a test of the marks that one order paid for and the other did not.
-            if (third > 1.25) failures[++failed] = "order 3 takes more than a quarter more than order 4"
+            if (!of_four) failures[++failed] = "no cell of orders 3 and 4 with 32 held"
+            if (of_four > 1.25) failures[++failed] = "order 3 takes more than a quarter more than order 4"
             printf "pageset takes a zone lock more often in %d cells, of bulk, random and churn in: %s.\n", held_more, held_in == "" ? "none" : list(held_in)
             printf "Its CPUs wait more often in: %s.\n", waited_in == "" ? "none" : list(waited_in)
             if (refused != "") print "Refused calls of alloc_pages, pageset: " list(refused) "."
@@ -97,7 +98,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
             if (!found) failures[++failed] = "the planted lost page was not found"
             if (cpus != all) failures[++failed] = "the operations ran on " cpus + 0 " of " all " CPUs"
             if (all > 1 && !changes) failures[++failed] = "no CPU went offline during the operations"
-            if (refusals != 5) failures[++failed] = refusals + 0 " of 5 failed loads printed one line"
+            if (refusals != 6) failures[++failed] = refusals + 0 " of 6 failed loads printed one line"
             if (!device) failures[++failed] = "/dev/pageset did not work, or kept pages"
             # The program took half of the memory.
             if (held["pressure"] > held["device"] / 2) failures[++failed] = "the module gave too little under memory pressure"
@@ -107,12 +108,12 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
             if (!presses || gave["operations"] == gave["pressure"]) failures[++failed] = "no memory pressure during the operations"
             if (in_use["operations"]) failures[++failed] = "pages are in use after the operations"
             if (!managed || in_zoneinfo != managed || unused_in_zoneinfo > managed) failures[++failed] = "zoneinfo has other pages than the counters"
-            # A block of the largest order has 1,024 pages: what a load would lose. The rest is the kernel'"'"'s own.
             if (drift >= 100) failures[++failed] = "a load loses a page, or 100 loads lose more"
-            if (drift > 1024 || later > 1024 || end > 1024) failures[++failed] = "free memory fell by more than one block"
+            # A block of the largest order has 1,024 pages. The rest is the kernel'"'"'s own.
+            if (later > 1024 || end > 1024) failures[++failed] = "free memory fell by more than one block"
             printf "%s: %d loads, %d pairs of calls and %d interrupts on %d CPUs, %d changes of a CPU, on Linux %s.\n\n", failed ? "It did not survive" : "It survived", loads, pairs, interrupts, cpus, changes, kernel
             printf "%-44s %s\n", "free memory lost after 100 loads", pages(drift)
-            printf "%-44s %s\n", "after 5 loads that failed as well", pages(later)
+            printf "%-44s %s\n", "after 6 loads that failed as well", pages(later)
             printf "%-44s %s\n", "after the operations", pages(end)
             printf "%-44s %d of %d blocks, %d taken back\n", "given to the kernel under memory pressure", held["device"] - held["pressure"], held["device"], held["resize"] - held["pressure"]
             printf "%-44s %d blocks, %d times\n", "during the operations", gave["operations"] - gave["pressure"], presses

@@ -275,6 +275,10 @@ static int __init pageset_load(void)
 		       num_node_state(N_MEMORY), nr_cpu_ids, size, MAX_SPANS, MAX_CPUS, MAX_MIB);
 		return -EINVAL;
 	}
+	if (*fault && strcmp(fault, "cpus") && strcmp(fault, "nodes") && strcmp(fault, "hotplug")) {
+		pr_err("pageset: cannot load: unknown fault \"%s\"; allowed: cpus, nodes, hotplug\n", fault);
+		return -EINVAL;
+	}
 	cpu_nodes = kcalloc(nr_cpu_ids, sizeof(*cpu_nodes), GFP_KERNEL);
 	result = -ENOMEM;
 	if (!cpu_nodes) {

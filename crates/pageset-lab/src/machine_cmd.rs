@@ -42,6 +42,10 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         Command::List => io::stdout().write_all(list()?.as_bytes())?,
         Command::Show { name } => io::stdout().write_all(text_of(&name)?.as_bytes())?,
         Command::Detect { output } => {
+            if !is_standard(&output) && output.extension().is_none_or(|end| end != "toml") {
+                let message = format!("cannot name a machine {}; allowed: names that end in .toml", output.display());
+                return Err(Failure::new(Exit::Usage, printable(&message)));
+            }
             let text = detect(Path::new("/"), "host").map_err(|error| Failure::new(Exit::Missing, error))?;
             let mut out = Output::create(&output)?;
             out.write_all(text.as_bytes())?;

@@ -136,7 +136,7 @@ pub fn remedy(kind: io::ErrorKind) -> Option<&'static str> {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             Some("name a file in a folder that you may write")
         }
-        io::ErrorKind::NotFound => Some("make its folder first: mkdir -p FOLDER"),
+        io::ErrorKind::NotFound => Some("make its folder first"),
         io::ErrorKind::StorageFull => Some("name a file on a disk with more room"),
         _ => None,
     }

@@ -264,7 +264,8 @@ impl Study {
     /// Reads a study file and the files that it names.
     pub fn read(path: &Path) -> Result<Study, FileError> {
         let name = path.to_string_lossy();
-        let text = fs::read_to_string(path).map_err(|error| FileError::unreadable(&name, &error))?;
+        let bytes = fs::read(path).map_err(|error| FileError::unreadable(&name, &error))?;
+        let text = String::from_utf8(bytes).map_err(|error| FileError::new(&name, error.to_string()))?;
         Study::parse(&name, &text)
     }
 

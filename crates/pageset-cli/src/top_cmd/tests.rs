@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use pageset_record::live::{Traffic, Wait, WaitTimes, Waits};
+use pageset_record::live::{Holds, Traffic, Wait, WaitTimes, Waits};
 use pageset_trace::procfs::{BuddyInfo, Zoneinfo};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -420,7 +420,14 @@ fn news_lists_zones_and_cpus_that_come_and_go() {
 
 #[test]
 fn metrics_have_units_and_help() {
-    let text = metrics::text(&view(2), None);
+    let with_holds = |scale| {
+        let mut look = Look { counts_holds: true, ..look(2, scale) };
+        for traffic in look.traffic.iter_mut().flatten() {
+            traffic.holds = Holds { refill: 100 * scale, drain: 63 * scale, direct: 2 };
+        }
+        look
+    };
+    let text = metrics::text(&View::new(&with_holds(2), Some(&with_holds(1))), None);
     assert!(text.ends_with("# EOF\n"));
     let families: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     assert_eq!(families.len(), metrics::names().count() + 1, "{text}");
@@ -429,6 +436,7 @@ fn metrics_have_units_and_help() {
         assert!(text.contains(&format!("# UNIT {name} ")), "{name} has no unit");
     }
     assert!(text.contains("pageset_refill_pages_total{cpu=\"1\"} 25200\n"), "{text}");
+    assert!(text.contains("pageset_zone_lock_holds_total{cpu=\"1\"} 330\n"), "{text}");
     assert!(text.contains("pageset_zone_lock_wait_seconds_total{cpu=\"1\",path=\"refill\"} 0.03\n"), "{text}");
     assert!(text.contains("pageset_zone_lock_waits_total{cpu=\"1\",path=\"drain\"} 20\n"), "{text}");
     assert!(text.contains("pageset_count_pages{node=\"0\",zone=\"Normal\",cpu=\"1\"} 59\n"), "{text}");

@@ -254,5 +254,5 @@ fn a_usage_error_shows_an_example() {
     let small = Small::new();
     let nowhere = small.at("no-folder/page.html");
     let (_, error) = ends(6, &[&"report", &small.events(), &"-o", &nowhere]);
-    assert!(error.ends_with("\nhelp: make its folder first: mkdir -p FOLDER\n"), "{error}");
+    assert!(error.ends_with("\nhelp: make its folder first\n"), "{error}");
 }

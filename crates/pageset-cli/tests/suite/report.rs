@@ -471,10 +471,13 @@ fn a_browser_shows_it() {
 #[test]
 fn a_name_gives_the_form() {
     let small = Small::new();
-    for (name, begin) in [("a.md", "# "), ("a.html", "<!DOCTYPE html>"), ("a", "<!DOCTYPE html>")] {
+    for (name, begin) in [("a.md", "# "), ("a.markdown", "# "), ("a.html", "<!DOCTYPE html>"), ("a", "<!DOCTYPE html>")]
+    {
         ends(0, &[&"report", &"demo", &"-o", &small.at(name)]);
         assert!(fs::read_to_string(small.at(name)).unwrap().starts_with(begin), "{name}");
     }
+    let (_, error) = ends(2, &[&"report", &"demo", &"--markdown", &"-o", &small.at("b.html")]);
+    assert!(error.contains("--markdown writes no .html") && !small.at("b.html").exists(), "{error}");
     let (_, error) = ends(2, &[&"report", &"demo", &"-o", &small.at("a.pdf")]);
     assert!(
         error.contains("cannot write a report as .pdf; allowed: .html, .md") && !small.at("a.pdf").exists(),

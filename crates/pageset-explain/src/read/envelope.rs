@@ -1,7 +1,5 @@
 //! What a tool puts around each line of a log, as the whole text shows it: forms that a line alone does not show.
 
-use super::line::is_prefix;
-
 /// What stands around the lines of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Envelope {
@@ -53,6 +51,16 @@ fn head(line: &str) -> Option<(&str, &str)> {
         from = open + 1;
     }
     None
+}
+
+/// Whether the text before `kernel:` can be the prefix of a log: a date, a host and numbers, but no sentence.
+pub(super) fn is_prefix(before: &str) -> bool {
+    before.len() <= 120
+        && !before.contains("page allocation failure")
+        && !before.contains("kB")
+        && !before.contains("irqs/sec")
+        // perf writes `2.02%  [kernel]`.
+        && !before.contains('%')
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::envelope::Envelope;
+use super::envelope::{Envelope, is_prefix};
 
 /// A line of an input, without its prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,16 +226,6 @@ fn clock(word: &str) -> Option<bool> {
     let two = |at: usize| word.as_bytes().get(at..at + 2).is_some_and(|two| two.iter().all(u8::is_ascii_digit));
     let is_time = two(0) && two(3) && two(6) && word.as_bytes()[2] == b':' && word.as_bytes()[5] == b':';
     is_time.then(|| word.as_bytes().get(8).is_some_and(|byte| matches!(byte, b'.' | b',')))
-}
-
-/// Whether the text before `kernel:` can be the prefix of a log: a date, a host and numbers, but no sentence.
-pub(super) fn is_prefix(before: &str) -> bool {
-    before.len() <= 120
-        && !before.contains("page allocation failure")
-        && !before.contains("kB")
-        && !before.contains("irqs/sec")
-        // perf writes `2.02%  [kernel]`.
-        && !before.contains('%')
 }
 
 /// Whether the text in brackets is a time or the number of a thread or a CPU.

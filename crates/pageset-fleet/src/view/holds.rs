@@ -8,8 +8,7 @@ use pageset_record::live::{ORDERS, Traffic};
 use pageset_trace::CpuCache;
 use pageset_trace::replay::{BulkFree, Preset, Tuning};
 
-use super::Zone;
-use super::traffic::per_s;
+use super::{Zone, per_s};
 
 /// How many blocks one hold moves at most.
 #[derive(Clone, Debug)]

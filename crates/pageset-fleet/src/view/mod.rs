@@ -30,7 +30,7 @@ pub use self::movers::{By, Lost, Mover, sort};
 pub use self::processes::ProcessTraffic;
 pub use self::sites::SiteTraffic;
 pub use self::traffic::{CpuTraffic, CpuWaits, PATHS, PathTimes, PathWait, percentiles};
-use self::traffic::{per_s, traffic, wait_times};
+use self::traffic::{traffic, wait_times};
 use crate::look::Look;
 
 /// The name and version of the JSON of a look.
@@ -452,4 +452,9 @@ fn news(look: &Look, before: &Look) -> Vec<String> {
         news.extend(then.iter().filter(|name| !now.contains(name)).map(|name| format!("{name} is gone")));
     }
     news
+}
+
+/// How much a counter grows in a second. A counter that decreased has no rate: those of a CPU that was off-line restart at 0.
+fn per_s(now: u64, then: Option<u64>, seconds: Option<f64>) -> Option<f64> {
+    Some(now.checked_sub(then?)? as f64 / seconds?)
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::holds::HoldRules;
+use super::per_s;
 use crate::look::Look;
 
 /// What a CPU has moved since counting began, and per second since the previous look.
@@ -29,7 +30,7 @@ pub struct CpuTraffic {
     pub fallbacks: u64,
     /// How often the CPU took a zone lock since counting began: to refill, to drain, and for blocks past the pagesets. Null if it was
     /// not counted.
-    #[schemars(extend("as" = "moves/s", "metric" = "pageset_zone_lock_holds"))]
+    #[schemars(extend("as" = "zone-lock-moves", "metric" = "pageset_zone_lock_holds"))]
     #[serde(default)]
     pub zone_lock_holds: Option<u64>,
     /// Pages per second that the CPU took from all zones under the zone lock. The kernel counts them; reading the
@@ -50,12 +51,12 @@ pub struct CpuTraffic {
     /// How often per second the CPU took a zone lock, with what follows from the kernel's rules: from 6.19 on a long drain takes it for
     /// each batch, and drains of orders 1 to 3 may follow one another too closely to be told apart.
     #[serde(default)]
-    #[schemars(extend("as" = "moves/s"))]
+    #[schemars(extend("as" = "zone-lock-moves"))]
     pub zone_lock_holds_per_s: Option<f64>,
     /// How often per second the CPU would take a zone lock with lists of any size: for what it takes from zones and does not return, or
     /// the reverse, with as many pages at once as the kernel's rules allow.
     #[serde(default)]
-    #[schemars(extend("as" = "moves/s"))]
+    #[schemars(extend("as" = "zone-lock-moves"))]
     pub least_zone_lock_holds_per_s: Option<f64>,
     /// Waits for zone locks, by path: refill, drain, direct_alloc, direct_free.
     #[schemars(extend("as" = "wait %"))]
@@ -192,11 +193,6 @@ pub fn percentiles(now: &[PathTimes], then: Option<&[PathTimes]>, path: &str) ->
         .collect();
     let [p50, p90, p99] = [50.0, 90.0, 99.0].map(|percent| percentile(&waits, percent));
     Some([p50?, p90?, p99?])
-}
-
-pub(crate) fn per_s(now: u64, then: Option<u64>, seconds: Option<f64>) -> Option<f64> {
-    // The counters of a CPU that was offline restart at 0. A counter that decreased has no rate.
-    Some(now.checked_sub(then?)? as f64 / seconds?)
 }
 
 pub(crate) fn traffic(

@@ -34,13 +34,14 @@ fn the_same_fault_has_the_same_exit_code() {
     let lines = ["report FILE", "diff FILE FILE", "predict compare FILE FILE", "sim trace FILE --machine vm-8"];
     cases.extend(lines.iter().map(|line| (DAMAGED, words(line, &damaged))));
     // A file that cannot be written.
-    cases.push((UNWRITTEN, words("machine detect -o FILE", &at("no-folder/out"))));
+    cases.push((UNWRITTEN, words("machine detect -o FILE", &at("no-folder/out.toml"))));
     cases.push((UNWRITTEN, words("predict write 6.12-amd64.2cpu -o FILE", &at("no-folder/out"))));
     // A prediction stays as it was written.
     cases.push((1, words("predict write 6.12-amd64.2cpu -o FILE", &damaged)));
     cases.push((1, words("predict write no-such.boot -o FILE", &at("new"))));
     cases.push((UNWRITTEN, words("generate man FILE", &damaged)));
     // Wrong usage.
+    cases.push((USAGE, words("machine detect -o FILE", &at("host"))));
     for subcommand in ["sim", "compare", "bench", "report", "diff"] {
         cases.push((USAGE, vec![subcommand.to_owned(), "--no-such-option".to_owned()]));
     }

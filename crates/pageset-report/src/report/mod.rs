@@ -42,7 +42,10 @@ pub fn run(inputs: &Inputs, args: &Args) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, format!("cannot write a report as .{end}; allowed: .html, .md"))
             .help("--svg FOLDER writes the charts, and a browser prints the page as a PDF"));
     }
-    let markdown = args.markdown || end.eq_ignore_ascii_case("md");
+    if args.markdown && ["html", "htm"].into_iter().any(|form| end.eq_ignore_ascii_case(form)) {
+        return Err(Failure::new(Exit::Usage, "--markdown writes no .html; name a .md file"));
+    }
+    let markdown = args.markdown || ["md", "markdown"].into_iter().any(|form| end.eq_ignore_ascii_case(form));
     let default = if markdown { "pageset.md" } else { "pageset.html" };
     let output = args.output.as_deref().unwrap_or(Path::new(default));
     output::check(output)?;

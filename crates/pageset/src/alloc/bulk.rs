@@ -232,7 +232,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(never)]
     fn commit_run<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
         let Some((zone, _)) = entries.first().and_then(|entry| self.locate(block(entry).pfn)) else { return 0 };
-        if self.tuning.free_run() == 1 {
+        if self.tuning.backing.has_owners() {
+            // Each block may have another owner, and one pageset's lock is held at a time.
             return self.free_first(entries, &block);
         }
         if zone.pagesets.get(self.machine.cpu().0 as usize).is_some_and(|pageset| zone.bypasses(self.env(), pageset)) {

@@ -382,8 +382,8 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     pub(crate) fn may_serve(&self, cpu: CpuId, order: Order) -> bool {
         let pageset = &self.pagesets[cpu.0 as usize];
         let has_block = |list| order_of(list) >= order && !pageset.list(list).is_empty();
-        let (count, all) = (u64::from(pageset.count()), pageset.pages());
-        all > count || count >= order.pages() && (order <= Order::COSTLY || (0..LISTS).any(has_block))
+        pageset.research.waiting() > 0
+            || u64::from(pageset.count()) >= order.pages() && (order <= Order::COSTLY || (0..LISTS).any(has_block))
     }
 
     /// Pages in the pagesets, on the lists of owners, in depots, and of deferred frees, at a recent moment.

@@ -384,12 +384,9 @@ impl Tuning {
 
     /// Number of blocks of a batched free that enter a pageset under one hold of its lock, if one of them may drain.
     /// Not a field of its own, since it moves no page: 32 until 6.9, 31 in the releases that read types again at the
-    /// drain. Source: specification 9. One where pageblocks have owners: each block may go to another pageset.
+    /// drain. Source: specification 9.
     #[must_use]
     pub const fn free_run(&self) -> usize {
-        if self.backing.has_owners() {
-            return 1;
-        }
         if self.type_at_drain { 31 } else { 32 }
     }
 

@@ -293,11 +293,14 @@ pub(crate) fn settle<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, scope: Sco
             settle_depots(zone, env);
             Some(Scope::Parts(0))
         }
-        Scope::Request(order) if Batches.pages(zone) > 0 => {
-            settle_depots(zone, env);
-            may_settle_for(zone, order).then_some(Scope::Parts(0))
+        Scope::Request(order) => {
+            let parts = order > Order::ZERO && Parts.pages(zone) > 0;
+            if Batches.pages(zone) > 0 {
+                settle_depots(zone, env);
+                return parts.then_some(Scope::Parts(0));
+            }
+            if parts { settle(zone, env, Scope::Parts(0)) } else { None }
         }
-        Scope::Request(_) => settle(zone, env, Scope::Parts(0)),
         Scope::Unmerged => {
             zone.merge_skipped(env);
             Some(Scope::Parts(0))

@@ -5,9 +5,10 @@ use crate::machine::Machine;
 use crate::zone::region::FreePages;
 use crate::zone::{Mismatch, Zone};
 
-/// Walks all free lists, and compares them with the counters of the regions and the zone. Returns the pages on them.
+/// Walks all free lists, and compares them with the counters of the regions, whose sums are those of the zone. Returns the pages on
+/// them.
 pub(super) fn audit_lists<M: Machine>(zone: &Zone<'_, M>) -> Result<u64, Mismatch> {
-    let (mut all, mut sums) = (0, FreePages { all: 0, cma: 0, highatomic: 0 });
+    let mut all = 0;
     for (number, region) in zone.regions.iter().enumerate() {
         let (mut free, mut isolated) = (FreePages { all: 0, cma: 0, highatomic: 0 }, 0);
         for order in Order::all() {
@@ -28,14 +29,7 @@ pub(super) fn audit_lists<M: Machine>(zone: &Zone<'_, M>) -> Result<u64, Mismatc
         equal("the free pages of a region", counted.all, free.all)?;
         equal("the free CMA pages of a region", counted.cma, free.cma)?;
         equal("the free HIGHATOMIC pages of a region", counted.highatomic, free.highatomic)?;
-        sums.all += free.all;
-        sums.cma += free.cma;
-        sums.highatomic += free.highatomic;
     }
-    let counted = zone.free_pages();
-    equal("the free pages of the zone", zone.listed(), sums.all)?;
-    equal("the free CMA pages of the zone", counted.cma, sums.cma)?;
-    equal("the free HIGHATOMIC pages of the zone", counted.highatomic, sums.highatomic)?;
     Ok(all)
 }
 

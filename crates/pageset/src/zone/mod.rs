@@ -192,12 +192,16 @@ impl<M: Machine> Zone<'_, M> {
 
     /// The first of some pages that already belongs to a block.
     pub(crate) fn first_known(&self, page: u32, pages: u64) -> Option<u32> {
+        if self.block_around(page).is_some() {
+            return Some(page);
+        }
         let end = page + pages as u32;
         let mut at = page;
         while at < end {
             let next = end.min((at + 1).next_multiple_of(Order::PAGEBLOCK.pages() as u32));
             if self.frames.pageblock(at).is_online()
-                && let Some(known) = (at..next).find(|&at| self.block_around(at).is_some())
+                && let Some(known) =
+                    (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside || self.is_part(at))
             {
                 return Some(known);
             }
