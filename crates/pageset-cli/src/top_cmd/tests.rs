@@ -413,6 +413,9 @@ fn news_lists_zones_and_cpus_that_come_and_go() {
     assert_eq!(view.news, ["zone DMA of node 0 is gone", "CPU 3 is gone"]);
     let view = View::new(&before, Some(&now));
     assert_eq!(view.news, ["zone DMA of node 0 appeared", "CPU 3 appeared"]);
+    // The holds of the other CPUs are known.
+    let counted = |cpus, scale| Look { counts_holds: true, ..look(cpus, scale) };
+    assert!(View::new(&counted(4, 2), Some(&counted(3, 1))).numbers().held.is_some());
     // A CPU that appeared has no rate, instead of a wrong one.
     assert_eq!(view.traffic_of(3).unwrap().refill_pages_per_s, None);
     assert_eq!(view.zones[1].pagesets[3].change, None);

@@ -80,8 +80,18 @@ impl HoldRules {
             blocks.map(|blocks| blocks * (1_u64 << order).min(self.batch) as f64 / self.batch as f64)
         };
         let chunks = ORDERS.into_iter().enumerate().map(of_order).sum::<Option<f64>>().filter(|_| self.is_chunked);
-        let drains = grown(|cpu| cpu.holds.drain)?.max(chunks.unwrap_or(0.0)).max(self.apart(now, then, seconds));
-        Some(grown(|cpu| cpu.holds.refill)? + drains + 2.0 * grown(|cpu| cpu.holds.direct)?)
+        // Holds that follow one another too closely look like one, which moves no more than the rules allow.
+        let refilled = |(place, order): (usize, u32)| {
+            let blocks = per_s(now.refill_blocks[place], then.map(|then| then.refill_blocks[place]), seconds);
+            blocks.map(|blocks| blocks / self.refill(order) as f64)
+        };
+        let refills =
+            grown(|cpu| cpu.holds.refill)?.max(ORDERS.into_iter().enumerate().map(refilled).sum::<Option<f64>>()?);
+        let drained = grown(|cpu| cpu.drain_pages)?;
+        let longest = self.drain_scale.map_or(0.0, |scale| drained / (self.batch << scale) as f64);
+        let drains =
+            grown(|cpu| cpu.holds.drain)?.max(chunks.unwrap_or(0.0)).max(longest).max(self.apart(now, then, seconds));
+        Some(refills + drains + 2.0 * grown(|cpu| cpu.holds.direct)?)
     }
 
     /// Holds per second that a CPU needs with lists of any size.
@@ -129,10 +139,10 @@ mod tests {
         assert_eq!((least("linux-6.18", taken), least("linux-5.18", taken)), (1.0, 32.0));
         let taken = cpu([0, 0, 0, 700, 20], [0, 0, 0, 0, 0], 0);
         assert_eq!(least("linux-6.18", taken), 350.0 / 7.0 + 10.0 / 2.0);
-        // Drains have no limit before the scale has one.
         // From 6.7 to 6.15 frees of orders 1 to 3 empty lists of any size.
         let streams = cpu([0, 0, 0, 700, 0], [0, 0, 0, 700, 0], 0);
         assert_eq!((least("linux-6.15", streams), least("linux-6.18", streams)), (50.0, 0.0));
+        // Drains have no limit before the scale has one.
         let freed = cpu([0; 5], [0, 2016, 0, 0, 0], 0);
         assert_eq!((least("linux-6.18", freed), least("linux-5.18", freed)), (1.0, 0.0));
         assert_eq!(least("linux-6.18", cpu([0; 5], [0; 5], 50)), 50.0);
@@ -155,6 +165,11 @@ mod tests {
         // 5.18 to 6.6 do not look at the cache; 5.14 has no such drains.
         assert_eq!((holds("linux-5.18", &caches), holds("linux-5.14", &[])), (1110.0, 120.0));
         assert_eq!(holds("linux-6.19", &caches).round(), 110.0 + (8000.0_f64 / 62.0).round());
+        // Holds without a gap that is seen.
+        let mut close = cpu([20 * 2016, 14, 0, 0, 0], [0; 5], 0);
+        (close.cpu, close.drain_pages) = (3, 3 * 2016);
+        let rules = HoldRules { batch: 63, ..HoldRules::new("linux-6.18", &[], &caches) };
+        assert_eq!(rules.holds(&close, Some(&Traffic::default()), Some(1.0)), Some(20.0 + 14.0 / 31.0 + 3.0));
         let huge = cpu([0; 5], [0, 0, 0, 0, 40], 0);
         let rules = HoldRules::new("linux-6.19", &[], &caches);
         assert_eq!(rules.holds(&huge, Some(&Traffic::default()), Some(1.0)), Some(40.0), "a huge page is one chunk");

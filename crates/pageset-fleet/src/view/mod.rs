@@ -330,11 +330,13 @@ impl View {
 
     /// What is known of the holds, of which this CPU has most.
     fn held(&self, cpu: u32) -> Option<Held> {
-        let (mut least, mut all) = (0.0, 0.0);
-        for cpu in self.traffic.iter().flatten() {
-            least += cpu.least_zone_lock_holds_per_s?;
-            all += cpu.zone_lock_holds_per_s?;
-        }
+        // A CPU that came since the last look has no rate yet.
+        let rates = self
+            .traffic
+            .iter()
+            .flatten()
+            .filter_map(|cpu| Some((cpu.least_zone_lock_holds_per_s?, cpu.zone_lock_holds_per_s?)));
+        let (least, all) = rates.reduce(|sum, rate| (sum.0 + rate.0, sum.1 + rate.1))?;
         Some(Held { unavoidable: if all > 0.0 { least / all } else { 0.0 }, are_largest: self.are_largest(cpu) })
     }
 

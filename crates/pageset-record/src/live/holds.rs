@@ -23,7 +23,8 @@ pub const GAP: usize = 16;
 /// The classes of duration of [`GAP`]: two for each power of two.
 const GAP_CLASSES: usize = 2 * GAP.ilog2() as usize;
 /// Of so many single pages in a row one is timed, and the gap is divided among them. Blocks of other orders are fewer, and a hold may move
-/// two of them. So single pages of a batch of 31 are told apart if their use takes twice the time that they take within a hold.
+/// two of them. So single pages of a batch of 31 are told apart if their use takes twice the time that they take within a hold. Refills that
+/// follow one another more closely count as one: what is counted is a lower bound.
 pub const APART: u64 = 4;
 
 /// The holds of zone locks of one CPU.
