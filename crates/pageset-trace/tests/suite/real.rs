@@ -152,7 +152,7 @@ fn the_countdown_of_an_empty_pageset_stands_still() {
 fn a_change_without_an_event_delays_a_drain() {
     replayed("delayed_countdown", |replay, [input, reconstructed]| {
         assert_eq!(replay.kernel().drains.len(), 9);
-        assert_eq!([input, reconstructed].map(|outcome| outcome.borrowed.unseen_changes), [0, 7]);
+        assert_eq!([input, reconstructed].map(|outcome| outcome.borrowed.unseen_counter_changes), [0, 7]);
         assert_eq!(input.moves.drains.len(), 10);
         assert_eq!(reconstructed.moves.drains, replay.kernel().drains);
     });
@@ -168,7 +168,7 @@ fn a_change_without_an_event_begins_a_countdown() {
     let (input, reconstructed) = (run(Level::Input), run(Level::Reconstructed));
     assert_eq!((pages(replay.kernel()), pages(&input.moves)), (vec![512, 516], vec![512]));
     assert_eq!(reconstructed.moves.drains, replay.kernel().drains);
-    assert_eq!([input, reconstructed].map(|outcome| outcome.borrowed.unseen_changes), [0, 1]);
+    assert_eq!([input, reconstructed].map(|outcome| outcome.borrowed.unseen_counter_changes), [0, 1]);
 }
 
 /// 6.18: a first refill of 1,008 pages, and bulk allocations before the first drain.
