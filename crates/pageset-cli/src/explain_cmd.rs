@@ -79,8 +79,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// The kernel whose `uname -r` a name is, with or without `linux-`, and its rules.
 fn of_release(name: &str) -> Option<(&str, &'static Preset)> {
-    let release =
-        name.trim().trim_start_matches(|letter: char| letter.is_ascii_alphabetic()).trim_start_matches(['-', ' ']);
+    let name = name.trim();
+    let has_prefix = name.get(..5).is_some_and(|prefix| prefix.eq_ignore_ascii_case("linux"));
+    let release = if has_prefix { name[5..].strip_prefix(['-', ' '])? } else { name };
     let number = release.split(|letter: char| !letter.is_ascii_digit() && letter != '.').next()?;
     Some((release, Preset::find(&format!("linux-{number}"))?))
 }

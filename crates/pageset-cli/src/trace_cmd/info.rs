@@ -95,7 +95,7 @@ fn text(info: &Info, fit: Fit) -> String {
     text
 }
 
-/// Whether a replay suffers, in one sentence.
+/// What limits a replay, in one sentence.
 fn answer(info: &Info) -> String {
     let names: Vec<&str> = info.warnings.iter().map(|warning| warning.name.text()).collect();
     match names.as_slice() {
@@ -103,8 +103,8 @@ fn answer(info: &Info) -> String {
         names if names.contains(&Name::NoZoneinfo.text()) => {
             "No replay is possible: the recording has no copy of /proc/zoneinfo; --zoneinfo FILE adds one.\n".to_owned()
         }
-        [one] => format!("A replay suffers: {one}; the warning below says how.\n"),
-        names => format!("A replay suffers: {}; the warnings below say how.\n", names.join(", ")),
+        [one] => format!("Limits of a replay: {one}; the warning below says how.\n"),
+        names => format!("Limits of a replay: {}; the warnings below say how.\n", names.join(", ")),
     }
 }
 

@@ -152,12 +152,14 @@ fn posted_texts_and_kernel_names_are_explained() {
     let (_, error) = ends(5, &[&"explain", &small.0.path()]);
     assert!(error.contains("Is a directory"), "{error}");
     ends(5, &[&"explain", &"."]);
-    for name in ["linux-6.18.44-fc", "6.18.44"] {
+    for name in ["linux-6.18.44-fc", "Linux 6.18.44", "6.18.44"] {
         let (text, _) = ends(0, &[&"explain", &name]);
         assert!(text.starts_with("Linux 6.18.44"), "{text}");
         assert!(text.contains(" has the rules linux-6.18.\n\nlinux-6.18 (preset)\n"), "{text}");
     }
-    ends(2, &[&"explain", &"linux-9.9"]);
+    for name in ["linux-9.9", "freebsd-6.1", "linuxulator-6.1", "é-6.1"] {
+        ends(2, &[&"explain", &name]);
+    }
     let unknown = small.at("unknown.txt");
     fs::write(&unknown, "a [1.5] b\n").unwrap();
     ends(4, &[&"explain", &other, &unknown]);

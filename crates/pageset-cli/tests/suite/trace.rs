@@ -71,6 +71,19 @@ fn an_export_of_any_name_is_imported_again() {
     assert!(!Path::new("/dev/null.snap").exists());
 }
 
+/// The first line of `trace info` names what limits a replay.
+#[test]
+fn info_names_the_limits_of_a_replay() {
+    let at = |name: &str| fixture("../crates/pageset-trace/tests/data/formats").join(name);
+    for (file, limits) in [
+        ("ftrace.txt.zst", "events-missing; the warning below says how"),
+        ("counter.txt.zst", "events-missing, other-clock; the warnings below say how"),
+    ] {
+        let text = done(&pageset(&[&"trace", &"info", &at(file), &"--zoneinfo", &at("ftrace.zoneinfo")], b""));
+        assert!(text.starts_with(&format!("Limits of a replay: {limits}.\n\n")), "{text}");
+    }
+}
+
 /// A form has one name, wherever it is shown.
 #[test]
 fn a_form_has_one_name() {
@@ -90,7 +103,7 @@ fn a_form_has_one_name() {
 #[test]
 fn info_shows_the_recording() {
     let text = done(&pageset(&[&"trace", &"info", &fixture("pf1-q1.events.zst")], b""));
-    assert!(text.starts_with("Complete: ") || text.starts_with("A replay suffers: "), "{text}");
+    assert!(text.starts_with("Complete: the recording has what a replay needs.\n\n"), "{text}");
     for part in [
         "recording  pf1-q1 (text)",
         "2 CPUs, 1 node, pages of 4096 bytes, pageblocks of order 9",
@@ -139,6 +152,7 @@ fn damage_ends_with_exit_code_4_and_leaves_the_old_result() {
     fs::copy(fixture("sock-q1.events.zst"), at("alone.events.zst")).unwrap();
     let text = done(&pageset(&[&"trace", &"info", &at("alone.events.zst")], b""));
     assert!(text.contains("warning: no zoneinfo"), "{text}");
+    assert!(text.starts_with("No replay is possible: the recording has no copy of /proc/zoneinfo; "), "{text}");
     let output = pageset(&[&"trace", &"import", &at("alone.events.zst"), &"-o", &"-"], b"");
     assert_eq!(output.status.code(), Some(4));
     assert!(String::from_utf8_lossy(&output.stderr).contains("alone.snap.zst"));

@@ -5,7 +5,7 @@
 pub(super) struct Envelope {
     /// Most lines have text before the kernel's time: the name of a host, of a container or of a port, another time, a quotation mark.
     is_headed: bool,
-    /// The text is of `journalctl -o export` or `-o verbose`: a field a line, and the message is one of them.
+    /// The text is of `journalctl -o export` or `-o verbose`: most lines are fields, and the message is one of them.
     has_fields: bool,
 }
 
@@ -13,13 +13,21 @@ impl Envelope {
     pub(super) fn of(text: &str) -> Envelope {
         let lines = || text.lines().filter(|line| !line.trim().is_empty());
         let headed = lines().filter(|line| head(line).is_some_and(|(before, _)| !before.trim().is_empty())).count();
-        Envelope { is_headed: 2 * headed > lines().count(), has_fields: lines().any(|line| message(line).is_some()) }
+        let fields = lines().filter(|line| is_field(line)).count();
+        let has_message = lines().any(|line| message(line).is_some());
+        Envelope { is_headed: 2 * headed > lines().count(), has_fields: has_message && 2 * fields >= lines().count() }
     }
 
     /// The line without what stands around it; `None` if it has nothing of the log.
     pub(super) fn opened(self, line: &str) -> Option<&str> {
         if self.has_fields {
-            return message(line);
+            if let Some(message) = message(line) {
+                return Some(message);
+            }
+            // A blank line ends a record.
+            if line.trim().is_empty() || is_field(line) || is_record_head(line) {
+                return None;
+            }
         }
         let Some((before, message)) = head(line) else { return Some(line) };
         // A serial console prints the prompt for a name first.
@@ -33,6 +41,17 @@ impl Envelope {
 /// The value of journald's field of the message.
 fn message(line: &str) -> Option<&str> {
     line.trim_start().strip_prefix("MESSAGE=")
+}
+
+/// Whether the line is a field of a record of the journal: `_TRANSPORT=kernel`.
+fn is_field(line: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    line.trim_start().split_once('=').is_some_and(|(name, _)| !name.is_empty() && name.bytes().all(is_of_name))
+}
+
+/// Whether the line is the head of a record of `journalctl -o verbose`: the time and the cursor, `[s=…;i=…;b=…;…]`.
+fn is_record_head(line: &str) -> bool {
+    line.trim_end().ends_with(']') && line.contains("[s=") && line.contains(";i=")
 }
 
 /// The text before the kernel's time, `[  123.456789]`, and the text from there.
@@ -105,5 +124,14 @@ mod tests {
     fn of_a_record_of_the_journal_the_message_counts() {
         let text = "__CURSOR=s=1\nPRIORITY=4\nMESSAGE=Mem-Info:\n\n_TRANSPORT=kernel\n    MESSAGE=a\n";
         assert_eq!(opened(text), [None, None, Some("Mem-Info:"), None, None, Some("a")]);
+        let text = "Sat 2026-11-28 10:01:02.5 UTC [s=5d;i=1a2;b=9f;m=1;t=6;x=7]\n    PRIORITY=4\n    MESSAGE=a\nNormal free:1\n";
+        assert_eq!(opened(text), [None, None, Some("a"), Some("Normal free:1")]);
+    }
+
+    /// One line that a program wrote in the form of a field makes no record of the others.
+    #[test]
+    fn one_message_of_the_journal_leaves_the_log() {
+        let text = "[    1.500000] Mem-Info:\n[    1.500001] active_anon:1\nMESSAGE=b\n[    1.500002] c\n";
+        assert_eq!(opened(text), text.lines().map(Some).collect::<Vec<_>>());
     }
 }

@@ -27,7 +27,7 @@ pub use verdict::{Setting, Verdict};
 
 use crate::facts::Facts;
 use crate::measure::warnings::Name;
-use crate::measure::{disagreement, of_recording, per_1000};
+use crate::measure::{disagreement, kernel_ticks, of_recording, per_1000};
 use crate::replay::agreement::agrees;
 use crate::replay::identify::identify_surveyed;
 use crate::replay::parallel::{Progress, both, run_all};
@@ -149,6 +149,7 @@ impl Advice {
             seconds,
             lost_events: facts.lost_events(),
             near_mark: of_recording(trace, &replay).iter().any(|warning| warning.name == Name::NearHighMark),
+            kernel_ticks: kernel_ticks(&outcome.borrowed, &notes.found).is_some(),
             kernel_known: setting.kernel_known,
             remedy: facts.remedy(),
         });

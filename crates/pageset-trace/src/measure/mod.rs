@@ -26,6 +26,7 @@ pub use model::{
 };
 pub(crate) use recipe::of_recipe;
 pub use timeline::Mark;
+pub(crate) use weaknesses::kernel_ticks;
 pub use weaknesses::{disagreement, lost_on, of_recording};
 
 use self::warnings::Warning;

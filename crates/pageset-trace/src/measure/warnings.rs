@@ -77,6 +77,7 @@ names! {
     FreedUnseen = "freed-unseen",
     UnclearStarts = "unclear-starts",
     UndecidedMoments = "undecided-moments",
+    KernelTicks = "kernel-ticks",
 }
 
 /// A warning about a result, in one sentence.

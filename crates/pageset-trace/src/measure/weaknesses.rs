@@ -10,7 +10,7 @@ use crate::number::grouped;
 use crate::procfs::ZoneSection;
 use crate::replay::agreement::{agrees, deviations};
 use crate::replay::identify::Identified;
-use crate::replay::{Level, Notes, Outcome, Replay, Totals};
+use crate::replay::{Borrowed, Found, Level, Notes, Outcome, Replay, Totals};
 use crate::trace::Trace;
 
 /// The smallest number of kernel refills or drains for which percentages mean something. A guess: one of them is 1 %.
@@ -19,6 +19,9 @@ const MOVES_MIN: u64 = 100;
 /// busy CPU.
 /// Unit: nanoseconds.
 const TICKS_EXPECTED_AFTER_NS: u64 = 2_000_000_000;
+
+/// The largest share of the drains of other nodes' idle pages that a replay may make at the kernel's ticks. A guess. Unit: percent.
+const KERNEL_TICKS_MAX_PCT: u64 = 10;
 
 /// The warnings with a count above 0.
 fn counted(rows: impl IntoIterator<Item = (Name, &'static str, u64, &'static str)>) -> impl Iterator<Item = Counted> {
@@ -358,7 +361,19 @@ pub(super) fn of_run(outcome: &Outcome, notes: &Notes) -> Vec<Counted> {
             "the most likely start is replayed, so their next moves may differ",
         ),
     ])
+    .chain(kernel_ticks(&outcome.borrowed, &notes.found))
     .collect()
+}
+
+/// The warning that many drains of other nodes' idle pages come at the kernel's ticks, which wrong rules would need as well.
+pub(crate) fn kernel_ticks(borrowed: &Borrowed, found: &Found) -> Option<Counted> {
+    let count = borrowed.unseen_counter_changes;
+    (100 * count > KERNEL_TICKS_MAX_PCT * found.expiries).then(|| Counted {
+        name: Name::KernelTicks,
+        what: "ticks at which only the kernel's drains, or that there is none, tell whether another node's idle pages go",
+        count,
+        why: format!("the kernel has {} such drains, so these ticks are not tested", grouped(found.expiries)).into(),
+    })
 }
 
 /// The warning that the input does not decide the result: replays with one moment the other way leave the limits around it.
@@ -396,6 +411,17 @@ mod tests {
         let expected = "allocations and frees whose moment the input does not tell: 42; with one the other way, 1 of 2 replays differ: \
                         refill pages 5,846 to 6,035";
         assert_eq!(of(&[totals(50, 6035), totals(49, 5846)]).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn more_than_a_tenth_of_the_drains_at_the_kernels_ticks_is_a_warning() {
+        let of = |unseen_counter_changes, expiries| {
+            let borrowed = Borrowed { unseen_counter_changes, ..Borrowed::default() };
+            kernel_ticks(&borrowed, &Found { expiries, ..Found::default() })
+                .map(|counted| (counted.name, counted.count))
+        };
+        assert_eq!([of(0, 0), of(0, 40), of(4, 40)], [None; 3]);
+        assert_eq!([of(5, 40), of(1, 0)], [5, 1].map(|count| Some((Name::KernelTicks, count))));
     }
 
     /// The high watermark that the kernel prints, 1132 pages, includes its boost of 512.

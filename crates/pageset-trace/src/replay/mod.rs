@@ -133,7 +133,7 @@ pub struct Borrowed {
     /// Ticks at which a counter of a zone must have changed without an event: the kernel does not drain another node's pages that are due,
     /// or drains some that are not. Reconstructed only.
     #[serde(default)]
-    pub unseen_changes: u64,
+    pub unseen_counter_changes: u64,
     /// Allocations moved to the refill that they caused, or before the timer work if the kernel's drain there shows it. Reconstructed only.
     pub moved_allocs: u64,
     /// Huge pages that the replay takes before other events of their CPU, although their own event comes later: the kernel clears a page

@@ -540,7 +540,8 @@ impl<'r, 'a> Run<'r, 'a> {
                 if is_missing {
                     run.zone(zone).drain_pages(ends.due);
                 }
-                run.outcome.borrowed.unseen_changes += u64::from(ends.is_delayed || ends.is_shown && is_missing);
+                run.outcome.borrowed.unseen_counter_changes +=
+                    u64::from(ends.is_delayed || ends.is_shown && is_missing);
             });
             // Where the timer work drains a batch only, more is a huge page, whose list is the last.
             let is_huge = drained(self) - drained_before >= Order::PAGEBLOCK.pages();

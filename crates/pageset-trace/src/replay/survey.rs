@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pageset::policy::expiry::Expiry;
 use pageset::policy::lists::KERNEL_LISTS;
 use pageset::{CpuId, Tuning};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::Recorded;
 use super::findings::{DrainRequest, Earlier, Notes, SettingMoment, Taken};
@@ -122,8 +122,8 @@ pub(super) struct Survey {
     pub(super) factors: FxHashMap<(usize, CpuId), (u64, u8)>,
     /// The countdowns of pagesets of other nodes at the start, as the first drain of each shows them.
     pub(super) expiring: FxHashMap<(usize, CpuId), Expiry>,
-    /// The drains of other nodes' pagesets by the timer work: place, zone and CPU.
-    pub(super) expired: FxHashSet<(u64, usize, CpuId)>,
+    /// The drains of other nodes' pagesets by the timer work, by place, zone and CPU, and whether they cannot be of the decay.
+    pub(super) expired: FxHashMap<(u64, usize, CpuId), bool>,
     /// The events of allocations and frees that used the pageset of another CPU.
     pub(super) moved_tasks: FxHashMap<u64, CpuId>,
     /// Sorted by event.

@@ -92,6 +92,8 @@ pub struct Control {
     pub lost_events: bool,
     /// Whether a zone was at or below its high watermark.
     pub near_mark: bool,
+    /// Whether more than a few drains of other nodes' idle pages come at the kernel's ticks.
+    pub kernel_ticks: bool,
     /// Whether the recording names its kernel.
     pub kernel_known: bool,
     /// What a better recording would be made with, see `Facts::remedy`.
@@ -202,6 +204,11 @@ impl Control {
             let text = "a zone was at its high watermark, where pagesets shrink for reasons that no event shows";
             sure.lower(Trust::Fair, Cause::NearHighMark, text);
         }
+        if self.kernel_ticks {
+            let text =
+                "many drains of other nodes' idle pages come at the kernel's ticks, which the events do not give";
+            sure.lower(Trust::Fair, Cause::KernelTicks, text);
+        }
         if !self.kernel_known {
             sure.lower(Trust::Fair, Cause::KernelUnknown, "the recording does not name its kernel");
         }
@@ -265,6 +272,7 @@ pub(super) mod tests {
             seconds: 1.0,
             lost_events: false,
             near_mark: false,
+            kernel_ticks: false,
             kernel_known: true,
             remedy: Facts::default().remedy(),
         }
@@ -274,10 +282,11 @@ pub(super) mod tests {
 
     #[test]
     fn each_weakness_lowers_trust_and_is_reported() {
-        let cases: [(Change, Trust, Cause, &str); 11] = [
+        let cases: [(Change, Trust, Cause, &str); 12] = [
             (|_| {}, Trust::High, Cause::ControlFollows, "the replay moves what the kernel moved"),
             (|seen| seen.kernel_known = false, Trust::Fair, Cause::KernelUnknown, "does not name its kernel"),
             (|seen| seen.near_mark = true, Trust::Fair, Cause::NearHighMark, "a zone was at its high watermark"),
+            (|seen| seen.kernel_ticks = true, Trust::Fair, Cause::KernelTicks, "come at the kernel's ticks"),
             (|seen| seen.lost_events = true, Trust::Low, Cause::EventsLost, "events were lost"),
             (|seen| seen.seconds = 0.5, Trust::Fair, Cause::ShortRecording, "covers only 0.50 s"),
             (

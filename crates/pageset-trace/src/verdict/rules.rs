@@ -66,6 +66,7 @@ impl ReplayResult {
             seconds: self.trace.duration_ns as f64 / 1e9,
             lost_events: self.trace.facts.lost_events(),
             near_mark: self.warnings.iter().any(|warning| warning.name == Name::NearHighMark),
+            kernel_ticks: own.warnings.iter().any(|warning| warning.name == Name::KernelTicks),
             kernel_known: self.kernel.known,
             remedy: self.trace.facts.remedy(),
         }

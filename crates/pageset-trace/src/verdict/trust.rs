@@ -32,6 +32,8 @@ pub enum Cause {
     NearHighMark,
     /// The recording does not name its kernel.
     KernelUnknown,
+    /// Many drains of other nodes' idle pages come at the kernel's ticks.
+    KernelTicks,
     /// The verdict changes watermarks, of which a replay does not tell everything.
     OtherWatermarks,
 }

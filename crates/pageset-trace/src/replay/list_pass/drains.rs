@@ -61,6 +61,14 @@ fn may_drain(kind: &Kind) -> bool {
     matches!(kind, Kind::Free { .. } | Kind::FreeBatched { .. } | Kind::VmstatWork)
 }
 
+/// Whether a drain of another node's pageset by the timer work can only be one of idle pages: those take one batch, or all pages. The decay
+/// leaves at least `decays_above` pages; `None` if the kernel has no decay.
+fn is_expiry(pages: u32, held: i64, batch: u32, decays_above: Option<i64>) -> bool {
+    let may_decay = decays_above.is_some_and(|kept| held > kept);
+    let is_batch = i64::from(pages) == held.min(i64::from(batch));
+    is_batch || !may_decay
+}
+
 /// Blocks given to the buddy at one free or timer work, or on one request.
 #[derive(Debug)]
 struct OpenDrain {
@@ -311,13 +319,11 @@ impl ListPass<'_> {
     /// from what happened since. A first drain that may be one of the decay shows none: it begins the next countdown.
     fn note_countdown(&mut self, open: &OpenDrain) {
         let Some(ticks) = open.ticks else { return };
-        self.found.expired.insert((open.moved.place, open.zone, open.owner));
         let ZoneState { bounds, bounds_shown, .. } = &self.setting.zones[open.zone].start;
-        // The decay leaves at least `high_min` pages. An expiry takes one batch, or all pages.
         let kept = if *bounds_shown { i64::from(bounds.high_min) } else { 0 };
-        let may_decay = self.tuning.auto_high && open.held > kept;
-        let is_batch = i64::from(open.moved.pages) == open.held.min(i64::from(bounds.batch));
-        let is_shown = is_batch || !may_decay;
+        let decays_above = self.tuning.auto_high.then_some(kept);
+        let is_shown = is_expiry(open.moved.pages, open.held, bounds.batch, decays_above);
+        *self.found.expired.entry((open.moved.place, open.zone, open.owner)).or_default() |= is_shown;
         let left = if is_shown { ticks } else { 0 };
         self.found.expiring.entry((open.zone, open.owner)).or_insert(Expiry { left });
     }
@@ -405,6 +411,26 @@ impl ListPass<'_> {
             if open.moved.pages <= 3 * self.setting.zones[open.zone].start.bounds.batch {
                 self.found.small_drains.push(open.event);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_expiry;
+
+    #[test]
+    fn a_drain_that_may_be_of_the_decay_shows_no_expiry() {
+        for (pages, held, decays_above, expected) in [
+            (31, 200, None, true),
+            (96, 200, None, true),
+            (25, 200, Some(100), false),
+            (25, 100, Some(100), true),
+            (31, 200, Some(100), true),
+            (20, 20, Some(0), true),
+            (96, 200, Some(0), false),
+        ] {
+            assert_eq!(is_expiry(pages, held, 31, decays_above), expected, "{pages} of {held}, {decays_above:?}");
         }
     }
 }

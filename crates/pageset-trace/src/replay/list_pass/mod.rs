@@ -18,7 +18,7 @@ use pageset::policy::expiry::Expiry;
 use pageset::policy::lists::order_of;
 use pageset::policy::{FallbackRule, Tuning};
 use pageset::{CpuId, MigrateType, Order, Pfn};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use self::drains::Drains;
 use self::refills::{Refills, Run, Unfinished};
@@ -60,8 +60,8 @@ pub(super) struct Found {
     pub(super) small_drains: Vec<u64>,
     /// The countdowns of pagesets of other nodes at the start, as the first drain of each shows them.
     pub(super) expiring: FxHashMap<(usize, CpuId), Expiry>,
-    /// The drains of other nodes' pagesets by the timer work: place, zone and CPU.
-    pub(super) expired: FxHashSet<(u64, usize, CpuId)>,
+    /// The drains of other nodes' pagesets by the timer work, by place, zone and CPU, and whether they cannot be of the decay.
+    pub(super) expired: FxHashMap<(u64, usize, CpuId), bool>,
     /// The events of allocations and frees that used the pageset of another CPU.
     pub(super) moved_tasks: FxHashMap<u64, CpuId>,
 }
@@ -120,7 +120,7 @@ impl<'s> ListPass<'s> {
                 setting_moments: Vec::new(),
                 small_drains: Vec::new(),
                 expiring: FxHashMap::default(),
-                expired: FxHashSet::default(),
+                expired: FxHashMap::default(),
                 moved_tasks: FxHashMap::default(),
             },
         }
