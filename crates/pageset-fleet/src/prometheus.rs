@@ -97,7 +97,8 @@ pub(crate) fn lines(url: &str) -> Result<Vec<Line>, String> {
         // Counted holds replace the pages per batch.
         let most = machine.numbers.moves.filter(|(_, most)| machine.numbers.held.is_some() && *most >= number);
         machine.numbers.moves = most.or(Some((sample.cpu(), number)));
-        machine.numbers.held = Some(Held::default());
+        // No metric tells how many of them larger lists avoid.
+        machine.numbers.held = Some(Held { unavoidable: None, are_largest: false });
     })?;
     for (mark, is_min) in [("low", false), ("min", true)] {
         each(&format!("pageset_zone_{mark}_pages > pageset_zone_free_pages"), &|machine, sample, number| {

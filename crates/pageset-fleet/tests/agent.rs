@@ -19,7 +19,7 @@ use pageset_fleet::watch::{Looks, Watch};
 use pageset_record::live::{Traffic, Wait, Waits};
 use pageset_report::error::{Exit, Failure};
 use pageset_trace::procfs::Zoneinfo;
-use pageset_trace::verdict::machine::{Finding, Level, judge};
+use pageset_trace::verdict::machine::{Finding, Level, Lists, judge};
 
 const YEAR_S: u64 = 365 * 86_400;
 
@@ -120,6 +120,20 @@ fn lists_decide_the_rules_against_the_version() {
         ("6.18.0", true, true, "linux-6.18", false, "on"),
     ] {
         assert_eq!(rules(release, bounds, differ), (name.to_owned(), is_another, tuning.to_owned()), "{release}");
+    }
+}
+
+/// A kernel before 5.14 has no setting; of a newer one whose setting cannot be read nobody knows it.
+#[test]
+fn a_setting_that_cannot_be_read_is_not_one_that_is_missing() {
+    for (release, lists) in [("5.10.0", Lists::Without), ("5.15.0", Lists::Unknown), ("6.6.87", Lists::Unknown)] {
+        let none = Duration::ZERO;
+        let mut look = Look { high_fraction: None, ..look(60, 60, &[(0, 1, none)]) };
+        look.release = Some(release.to_owned());
+        for set in look.zoneinfo.zones.iter_mut().flat_map(|zone| &mut zone.pagesets) {
+            (set.high_min, set.high_max) = (None, None);
+        }
+        assert_eq!(View::new(&look, None).kernel.lists(), lists, "{release}");
     }
 }
 

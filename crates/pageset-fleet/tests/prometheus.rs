@@ -95,6 +95,38 @@ fn metrics_get_the_verdict_of_an_agent() {
     assert!((waits - 0.13).abs() < 1e-9, "{waits}");
 }
 
+/// Machines whose holds are counted, and whose waits are not: both lists a fraction of 100 fixes, and one has few holds.
+fn holds(request: &str) -> String {
+    let kernel = |instance: &str| {
+        let labels = "\"release\":\"6.12.1\",\"rules\":\"linux-6.12\",\"auto_tuning\":\"off-by-fraction\"";
+        sample(&format!("\"instance\":\"{instance}\",{labels},\"high_fraction\":\"100\""), "1")
+    };
+    let of = |instance: &str, cpu: u32, value: &str| {
+        sample(&format!("\"instance\":\"{instance}\",\"cpu\":\"{cpu}\""), value)
+    };
+    let all = match request {
+        _ if request.contains("pageset_kernel_info") => vec![kernel("a:9763"), kernel("b:9763")],
+        _ if request.contains("pageset_zone_lock_holds_total") => {
+            vec![of("a:9763", 3, "2400"), of("a:9763", 4, "1300"), of("b:9763", 0, "12")]
+        }
+        // One hold may move 32 batches.
+        _ if request.contains("refill_pages_total") => vec![of("a:9763", 4, "9000"), of("b:9763", 0, "5000")],
+        _ => Vec::new(),
+    };
+    ok(&all.join(","))
+}
+
+/// Counted holds replace the pages per batch. How many of them larger lists avoid no metric tells, so that a recording has to.
+#[test]
+fn counted_holds_of_a_server_set_nothing_without_a_recording() {
+    let fleet = asked(&server(holds)).unwrap();
+    let of = |group: &pageset_fleet::Group| (group.hosts[0].clone(), group.verdict.clone(), group.needs_recording);
+    let rows: Vec<_> = fleet.groups.iter().map(of).collect();
+    let row = |host: &str, verdict: &str, recording| (host.to_owned(), verdict.to_owned(), recording);
+    assert_eq!(rows, [row("a:9763", "tuning-off", true), row("b:9763", "healthy", false)]);
+    assert!(fleet.sentence.contains("run `pageset advise --live 5`"), "{}", fleet.sentence);
+}
+
 #[test]
 fn a_server_that_does_not_answer_is_one_line() {
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

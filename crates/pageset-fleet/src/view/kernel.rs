@@ -1,6 +1,6 @@
 //! The rules in force.
 
-use pageset_trace::replay::setting::{kernel_of, tuned_of};
+use pageset_trace::replay::setting::{has_high_fraction, kernel_of, tuned_of};
 use pageset_trace::verdict::machine::Lists;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -99,7 +99,8 @@ impl Kernel {
             (AutoTuning::On, _) => Lists::Tuned,
             (AutoTuning::OffByFraction, Some(fraction)) => Lists::Fraction(fraction),
             (AutoTuning::NotInKernel, Some(fraction)) => Lists::Fixed(fraction),
-            (AutoTuning::NotInKernel, None) => Lists::Without,
+            // Newer kernels have the setting; its value could not be read.
+            (AutoTuning::NotInKernel, None) if !has_high_fraction(self.release.as_deref()) => Lists::Without,
             _ => Lists::Unknown,
         }
     }

@@ -337,7 +337,8 @@ impl View {
             .flatten()
             .filter_map(|cpu| Some((cpu.least_zone_lock_holds_per_s?, cpu.zone_lock_holds_per_s?)));
         let (least, all) = rates.reduce(|sum, rate| (sum.0 + rate.0, sum.1 + rate.1))?;
-        Some(Held { unavoidable: if all > 0.0 { least / all } else { 0.0 }, are_largest: self.are_largest(cpu) })
+        let unavoidable = Some(if all > 0.0 { least / all } else { 0.0 });
+        Some(Held { unavoidable, are_largest: self.are_largest(cpu) })
     }
 
     /// Whether the pageset of the CPU's largest zone is as large as any setting makes it: an eighth of the zone, divided by its CPUs. The

@@ -29,7 +29,8 @@ pub struct CpuTraffic {
     #[schemars(extend("as" = "fallbacks/s", "metric" = "pageset_fallback_blocks"))]
     pub fallbacks: u64,
     /// How often the CPU took a zone lock since counting began: to refill, to drain, and for blocks past the pagesets. Null if it was
-    /// not counted.
+    /// not counted. This is as the gaps between blocks tell: `zone_lock_holds_per_s` adds what follows from the kernel's rules, and may be
+    /// higher than the difference of two looks.
     #[schemars(extend("as" = "zone-lock-moves", "metric" = "pageset_zone_lock_holds"))]
     #[serde(default)]
     pub zone_lock_holds: Option<u64>,

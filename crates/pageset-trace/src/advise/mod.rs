@@ -14,7 +14,7 @@ mod patterns;
 mod price;
 mod verdict;
 
-use pageset::policy::{Preset, Release};
+use pageset::policy::Preset;
 use pageset_rules::on_machine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -284,10 +284,8 @@ fn totals(outcome: &Outcome) -> Totals {
 }
 
 /// Whether the recorded kernel has `vm.percpu_pagelist_high_fraction`: a recorded value shows it, else the release.
-/// Source of the release: the kernel's own documentation of its sysctls. Unknown kernels count as new ones.
 fn has_high_fraction(facts: &Facts) -> bool {
-    let release = facts.kernel_release.as_deref().and_then(Release::parse);
-    facts.high_fraction.is_some() || release.is_none_or(|release| (release.major, release.minor) >= (5, 14))
+    facts.high_fraction.is_some() || crate::replay::setting::has_high_fraction(facts.kernel_release.as_deref())
 }
 
 /// The settings to replay, by their fraction. The one in force is replayed with the bounds in the snapshots.

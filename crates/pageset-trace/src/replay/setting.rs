@@ -345,6 +345,13 @@ pub fn kernel_of(release: Option<&str>, version: Option<&str>, info: &Zoneinfo) 
     (Preset::of_release(release), is_known)
 }
 
+/// Whether a kernel of this release has `vm.percpu_pagelist_high_fraction`. Source: the kernel's own documentation of its sysctls. An
+/// unknown release counts as a new one.
+#[must_use]
+pub fn has_high_fraction(release: Option<&str>) -> bool {
+    release.and_then(Release::parse).is_none_or(|release| (release.major, release.minor) >= (5, 14))
+}
+
 /// The rules of a kernel that tunes lists although its release does not: those of 6.6 with auto-tuning, or, where it prints bounds, of
 /// the kernel that the form of zoneinfo shows.
 pub fn tuned_of(info: &Zoneinfo) -> &'static Preset {

@@ -91,8 +91,8 @@ pub struct Numbers {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Held {
     /// The share of all CPUs' holds that no size of lists avoids: a CPU takes from zones what other CPUs free, a hold moves no more than the
-    /// kernel's rules allow, and some frees empty any list.
-    pub unavoidable: f64,
+    /// kernel's rules allow, and some frees empty any list. `None` is not measured, and decides nothing.
+    pub unavoidable: Option<f64>,
     /// Whether the lists of the CPU that takes zone locks most often are as large as any setting makes them.
     pub are_largest: bool,
 }
@@ -111,9 +111,10 @@ pub enum Decision {
 impl Held {
     /// The decision, if there is one.
     fn decides(self, lists: Lists) -> Option<Decision> {
+        let unavoidable = self.unavoidable?;
         let is_fixed = matches!(lists, Lists::Fraction(_) | Lists::Fixed(_) | Lists::Without);
         match lists.larger() {
-            _ if self.unavoidable >= LOCKS_LEFT_MAX => Some(Decision::Any),
+            _ if unavoidable >= LOCKS_LEFT_MAX => Some(Decision::Any),
             Some(Larger::Tune) => Some(Decision::Tune),
             None if is_fixed || lists == Lists::Tuned && self.are_largest => Some(Decision::Largest),
             _ => None,
@@ -293,7 +294,7 @@ impl Finding {
         }
     }
 
-    /// Whether only a recording can say what to do. `pageset advise` judges by counted holds too.
+    /// Whether only a recording can say what to do. Counted holds decide some cases; `advise` judges by the same number.
     pub const fn needs_recording(&self) -> bool {
         match self {
             Finding::Waits { larger, .. } => !matches!(larger, Some(Larger::Tune)),
@@ -530,10 +531,14 @@ mod tests {
             let moves = found.iter().find(|finding| matches!(finding, Finding::Moves { .. })).unwrap();
             (moves.key(), moves.set().map(Larger::text), moves.needs_recording())
         };
-        let held = |unavoidable, are_largest| Some(Held { unavoidable, are_largest });
+        let held = |unavoidable, are_largest| Some(Held { unavoidable: Some(unavoidable), are_largest });
+        let number_only = Some(Held { unavoidable: None, are_largest: true });
         let (tune, eighth) = (Larger::Tune.text(), Larger::Eighth.text());
         for (lists, held, short, expected) in [
             (Lists::Fraction(1000), None, false, ("tuning-off", Some(tune), true)),
+            // Holds of which nobody knows how many are avoidable decide nothing.
+            (Lists::Fraction(1000), number_only, false, ("tuning-off", Some(tune), true)),
+            (Lists::Tuned, number_only, false, ("zone-lock-moves", None, true)),
             (Lists::Fraction(1000), held(0.49, false), false, ("tuning-off", Some(tune), false)),
             (Lists::Fraction(1000), held(0.5, false), false, ("zone-lock-moves", None, false)),
             (Lists::Fraction(1000), held(0.0, false), true, ("zone-lock-moves", None, true)),
