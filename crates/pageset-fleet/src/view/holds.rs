@@ -36,10 +36,11 @@ impl HoldRules {
     pub(crate) fn new(preset: &str, zones: &[Zone], caches: &[CpuCache]) -> Self {
         let tuning = Preset::find(preset).map(|preset| preset.tuning);
         let scale = tuning.map_or(5, |tuning| tuning.batch_scale_max.into());
-        let batch = zones.iter().map(|zone| zone.batch).max().unwrap_or(0).max(1);
+        // A file may have any number; the kernel's are of 32 bits.
+        let batch = zones.iter().map(|zone| zone.batch).max().unwrap_or(0).clamp(1, u32::MAX.into());
         let high_min = zones.iter().max_by_key(|zone| zone.managed).and_then(|zone| zone.high_min).unwrap_or(0);
         // From 6.16 on such frees drain after half of the lower bound of high, which the count of frees may never reach. 4.10.
-        let is_reached = |tuning: &Tuning| !tuning.high_threshold_616 || batch + high_min / 2 <= batch << scale;
+        let is_reached = |tuning: &Tuning| !tuning.high_threshold_616 || high_min / 2 <= (batch << scale) - batch;
         let batches = tuning.filter(|tuning| tuning.cache_slice).map(|tuning| u64::from(tuning.cache_slice_batches));
         let is_large = |cache: &&CpuCache| {
             let pages = cache.bytes / u64::from(cache.sharers.max(1)) / PAGE;

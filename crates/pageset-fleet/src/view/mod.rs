@@ -349,7 +349,7 @@ impl View {
         let Some(zone) = own.max_by_key(|zone| zone.managed) else { return false };
         let cpus = zone.pagesets.iter().filter(|set| self.node_of(set.cpu).is_none_or(|of| of == zone.node)).count();
         let largest = zone.high_max.unwrap_or(zone.managed / 8 / cpus.max(1) as u64);
-        zone.pageset_of(cpu).is_some_and(|set| largest > 0 && 8 * set.high >= 7 * largest)
+        zone.pageset_of(cpu).is_some_and(|set| largest > 0 && 8 * u128::from(set.high) >= 7 * u128::from(largest))
     }
 
     /// The time since the previous look, if there was one.
