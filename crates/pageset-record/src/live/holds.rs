@@ -60,7 +60,7 @@ impl Passes {
     }
 }
 
-/// The times between the blocks of one CPU, as [`super::bpf`] counts them.
+/// The times between the blocks of one CPU, as the BPF programs count them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gaps {
     /// Refills and drains that follow other blocks.
