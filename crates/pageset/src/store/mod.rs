@@ -293,13 +293,10 @@ pub(crate) fn settle<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, scope: Sco
             settle_depots(zone, env);
             Some(Scope::Parts(0))
         }
+        // Single pages stay in bitmaps.
         Scope::Request(order) => {
-            let parts = order > Order::ZERO && Parts.pages(zone) > 0;
-            if Batches.pages(zone) > 0 {
-                settle_depots(zone, env);
-                return parts.then_some(Scope::Parts(0));
-            }
-            if parts { settle(zone, env, Scope::Parts(0)) } else { None }
+            settle_depots(zone, env);
+            (order > Order::ZERO).then_some(Scope::Parts(0))
         }
         Scope::Unmerged => {
             zone.merge_skipped(env);
