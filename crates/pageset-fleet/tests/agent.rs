@@ -123,7 +123,7 @@ fn lists_decide_the_rules_against_the_version() {
     }
 }
 
-/// A kernel before 5.14 has no setting; of a newer one whose setting cannot be read nobody knows it.
+/// A kernel before 5.14 has no setting. A newer one has it, and its value is unknown if it cannot be read.
 #[test]
 fn a_setting_that_cannot_be_read_is_not_one_that_is_missing() {
     for (release, lists) in [("5.10.0", Lists::Without), ("5.15.0", Lists::Unknown), ("6.6.87", Lists::Unknown)] {

@@ -67,9 +67,9 @@ impl HoldRules {
     }
 
     /// Drained blocks of orders 1 to 3 per second, if each may be a drain of its own.
-    fn apart(&self, now: &Traffic, then: Option<&Traffic>, seconds: Option<f64>) -> f64 {
-        let apart = per_s(now.high_order_drains, then.map(|then| then.high_order_drains), seconds);
-        apart.filter(|_| self.high_orders && !self.large_caches.contains(&now.cpu)).unwrap_or(0.0)
+    fn high_order_drains(&self, now: &Traffic, then: Option<&Traffic>, seconds: Option<f64>) -> f64 {
+        let drains = per_s(now.high_order_drains, then.map(|then| then.high_order_drains), seconds);
+        drains.filter(|_| self.high_orders && !self.large_caches.contains(&now.cpu)).unwrap_or(0.0)
     }
 
     /// Holds per second.
@@ -90,8 +90,10 @@ impl HoldRules {
             grown(|cpu| cpu.holds.refill)?.max(ORDERS.into_iter().enumerate().map(refilled).sum::<Option<f64>>()?);
         let drained = grown(|cpu| cpu.drain_pages)?;
         let longest = self.drain_scale.map_or(0.0, |scale| drained / (self.batch << scale) as f64);
-        let drains =
-            grown(|cpu| cpu.holds.drain)?.max(chunks.unwrap_or(0.0)).max(longest).max(self.apart(now, then, seconds));
+        let drains = grown(|cpu| cpu.holds.drain)?
+            .max(chunks.unwrap_or(0.0))
+            .max(longest)
+            .max(self.high_order_drains(now, then, seconds));
         Some(refills + drains + 2.0 * grown(|cpu| cpu.holds.direct)?)
     }
 
@@ -110,7 +112,7 @@ impl HoldRules {
         }
         holds += self.drain_scale.map_or(0.0, |scale| drained / (self.batch << scale) as f64);
         if self.always_high_orders {
-            holds += self.apart(now, then, seconds);
+            holds += self.high_order_drains(now, then, seconds);
         }
         // What goes past the pagesets takes the lock when it comes and when it goes.
         Some(holds + 2.0 * per_s(now.holds.direct, then.map(|then| then.holds.direct), seconds)?)
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(rules.least(&cpu([9; 5], [0; 5], 0), None, Some(2.0)), None, "a CPU that came since has no rate");
     }
 
-    /// Drains of large blocks, which look like one, and those that give up the lock between batches.
+    /// Rules add what the gaps hide: drains of orders 1 to 3 in a row, and drains that release the lock after each batch.
     #[test]
     fn rules_tell_what_gaps_do_not() {
         let mut now = cpu([0; 5], [0, 0, 0, 1000, 0], 5);

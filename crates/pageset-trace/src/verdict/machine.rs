@@ -536,7 +536,7 @@ mod tests {
         let (tune, eighth) = (Larger::Tune.text(), Larger::Eighth.text());
         for (lists, held, short, expected) in [
             (Lists::Fraction(1000), None, false, ("tuning-off", Some(tune), true)),
-            // Holds of which nobody knows how many are avoidable decide nothing.
+            // Holds decide nothing if it is unknown how many of them larger lists avoid.
             (Lists::Fraction(1000), number_only, false, ("tuning-off", Some(tune), true)),
             (Lists::Tuned, number_only, false, ("zone-lock-moves", None, true)),
             (Lists::Fraction(1000), held(0.49, false), false, ("tuning-off", Some(tune), false)),

@@ -234,8 +234,8 @@ impl<'a, M: Machine> Zone<'a, M> {
         self.lock_region(env, path, self.region_of(page))
     }
 
-    /// Takes the locks of the regions that some pages are in, one after the other, each for at most `most` pages. Each item has the lock, and
-    /// the first page and the end of those that it is held for.
+    /// Takes the locks of the regions that some pages are in, one after the other, each for at most `most` pages. An item is the lock, and the
+    /// pages that it is held for.
     pub(crate) fn lock_each<'z>(
         &'z self,
         env: Env<'z, M>,

@@ -186,7 +186,7 @@ impl<L> Pageset<L> {
         self.count.get()
     }
 
-    /// Pages in the pageset, and those that wait for it elsewhere, at a recent moment.
+    /// Pages in the pageset, and pages that other CPUs left for it, at a recent moment.
     fn pages(&self) -> u64 {
         u64::from(self.count()) + u64::from(self.research.waiting())
     }

@@ -163,7 +163,7 @@ impl<A: Store, B: Store> Store for (A, B) {
     }
 }
 
-/// The free pages of a store, as the audit found them: those that its walk of all blocks finds again, and those that are in no block.
+/// The free pages that the audit found in a store: `listed` are in blocks, which its walk over all tags meets again; `unlisted` are in none.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Audited {
     pub(crate) listed: u64,
