@@ -11,11 +11,11 @@
 //! | --- | --- |
 //! | `error` | reasons why a recording fails |
 //! | `progress` | notes during a recording, and its summary |
-//! | `owner`, `symbols` | the owner of a change to the machine, and the addresses of kernel functions |
+//! | `owner`, `symbols`, `btf` | the owner of a change to the machine, addresses of kernel functions, and offsets in kernel structures |
 //! | `tracefs`, `sysctl`, `probes` | changes to the machine, and their removal |
 //! | `leftovers` | the removal of changes that a killed recording left |
 //! | `removal` | the removal by a process of its own, after a signal |
-//! | `machine` | facts of this machine |
+//! | `machine`, `remote` | facts of this machine, and which counters are of other nodes |
 //! | `setup` | the events, the clock and the size of the buffers |
 //! | `ready` | whether this user can record |
 //! | `processes`, `proctext`, `snapshot` | the other data of a recording that are not events |
@@ -26,6 +26,7 @@
 //! | [`live`] | live counts; its module `bpf::sys` has the only unsafe code |
 #![deny(unsafe_code)]
 
+mod btf;
 mod error;
 mod launch;
 mod leftovers;
@@ -39,6 +40,7 @@ mod proctext;
 mod progress;
 mod readout;
 mod ready;
+mod remote;
 mod removal;
 mod session;
 mod setup;

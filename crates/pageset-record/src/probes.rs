@@ -6,12 +6,13 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use crate::btf;
 use crate::error::RecordError;
 use crate::owner::Owner;
 use crate::symbols::Symbols;
 use crate::tracefs::Tracefs;
 use pageset_trace::tracepoint::decode::{
-    BULK_BEGIN, BULK_END, CPU_OFFLINE, CPU_ONLINE, PAGESETS_OFF, PAGESETS_ON, RECLAIM_ENDED,
+    BULK_BEGIN, BULK_END, CPU_OFFLINE, CPU_ONLINE, PAGESETS_OFF, PAGESETS_ON, RECLAIM_ENDED, ZONE_COUNTER,
 };
 
 /// Probes that are useful only together.
@@ -20,6 +21,13 @@ struct Source {
     probes: &'static [Probe],
     /// The consequence of their absence, for probes that every recording needs.
     without: Option<&'static str>,
+}
+
+impl Source {
+    /// Whether the source is of counters of zones, of which only those of other nodes are recorded.
+    fn is_of_counters(&self) -> bool {
+        self.probes[0].event == ZONE_COUNTER[0]
+    }
 }
 
 /// One probe at a function.
@@ -50,7 +58,12 @@ impl Probe {
 /// the flags, the preferred node and the number of pages.
 const BULK: &[&str] = &["alloc_pages_bulk_noprof", "__alloc_pages_bulk"];
 
-const SOURCES: [Source; 5] = [
+/// The first page of the zone that is the first argument, at [`START_OFFSET`] in it; the counter, and its change.
+const ZONE_CHANGE: &str = "start=+START_OFFSET($arg1):u64 counter=$arg2:u8 change=$arg3:s64";
+/// Stands for the offset of a zone's first page in bytes, which the kernel's type information tells.
+const START_OFFSET: &str = "START_OFFSET";
+
+const SOURCES: [Source; 6] = [
     Source {
         probes: &[
             Probe::new("p", BULK_BEGIN, BULK, "gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32"),
@@ -72,6 +85,14 @@ const SOURCES: [Source; 5] = [
         ],
         without: None,
     },
+    // The counters of zones, whose changes delay the drains of other nodes' idle pages. The filter leaves those of other nodes.
+    Source {
+        probes: &[
+            Probe::new("p", ZONE_COUNTER[0], &["__mod_zone_page_state"], ZONE_CHANGE),
+            Probe::new("p", ZONE_COUNTER[1], &["mod_zone_page_state"], ZONE_CHANGE),
+        ],
+        without: None,
+    },
 ];
 
 /// The prefix of the groups of these probes; the owner follows.
@@ -84,12 +105,14 @@ pub(super) struct Probes {
     group: String,
     /// Each set source and the function of its first probe.
     set: Vec<(&'static Source, &'static str)>,
+    /// The filter that leaves the counters of other nodes' zones; `None` on a machine with one node.
+    remote: Option<String>,
     /// Whether another process removes them.
     handed_over: bool,
 }
 
 impl Probes {
-    /// Sets the probes that the kernel allows. `warn` receives the consequence of each missing probe that every
+    /// Sets the probes that the kernel allows. `remote` is the filter of [`crate::remote`]. `warn` receives the consequence of each missing probe that every
     /// recording needs.
     ///
     /// # Errors
@@ -97,12 +120,13 @@ impl Probes {
     pub(super) fn create(
         tracefs: &Tracefs,
         known: &Symbols,
+        remote: Option<String>,
         warn: &mut dyn FnMut(&str),
         check: &mut dyn FnMut() -> Result<(), RecordError>,
     ) -> Result<Probes, RecordError> {
         let file = kprobe_events(tracefs);
         let group = format!("{PREFIX}{}", Owner::this().name('_'));
-        let mut probes = Probes { file, group, set: Vec::new(), handed_over: false };
+        let mut probes = Probes { file, group, set: Vec::new(), remote, handed_over: false };
         let has_probes = probes.file.exists();
         for source in &SOURCES {
             check()?;
@@ -113,6 +137,8 @@ impl Probes {
                 "the kernel does not tell the names of its functions (CONFIG_KALLSYMS)".to_owned()
             } else if !source.probes.iter().all(has) {
                 // This release lacks the function or does it differently.
+                continue;
+            } else if source.is_of_counters() && probes.remote.is_none() {
                 continue;
             } else {
                 match probes.add(source, known) {
@@ -149,10 +175,13 @@ impl Probes {
 
     /// Sets all probes of a source, or none.
     fn add(&mut self, source: &'static Source, known: &Symbols) -> io::Result<()> {
+        let of_zones = source.probes.iter().any(|probe| probe.values.contains(START_OFFSET));
+        let offset = if of_zones { start_offset()?.to_string() } else { String::new() };
         let function =
             |probe: &Probe| probe.functions.iter().copied().find(|function| known.has(function)).unwrap_or_default();
         let define = |probe: &Probe| {
             let Probe { kind, event, values, .. } = probe;
+            let values = values.replace(START_OFFSET, &offset);
             append(&self.file, &format!("{kind}:{}/{event} {} {values}", self.group, function(probe)))
         };
         let set = source.probes.iter().try_for_each(define);
@@ -166,13 +195,14 @@ impl Probes {
         set
     }
 
-    /// The set sources: the name in [`Facts::sources`](pageset_trace::Facts::sources), the events, and the consequence of their
-    /// absence.
+    /// The set sources: the name in [`Facts::sources`](pageset_trace::Facts::sources), the events, the filter of the events, and the
+    /// consequence of their absence.
     pub(super) fn sources(
         &self,
-    ) -> impl Iterator<Item = (String, impl Iterator<Item = &'static str>, Option<&'static str>)> {
+    ) -> impl Iterator<Item = (String, impl Iterator<Item = &'static str>, Option<&str>, Option<&'static str>)> {
         self.set.iter().map(|(source, function)| {
-            (format!("kprobe:{function}"), source.probes.iter().map(|probe| probe.event), source.without)
+            let filter = self.remote.as_deref().filter(|_| source.is_of_counters());
+            (format!("kprobe:{function}"), source.probes.iter().map(|probe| probe.event), filter, source.without)
         })
     }
 
@@ -206,6 +236,10 @@ pub(super) fn stale(tracefs: &Tracefs) -> Vec<String> {
 /// Removes the probes of a group that [`stale`] found.
 pub(super) fn remove_stale(tracefs: &Tracefs, group: &str) -> io::Result<()> {
     remove(&kprobe_events(tracefs), group)
+}
+
+fn start_offset() -> io::Result<u32> {
+    btf::offset_of(&fs::read(btf::KERNEL)?, "zone", "zone_start_pfn").ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 fn kprobe_events(tracefs: &Tracefs) -> PathBuf {
@@ -252,8 +286,13 @@ mod tests {
     fn all_probes_of_a_source_are_set_or_none() {
         let file = std::env::temp_dir().join(format!("pageset-sources-{}", std::process::id()));
         fs::write(&file, "").unwrap();
-        let mut probes =
-            Probes { file: file.clone(), group: "pageset_1_2".into(), set: Vec::new(), handed_over: false };
+        let mut probes = Probes {
+            file: file.clone(),
+            group: "pageset_1_2".into(),
+            set: Vec::new(),
+            remote: None,
+            handed_over: false,
+        };
         let known = Symbols::of(&["__alloc_pages_bulk", "balance_pgdat"]);
         probes.add(&SOURCES[0], &known).unwrap();
         let set = "p:pageset_1_2/bulk_begin __alloc_pages_bulk gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32\n\

@@ -24,7 +24,7 @@ use crate::snapshot::{SNAPSHOT_INTERVAL, Snapshots};
 use crate::spool::Readers;
 use crate::symbols::Symbols;
 use crate::tracefs::{Instance, Tracefs};
-use crate::{leftovers, machine, owner, processes, sysctl};
+use crate::{leftovers, machine, owner, processes, remote, sysctl};
 
 /// Options of a recording.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     let symbols = Symbols::find(functions, &mut || interrupted_before(&mut signals))?;
     // The probes are created before the instance, so that they are dropped after it.
     let (warn, check) = (&mut |warning: &str| note(Note::Warning(warning)), &mut || interrupted_before(&mut signals));
-    let mut probes = Probes::create(&tracefs, &symbols, warn, check)?;
+    let mut probes = Probes::create(&tracefs, &symbols, remote::filter(), warn, check)?;
     let instance = Instance::create(&tracefs, &sysctl::name_suffix())?;
     let mut removal = Handover { launcher: &options.launcher, removal: None };
     let recorded =

@@ -104,9 +104,9 @@ pub(super) fn prepare(
     }
 
     let mut sources = Vec::new();
-    for (source, events, without) in probes.sources() {
+    for (source, events, filter, without) in probes.sources() {
         check()?;
-        match enable_probes(instance, probes.group(), events) {
+        match enable_probes(instance, probes.group(), events, filter) {
             Ok(read) => {
                 formats.extend(read);
                 sources.push(source);
@@ -120,15 +120,20 @@ pub(super) fn prepare(
     Ok(Prepared { layout, decoder: Decoder::new(&formats).map_err(unknown)?, clock, sources })
 }
 
-/// Enables all probes of a source in the instance, or none.
+/// Enables all probes of a source in the instance, or none. `filter` leaves some of their events.
 fn enable_probes(
     instance: &Instance,
     group: &str,
     events: impl Iterator<Item = &'static str>,
+    filter: Option<&str>,
 ) -> Result<Vec<Format>, RecordError> {
     let events: Vec<&str> = events.collect();
     let formats = events.iter().map(|event| read_format(instance, group, event)).collect::<Result<_, _>>()?;
-    let enable = |event: &&str, on| instance.write(&format!("events/{group}/{event}/enable"), on);
+    let set = |event: &str, file, text| instance.write(&format!("events/{group}/{event}/{file}"), text);
+    let enable = |event: &&str, on| {
+        filter.map_or(Ok(()), |filter| set(event, "filter", filter))?;
+        set(event, "enable", on)
+    };
     match events.iter().try_for_each(|event| enable(event, "1")) {
         Ok(()) => Ok(formats),
         Err(error) => {

@@ -143,9 +143,24 @@ pub enum StateChange {
     PagesetsOff(Pfn),
     /// The pagesets of this page's zone are about to be enabled again.
     PagesetsOn(Pfn),
+    /// This CPU adds to a counter of a zone of another node. A counter that has changed at a tick of the CPU delays the drain of the
+    /// zone's idle pages there.
+    ZoneCounter {
+        /// The zone's first page.
+        zone: Pfn,
+        /// The recorded kernel's number of the counter: 1 and above. Counter 0 is the zone's free pages, which follow from other events.
+        counter: u8,
+        /// The change in pages.
+        change: i32,
+    },
 }
 
 impl Kind {
+    /// Whether this is a change of a zone's counter, which comes in the middle of other operations.
+    pub(crate) const fn is_zone_counter(&self) -> bool {
+        matches!(self, Self::StateChange(StateChange::ZoneCounter { .. }))
+    }
+
     /// Whether this event is input of a replay: an allocation, a bulk allocation, a free, or the timer work.
     pub fn is_input(&self) -> bool {
         matches!(

@@ -62,7 +62,11 @@ pub(crate) fn check(kind: &Kind) -> Result<(), (&'static str, String, &'static s
         {
             Err(("cpu", number.0.to_string(), CPU_ALLOWED))
         }
-        Kind::StateChange(StateChange::PagesetsOff(page) | StateChange::PagesetsOn(page))
+        Kind::StateChange(
+            StateChange::PagesetsOff(page)
+            | StateChange::PagesetsOn(page)
+            | StateChange::ZoneCounter { zone: page, .. },
+        )
         | Kind::Alloc { pfn: Some(page), .. }
         | Kind::Free { pfn: page, .. }
         | Kind::FreeBatched { pfn: page }

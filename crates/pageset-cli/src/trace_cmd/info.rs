@@ -50,7 +50,8 @@ const ZONE_RANKS: [usize; 12] = [0, 0, 0, 1, 0, 0, 4, 5, 0, 2, 3, 0];
 const LEGEND: &str = "zone_locked: blocks taken from the free lists; drain: blocks that pagesets returned to them;\n\
     decay: runs of the once-a-second work; reclaim: kswapd woken or asleep, direct reclaim begun;\n\
     bulk: bulk allocations, each of several pages; fork: new processes and threads;\n\
-    state_change: a round of reclaim ended, a CPU or memory went offline or came online\n";
+    state_change: a round of reclaim ended, a CPU or memory went offline or came online,\n    \
+    a counter of another node's zone changed\n";
 
 fn text(info: &Info, fit: Fit) -> String {
     let mut lines = Table::new();

@@ -189,6 +189,11 @@ impl Decoder {
             2 => StateChange::CpuOnline(limits::cpu(target)?),
             3 => StateChange::PagesetsOff(limits::pfn(target)?),
             4 => StateChange::PagesetsOn(limits::pfn(target)?),
+            5 => StateChange::ZoneCounter {
+                zone: limits::pfn(target)?,
+                counter: self.args.byte(raw)?,
+                change: i32::from_le_bytes(self.args.bytes(raw, 4)?.try_into().ok()?),
+            },
             _ => return None,
         })
     }

@@ -121,6 +121,7 @@ impl Encoder {
             Kind::DirectReclaim => (b'R', None),
             Kind::StateChange(change) => {
                 let (what, target) = match change {
+                    StateChange::ZoneCounter { zone, .. } => (5, zone.0),
                     StateChange::ReclaimEnded => (0, 0),
                     StateChange::CpuOffline(cpu) => (1, cpu.0.into()),
                     StateChange::CpuOnline(cpu) => (2, cpu.0.into()),
@@ -129,6 +130,10 @@ impl Encoder {
                 };
                 args.push(what);
                 varint::put(args, target);
+                if let StateChange::ZoneCounter { counter, change, .. } = change {
+                    args.push(counter);
+                    args.extend_from_slice(&change.to_le_bytes());
+                }
                 (b'S', None)
             }
             Kind::Fork { child } => {

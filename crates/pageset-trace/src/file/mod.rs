@@ -1,13 +1,13 @@
 //! The project's own form of a recording: one compressed file that contains everything.
 //!
-//! # The format, version 3
+//! # The format, version 4
 //!
 //! All numbers are little-endian. A file is a header, then sections without gaps, then nothing:
 //!
 //! | bytes | header |
 //! | --- | --- |
 //! | 8 | `89 70 73 74 72 61 63 65`: the byte 0x89 and `pstrace` |
-//! | 4 | version: 3 |
+//! | 4 | version: 4 |
 //! | 4 | CRC-32 of the 12 bytes before |
 //!
 //! | bytes | section |
@@ -39,7 +39,8 @@
 //!
 //! Version 2 adds the kind `U` (bulk allocation). Version 3 adds two kinds. `S` is a change of state: its number as one
 //! byte, then a varint with the CPU, the page frame number or 0. `P` is a new process or thread: its number as a
-//! varint. This build reads all versions. An older reader refuses a newer file by its header.
+//! varint. Version 4 adds a change of state, number 5: after the first page of the zone, the counter (1 byte) and the change (4 bytes).
+//! This build reads all versions. An older reader refuses a newer file by its header.
 //!
 //! A varint has seven bits per byte, lowest first; bit 7 is set in all bytes but the last.
 //!
@@ -64,7 +65,7 @@ pub use writer::Writer;
 pub(crate) const MAGIC: &[u8; 8] = b"\x89pstrace";
 
 /// The version that is written.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// The oldest version that is read.
 pub(crate) const OLDEST_VERSION: u32 = 1;

@@ -223,7 +223,8 @@ fn marks(trace: &Trace) -> Vec<Warning> {
 
 /// Warnings about kernel activity that no event shows or that a replay does not repeat.
 fn unseen(notes: &Notes, facts: &Facts, level: Level) -> impl Iterator<Item = Warning> {
-    let recorded = facts.sources.iter().any(|source| source.contains("bulk"));
+    let has = |part| facts.sources.iter().any(|source| source.contains(part));
+    let recorded = has("bulk");
     let bulk = match level {
         _ if recorded => "the recording tells how many, not which",
         Level::Input => "they write no event, so the input shows them only when they are freed",
@@ -260,7 +261,11 @@ fn unseen(notes: &Notes, facts: &Facts, level: Level) -> impl Iterator<Item = Wa
             Name::Expiries,
             "drains of other nodes' idle pages by the timer work",
             notes.found.expiries,
-            "they follow counters of the zone, of which events show a part",
+            if has("zone_page_state") {
+                "they follow counters of the zone, whose changes are recorded"
+            } else {
+                "they follow counters of the zone, of which events show a part"
+            },
         ),
         (
             Name::InterruptedDrains,

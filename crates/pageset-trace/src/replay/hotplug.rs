@@ -38,7 +38,7 @@ impl Hotplug {
     /// is not about hot-plug.
     pub(super) fn change(&mut self, change: StateChange, pid: u32, zone: Option<usize>) -> bool {
         match change {
-            StateChange::ReclaimEnded => return false,
+            StateChange::ReclaimEnded | StateChange::ZoneCounter { .. } => return false,
             StateChange::CpuOffline(cpu) => {
                 self.offline_cpu = self.cpus.get(cpu.0 as usize).map(|_| (cpu, pid));
                 self.set_cpu(cpu, false);

@@ -309,7 +309,7 @@ impl<'r, 'a> Run<'r, 'a> {
             }
             Kind::BulkAlloc { taken, gfp, node, .. } => self.bulk(event.cpu, *taken, *gfp, *node),
             Kind::SnapshotEnd(tag) => self.snapshot(tag),
-            Kind::StateChange(change) => self.state_change(*change, event.pid),
+            Kind::StateChange(change) => self.state_change(*change, event),
             _ => {}
         }
         self.place += u64::from(event.kind.is_input());

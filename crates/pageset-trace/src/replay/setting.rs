@@ -128,6 +128,8 @@ pub struct Setting {
     pub(super) high_fraction: u32,
     /// Whether the recording has events of bulk allocations.
     pub(super) bulk_recorded: bool,
+    /// Whether the recording shows the changes of the counters of other nodes' zones.
+    pub(super) counters_recorded: bool,
     /// Whether the kernel may have made bulk allocations that the recording does not show. Kernels before 5.13 have
     /// none.
     pub(super) bulk_unseen: bool,
@@ -204,6 +206,7 @@ impl Setting {
             preempts: preempts(release_or_guess(release, version, start).0),
             frees_runs_whole: facts.kernel_release.as_deref().and_then(Release::parse).is_some_and(frees_whole),
             bulk_recorded,
+            counters_recorded: facts.sources.iter().any(|source| source.contains("zone_page_state")),
             reclaim_ends_recorded: facts.sources.iter().any(|source| source == "kprobe:balance_pgdat"),
             page_size: facts.page_size,
             batch_scale_max: facts.batch_scale_max,
@@ -248,10 +251,12 @@ impl Setting {
         }
     }
 
-    /// The zone whose pagesets the change disables or enables.
+    /// The zone whose pagesets the change disables or enables, or whose counter it changes.
     pub(super) fn zone_of_change(&self, change: StateChange) -> Option<usize> {
         match change {
-            StateChange::PagesetsOff(pfn) | StateChange::PagesetsOn(pfn) => self.zone_of(pfn),
+            StateChange::PagesetsOff(pfn)
+            | StateChange::PagesetsOn(pfn)
+            | StateChange::ZoneCounter { zone: pfn, .. } => self.zone_of(pfn),
             _ => None,
         }
     }

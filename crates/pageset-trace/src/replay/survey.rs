@@ -67,6 +67,10 @@ impl First {
         for (index, event) in recorded.events()?.enumerate() {
             let event = event?;
             let state = window.at(&event);
+            if event.kind.is_zone_counter() {
+                notes.events += 1;
+                continue;
+            }
             if let Kind::StateChange(change) = event.kind
                 && state == State::Inside
                 && hotplug.change(change, event.pid, None)
@@ -149,7 +153,10 @@ impl Survey {
         let mut window = setting.window();
         for (index, event) in recorded.events()?.enumerate() {
             let event = event?;
-            lists.event(&mut notes, index as u64, &event, window.at(&event));
+            let state = window.at(&event);
+            if !event.kind.is_zone_counter() {
+                lists.event(&mut notes, index as u64, &event, state);
+            }
             progress(notes.events + index as u64);
         }
         let found = lists.finish(&mut notes);

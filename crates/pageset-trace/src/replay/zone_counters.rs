@@ -14,10 +14,12 @@ use super::setting::Setting;
 const THRESHOLD_MAX: u32 = 125;
 
 /// The changes of one zone's counters on one CPU since the last tick, in pages.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Changes {
     free: u32,
     lru: u32,
+    /// The recorded changes of the kernel's other counters, by its numbers for them.
+    recorded: Vec<(u8, i32)>,
 }
 
 /// The changes of all zones on all CPUs of other nodes.
@@ -31,6 +33,9 @@ pub(super) struct ZoneCounters {
     /// Whether a refill of single pages changes the count of free pages once for each page, as kernels from 6.10 on. Larger blocks
     /// change it one by one in all kernels: on 6.1 with a threshold of 18, 15 blocks of order 1 are a change, and three of order 3 none.
     by_block: bool,
+    /// Whether the recording shows all changes but those of free pages. Else allocations and frees of pages of processes and files stand
+    /// for them.
+    are_recorded: bool,
 }
 
 impl ZoneCounters {
@@ -45,6 +50,7 @@ impl ZoneCounters {
             thresholds: setting.zones.iter().map(|zone| threshold(zone.start.managed)).collect(),
             changes: pairs.map(|is_remote| is_remote.then(Changes::default)).collect(),
             by_block: setting.kernel_tuning().type_at_drain,
+            are_recorded: setting.counters_recorded,
         }
     }
 
@@ -61,9 +67,24 @@ impl ZoneCounters {
     /// Notes that a block of a process or a file came or went.
     pub(super) fn change_lru(&mut self, zone: usize, cpu: CpuId, order: Order) {
         let threshold = self.thresholds[zone];
+        if self.are_recorded {
+            return;
+        }
         if let Some(changes) = self.of(zone, cpu) {
             add(&mut changes.lru, order.pages() as u32, threshold);
         }
+    }
+
+    /// Notes a recorded change of a counter of the kernel.
+    pub(super) fn change_recorded(&mut self, zone: usize, cpu: CpuId, counter: u8, change: i32) {
+        let threshold = self.thresholds[zone];
+        let Some(Changes { recorded, .. }) = self.of(zone, cpu) else { return };
+        let at = recorded.iter().position(|(of, _)| *of == counter).unwrap_or_else(|| {
+            recorded.push((counter, 0));
+            recorded.len() - 1
+        });
+        let sum = recorded[at].1.saturating_add(change);
+        recorded[at].1 = if sum.unsigned_abs() > threshold { 0 } else { sum };
     }
 
     /// Notes that the zone's free pages changed, by a refill of blocks of an order or otherwise.
@@ -89,7 +110,7 @@ impl ZoneCounters {
     /// Whether a counter has changed since the last tick; `None` for a zone of the CPU's own node.
     pub(super) fn tick(&mut self, zone: usize, cpu: CpuId) -> Option<bool> {
         let changes = std::mem::take(self.of(zone, cpu)?);
-        Some(changes.free != 0 || changes.lru != 0)
+        Some(changes.free != 0 || changes.lru != 0 || changes.recorded.iter().any(|(_, sum)| *sum != 0))
     }
 }
 
@@ -120,13 +141,32 @@ mod tests {
     fn blocks_of_a_refill_change_the_count_one_by_one() {
         let changed = |order: u8, blocks: u64, by_block: bool| {
             let changes = vec![Some(Changes::default())];
-            let mut counters = ZoneCounters { cpus: 1, thresholds: vec![18], changes, by_block };
+            let mut counters = ZoneCounters { cpus: 1, thresholds: vec![18], changes, by_block, are_recorded: false };
             let order = Order::new(order).unwrap();
             counters.change_free(0, CpuId(0), 1000, 1000 - (blocks << order.get()), Some(order));
             counters.tick(0, CpuId(0)) == Some(true)
         };
         assert_eq!([changed(1, 15, false), changed(3, 3, false)], [true, false]);
         assert_eq!([changed(0, 31, false), changed(0, 31, true), changed(0, 38, true)], [false, true, false]);
+    }
+
+    /// Recorded changes count by sign and counter, and stand for the guess by pages of processes.
+    #[test]
+    fn recorded_changes_of_a_counter_may_cancel() {
+        let mut counters = ZoneCounters {
+            cpus: 1,
+            thresholds: vec![18],
+            changes: vec![Some(Changes::default())],
+            by_block: true,
+            are_recorded: true,
+        };
+        let mut tick = |changes: &[(u8, i32)]| {
+            counters.change_lru(0, CpuId(0), Order::ZERO);
+            changes.iter().for_each(|(counter, change)| counters.change_recorded(0, CpuId(0), *counter, *change));
+            counters.tick(0, CpuId(0))
+        };
+        assert_eq!([tick(&[]), tick(&[(1, 3), (1, -3)]), tick(&[(3, 19)]), tick(&[(3, -19)])], [Some(false); 4]);
+        assert_eq!([tick(&[(1, 3), (2, -3)]), tick(&[(3, 18)]), tick(&[(3, 19), (3, 1)])], [Some(true); 3]);
     }
 
     /// CPU 0 and a zone of another node, and one of its own.
@@ -137,6 +177,7 @@ mod tests {
             thresholds: vec![30, 30],
             changes: vec![Some(Changes::default()), None],
             by_block: true,
+            are_recorded: false,
         };
         let mut tick = |change: &dyn Fn(&mut ZoneCounters)| {
             change(&mut counters);

@@ -230,7 +230,7 @@ fn gfp(fields: &mut Fields<'_>) -> Result<u32, Fault> {
 }
 
 fn state_change(fields: &mut Fields<'_>) -> Result<StateChange, Fault> {
-    const ALLOWED: &str = "reclaim-ended, cpu-offline, cpu-online, pagesets-off or pagesets-on";
+    const ALLOWED: &str = "reclaim-ended, cpu-offline, cpu-online, pagesets-off, pagesets-on or zone-counter";
     let cpu = |fields: &mut Fields<'_>| {
         fields.decimal("cpu", u64::from(MAX_CPUS - 1), CPU_ALLOWED).map(|number| pageset::CpuId(number as u32))
     };
@@ -241,8 +241,18 @@ fn state_change(fields: &mut Fields<'_>) -> Result<StateChange, Fault> {
         b"cpu-online" => StateChange::CpuOnline(cpu(fields)?),
         b"pagesets-off" => StateChange::PagesetsOff(pfn(fields)?),
         b"pagesets-on" => StateChange::PagesetsOn(pfn(fields)?),
+        b"zone-counter" => zone_counter(fields)?,
         _ => return Err(fault("change", word, ALLOWED)),
     })
+}
+
+fn zone_counter(fields: &mut Fields<'_>) -> Result<StateChange, Fault> {
+    let zone = pfn(fields)?;
+    let counter = fields.decimal("counter", u64::from(u8::MAX), "a counter from 0 to 255")? as u8;
+    let word = fields.word();
+    let change = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+    let change = change.ok_or_else(|| fault("change", word, "a number of 32 bits"))?;
+    Ok(StateChange::ZoneCounter { zone, counter, change })
 }
 
 fn bulk_alloc(fields: &mut Fields<'_>) -> Result<Kind, Fault> {

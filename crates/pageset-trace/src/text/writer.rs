@@ -172,6 +172,7 @@ fn state_change(out: &mut Vec<u8>, change: StateChange) {
         StateChange::CpuOnline(cpu) => (b"cpu-online ", Some(cpu), None),
         StateChange::PagesetsOff(pfn) => (b"pagesets-off ", None, Some(pfn)),
         StateChange::PagesetsOn(pfn) => (b"pagesets-on ", None, Some(pfn)),
+        StateChange::ZoneCounter { zone, .. } => (b"zone-counter ", None, Some(zone)),
     };
     out.extend_from_slice(what);
     if let Some(cpu) = cpu {
@@ -179,6 +180,11 @@ fn state_change(out: &mut Vec<u8>, change: StateChange) {
     }
     if let Some(pfn) = pfn {
         hex(out, pfn.0);
+    }
+    if let StateChange::ZoneCounter { counter, change, .. } = change {
+        numbers(out, &[counter]);
+        out.extend_from_slice(if change < 0 { b" -" } else { b" " });
+        decimal(out, change.unsigned_abs().into());
     }
 }
 

@@ -73,6 +73,8 @@ pub const CPU_ONLINE: &str = "cpu_online";
 pub const PAGESETS_OFF: &str = "pagesets_off";
 /// The probe event of [`StateChange::PagesetsOn`].
 pub const PAGESETS_ON: &str = "pagesets_on";
+/// The probe events of [`StateChange::ZoneCounter`]: two functions change counters.
+pub const ZONE_COUNTER: [&str; 2] = ["zone_counter", "zone_counter_folio"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BulkRequest {
@@ -145,6 +147,11 @@ enum Shape {
     },
     CpuChange(fn(CpuId) -> StateChange, Field),
     ZoneChange(fn(Pfn) -> StateChange, Field),
+    ZoneCounter {
+        start: Field,
+        counter: Field,
+        change: Field,
+    },
     Marker {
         text: Field,
     },
@@ -196,6 +203,9 @@ impl Shape {
             CPU_ONLINE => Shape::CpuChange(StateChange::CpuOnline, field("cpu")?),
             PAGESETS_OFF => Shape::ZoneChange(StateChange::PagesetsOff, field("start")?),
             PAGESETS_ON => Shape::ZoneChange(StateChange::PagesetsOn, field("start")?),
+            name if ZONE_COUNTER.contains(&name) => {
+                Shape::ZoneCounter { start: field("start")?, counter: field("counter")?, change: field("change")? }
+            }
             BULK_BEGIN => Shape::BulkBegin { asked: field("asked")?, gfp: field("gfp")?, node: field("node")? },
             BULK_END => Shape::BulkEnd { got: field("got")? },
             _ => return Ok(None),
@@ -261,6 +271,11 @@ impl Shape {
             Shape::Fork { child } => Kind::Fork { child: child.read(record)? as u32 },
             Shape::CpuChange(change, cpu) => Kind::StateChange(change(limits::cpu(cpu.read(record)?)?)),
             Shape::ZoneChange(change, start) => Kind::StateChange(change(pfn(start)?)),
+            Shape::ZoneCounter { start, counter, change } => Kind::StateChange(StateChange::ZoneCounter {
+                zone: pfn(start)?,
+                counter: u8::try_from(counter.read(record)?).ok()?,
+                change: i32::try_from(change.read(record)?.cast_signed()).ok()?,
+            }),
             Shape::Marker { text } => marker(record.get(text.offset..)?)?,
             Shape::BulkBegin { .. } | Shape::BulkEnd { .. } => return None,
         })

@@ -91,6 +91,8 @@ fn sample() -> Content {
         Kind::StateChange(StateChange::CpuOnline(CpuId(0))),
         Kind::StateChange(StateChange::PagesetsOff(max)),
         Kind::StateChange(StateChange::PagesetsOn(pfn)),
+        Kind::StateChange(StateChange::ZoneCounter { zone: max, counter: 255, change: i32::MIN }),
+        Kind::StateChange(StateChange::ZoneCounter { zone: pfn, counter: 1, change: i32::MAX }),
         Kind::VmstatWork,
         Kind::KswapdWake,
         Kind::KswapdSleep,
@@ -277,7 +279,7 @@ fn other_versions_and_other_files() {
     let error = read(&set_version(4)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(
-        error.to_string().contains("version 4 of the recording's form is not known; allowed: versions 1 to 3"),
+        error.to_string().contains("version 5 of the recording's form is not known; allowed: versions 1 to 4"),
         "{error}"
     );
 
@@ -441,6 +443,9 @@ fn any_kind() -> impl Strategy<Value = Kind> {
         (0u32..65_536).prop_map(|cpu| Kind::StateChange(StateChange::CpuOnline(CpuId(cpu)))),
         pfn().prop_map(|pfn| Kind::StateChange(StateChange::PagesetsOff(pfn))),
         pfn().prop_map(|pfn| Kind::StateChange(StateChange::PagesetsOn(pfn))),
+        (pfn(), any::<u8>(), any::<i32>()).prop_map(|(zone, counter, change)| {
+            Kind::StateChange(StateChange::ZoneCounter { zone, counter, change })
+        }),
         Just(Kind::VmstatWork),
         Just(Kind::KswapdWake),
         Just(Kind::KswapdSleep),

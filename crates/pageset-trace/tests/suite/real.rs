@@ -167,6 +167,19 @@ fn a_change_without_an_event_delays_a_drain() {
     });
 }
 
+/// 6.1 on three nodes, with the probe of the zones' counters: the drains of other nodes' pages come at the kernel's ticks input only as well.
+/// By the other events alone there is a drain more.
+#[test]
+fn recorded_changes_of_counters_delay_drains() {
+    replayed("zone_counters", |replay, outcomes| {
+        assert_eq!(found(replay).expiries, 3);
+        for outcome in outcomes {
+            assert_eq!(outcome.moves.drains, replay.kernel().drains);
+            assert_eq!(outcome.borrowed.unseen_counter_changes, 0);
+        }
+    });
+}
+
 /// 6.1 on three nodes: no event shows the change that begins the countdown to a drain of a huge page. The kernel's drain does.
 #[test]
 fn a_change_without_an_event_begins_a_countdown() {

@@ -107,6 +107,10 @@ fn errors_name_the_line_and_the_allowed_values() {
         ("0 0 1p S cpu-offline 65536", "cpu `65536`"),
         ("0 0 1p S pagesets-off", "no pfn"),
         ("0 0 1p S reclaim-ended 1", "`1` follows"),
+        ("0 0 1p S zone-counter", "no pfn"),
+        ("0 0 1p S zone-counter 1 256", "counter `256`"),
+        ("0 0 1p S zone-counter 1 5 2147483648", "change `2147483648` is not allowed; allowed: a number of 32 bits"),
+        ("0 0 1p S zone-counter 1 5 -1 2", "`2` follows"),
         ("0 0 1p V\r", "kind `V\\r`"),
         ("0 0 1p \u{1b}[31m", "kind `\\u{1b}[31m`"),
     ];

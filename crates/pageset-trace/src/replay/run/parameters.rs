@@ -4,7 +4,7 @@ use pageset::Order;
 use pageset::policy::{Bounds, PcpState};
 
 use super::Run;
-use crate::event::StateChange;
+use crate::event::{Event, StateChange};
 use crate::replay::findings::SettingMoment;
 use crate::replay::setting::ZoneState;
 use crate::replay::{Level, holds};
@@ -23,9 +23,12 @@ impl<'r> Run<'r, '_> {
         let _ = self.zone(zone).set_bounds(bounds);
     }
 
-    pub(super) fn state_change(&mut self, change: StateChange, pid: u32) {
+    pub(super) fn state_change(&mut self, change: StateChange, event: &Event) {
         let zone = self.plan.setting.zone_of_change(change);
-        if !self.hotplug.change(change, pid, zone) {
+        if let (StateChange::ZoneCounter { counter, change, .. }, Some(zone)) = (change, zone) {
+            self.counters.change_recorded(zone, event.cpu, counter, change);
+        }
+        if !self.hotplug.change(change, event.pid, zone) {
             return;
         }
         // Pagesets that are switched off are in use until the kernel has drained them one by one. Those drains are requests.

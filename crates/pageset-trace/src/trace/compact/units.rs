@@ -95,7 +95,9 @@ pub(super) fn page_of(kind: &mut Kind) -> Option<&mut Pfn> {
         | Kind::ZoneLocked { pfn, .. }
         | Kind::Drain { pfn, .. }
         | Kind::ExtFrag { pfn, .. }
-        | Kind::StateChange(StateChange::PagesetsOff(pfn) | StateChange::PagesetsOn(pfn)) => Some(pfn),
+        | Kind::StateChange(
+            StateChange::PagesetsOff(pfn) | StateChange::PagesetsOn(pfn) | StateChange::ZoneCounter { zone: pfn, .. },
+        ) => Some(pfn),
         _ => None,
     }
 }
