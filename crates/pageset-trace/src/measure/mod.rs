@@ -286,7 +286,7 @@ fn recording(trace: &Trace, replay: &Replay<'_>) -> Recording {
         name: trace.name().to_owned(),
         form: trace.form().name().to_owned(),
         events: notes.events,
-        replayed_events: notes.replayed,
+        replayed_events: notes.replayed + notes.counter_changes,
         operations: notes.operations,
         duration_ns: notes.duration_ns,
         cpus: setting.cpus.len(),

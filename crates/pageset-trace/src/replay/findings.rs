@@ -61,8 +61,10 @@ pub(super) struct SettingMoment {
 pub struct Notes {
     /// Events in all.
     pub events: u64,
-    /// Events between the markers of the first and the last snapshot that are replayed.
+    /// Events between the markers of the first and the last snapshot that are replayed, without the changes of zones' counters.
     pub replayed: u64,
+    /// Changes of counters of other nodes' zones among these events.
+    pub counter_changes: u64,
     /// Allocations and frees among them.
     pub operations: u64,
     /// Nanoseconds from the first replayed event to the last.

@@ -69,6 +69,7 @@ impl First {
             let state = window.at(&event);
             if event.kind.is_zone_counter() {
                 notes.events += 1;
+                notes.counter_changes += u64::from(state == State::Inside);
                 continue;
             }
             if let Kind::StateChange(change) = event.kind
