@@ -276,7 +276,7 @@ fn other_versions_and_other_files() {
         bytes.clone()
     };
     assert_eq!(read(&set_version(1)).unwrap().0, Facts::default(), "a file of version 1");
-    let error = read(&set_version(4)).unwrap_err();
+    let error = read(&set_version(5)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(
         error.to_string().contains("version 5 of the recording's form is not known; allowed: versions 1 to 4"),
