@@ -9,7 +9,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
     /^GUEST nodes/ { nodes = $3 }
     /^GUEST failed/ { sub(/^GUEST /, ""); failures[++failed] = $0 }
     /^pageset: [0-9]+ pages of/ { loaded = $0; stack = 0 + $(NF - 3); if (stack > most) most = stack; loads++ }
-    /^pageset: [0-9]+ of [0-9]+ pages went back/ { back[++unloads] = $2 == $4; if ($2 != $4 && !planted) failures[++failed] = $0 }
+    /^pageset: [0-9]+ of [0-9]+ pages went back/ { back[++unloads] = $2 == $4; if ($2 != $4 && planted != "page") failures[++failed] = $0 }
     # busybox loads a module that failed once more, so each line is there twice, and the free memory in it may differ.
     /^pageset: cannot load/ {
         line = $0
@@ -32,8 +32,9 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
         if ($3 == "managed") in_zoneinfo += $4
         if ($3 == "pages" && $4 == "free" || $3 == "count:") unused_in_zoneinfo += $NF
     }
-    /^GUEST plants/ { planted = 1 }
-    /^pageset_bench: failed/ { if (planted && / 1 pages are in use/) found = 1; else failures[++failed] = $0 }
+    /^GUEST plants/ { planted = $NF }
+    /^pageset_bench: failed/ { if (planted == "page" && / 1 pages are in use/) found = 1; else failures[++failed] = $0 }
+    /^pageset: a zone.s lock would be held with interrupts on/ { if (planted == "mask") unmasked = 1; else failures[++failed] = $0 }
     # Before the first line of the guest the module is not there: a warning then is of the kernel, or of the emulation.
     kernel && /(BUG|WARNING|Oops|general protection|soft lockup|rcu.*stall)/ { failures[++failed] = $0 }
     /^pageset_bench: survive/ && !planted && !pairs {
@@ -96,6 +97,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
             if (most > 4096) failures[++failed] = "the allocator used more than 4096 bytes of stack"
             before = free[1]; drift = free[1] - free[2]; later = free[1] - free[3]; end = free[1] - free[frees]
             if (!found) failures[++failed] = "the planted lost page was not found"
+            if (!unmasked) failures[++failed] = "the planted missing mask was not found"
             if (cpus != all) failures[++failed] = "the operations ran on " cpus + 0 " of " all " CPUs"
             if (all > 1 && !changes) failures[++failed] = "no CPU went offline during the operations"
             if (refusals != 6) failures[++failed] = refusals + 0 " of 6 failed loads printed one line"
@@ -119,6 +121,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
             printf "%-44s %d blocks, %d times\n", "during the operations", gave["operations"] - gave["pressure"], presses
             printf "%-44s %s\n", "mapped from /dev/pageset", pages(mapped) (device ? ", all back" : ", not all back")
             printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
+            printf "%-44s %s\n", "the planted missing mask", unmasked ? "found" : "not found"
         }
         printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code, %d of them for its calls, without audit and statistics. The guest took %d s.\n", most, text, calls, seconds
         for (i = 1; i <= failed; i++) print "error: " failures[i] > "/dev/stderr"
