@@ -63,6 +63,16 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
         }
         loop = value["loop"] / 10; if (loop > longest) longest = loop
     }
+    /^pageset_bench: fragmentation/ {
+        values(3)
+        rounds = value["round"]; huge[value["allocator"], rounds] = value["huge"]; filled[value["allocator"]] = value["pages"]
+    }
+    # How many huge pages are free after each quarter of the rounds.
+    function fragments(who,    i, line) {
+        line = sprintf("%-14s", who)
+        for (i = 0; i <= rounds; i += rounds / 4) line = line sprintf("%6d", huge[who, i])
+        return line
+    }
     # The words NAME=VALUE of a line, from a word on.
     function values(from,    i, part) {
         for (i = from; i <= NF; i++) { split($i, part, "="); value[part[1]] = part[2] }
@@ -91,6 +101,12 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
             if (of_four > 1.25) failures[++failed] = "order 3 takes more than a quarter more than order 4"
             printf "pageset takes a zone lock more often in %d cells, of bulk, random and churn in: %s.\n", held_more, held_in == "" ? "none" : list(held_in)
             printf "Its CPUs wait more often in: %s.\n", waited_in == "" ? "none" : list(waited_in)
+            if (rounds) {
+                printf "\nSingle pages fill %d MiB, half of them go at random, and each round replaces a tenth of the rest. The free pages would make %d huge ones. So many more are free than before:\n", filled["pageset"] / 256, filled["pageset"] / 1024
+                printf "%-14s", "rounds"
+                for (i = 0; i <= rounds; i += rounds / 4) printf "%6d", i
+                print "\n" fragments("pageset") "\n" fragments("alloc_pages") "\n"
+            } else failures[++failed] = "no line of the pattern fragmentation"
             if (refused != "") print "Refused calls of alloc_pages, pageset: " list(refused) "."
             if (!cells) failures[++failed] = "no cell was measured"
         } else {

@@ -17,6 +17,7 @@
 #include <linux/version.h>
 #include <linux/vmalloc.h>
 
+#include "bench.h"
 #include "pageset.h"
 
 static char *what = "compare";
@@ -29,7 +30,6 @@ static bool lose;
 module_param(lose, bool, 0444);
 MODULE_PARM_DESC(lose, "survive: plants a fault: one page is never freed");
 
-#define FLAGS (GFP_NOWAIT | __GFP_MOVABLE | __GFP_HIGHMEM | __GFP_NOWARN)
 #define SLOTS 512
 /* Pages that all CPUs together keep in the pattern churn, and how many of them a CPU replaces at a time, as in crates/pageset-bench. */
 #define KEPT 65536
@@ -69,14 +69,6 @@ struct worker {
 	struct slot of_timer;
 	u64 in_timer;
 };
-
-static __always_inline u32 next_random(u64 *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state >> 32;
-}
 
 /* ---- the allocators, by the same names */
 
@@ -312,6 +304,15 @@ static int run_keep(void *argument)
 	return 0;
 }
 
+static int run_fragmentation(void *argument)
+{
+	struct worker *w = argument;
+
+	fragmentation();
+	complete(&w->done);
+	return 0;
+}
+
 /* Runs one thread on each of the first `cpus` CPUs. */
 static void on_cpus(struct worker **workers, unsigned int cpus, int (*run)(void *), const char *name)
 {
@@ -529,6 +530,7 @@ static int compare(struct worker **workers, unsigned int cpus)
 		cell(workers, n, "churn", no_churn, kernels_churn, ours_churn, 0, KEPT / n);
 	}
 	unregister_kprobe(&wait_probe);
+	on_cpus(workers, 1, run_fragmentation, "pageset_bench/%u");
 	return 0;
 }
 
