@@ -17,7 +17,11 @@
 #include <linux/version.h>
 #include <linux/vmalloc.h>
 
+#if __has_include(<asm/cpuid/api.h>)
+#include <asm/cpuid/api.h>
+#else
 #include <asm/processor.h>
+#endif
 
 #include "bench.h"
 #include "pageset.h"
