@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The module of linux/ in a stock kernel: the comparison with alloc_pages, and a short survival test with a planted fault, whose zones
+# The module of linux/ in a stock kernel: the comparison with alloc_pages, and a short survival test with planted faults, whose zones
 # `pageset top` has to show. Prints `SKIPPED linux: REASON` where packages, QEMU or a nightly toolchain cannot be had.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+bash linux/test.sh
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 run() {

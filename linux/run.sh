@@ -6,8 +6,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 usage='usage: linux/run.sh [OPTION...] [KERNEL]
 
 Builds pageset.ko and its users for the newest kernel package whose release begins with KERNEL (6.12), boots that kernel
-under QEMU, and prints how many instructions a pair of calls takes, next to alloc_pages.
+under QEMU, and prints how many instructions a pair of calls takes, next to alloc_pages. With KVM a second guest measures ns.
 
+  --here             instead loads the modules into this machine, which may crash, and measures ns; KERNEL is that of the machine
   --survive          instead loads the module 100 times, does random operations with interrupts, memory pressure and a CPU that comes
                      and goes, maps /dev/pageset, and plants a fault
   --operations N     operations of each CPU, with --survive (1000000)
@@ -22,12 +23,12 @@ Missing tools are installed if you are root: QEMU, busybox, make, and the compil
 the component rust-src. Exit code: 0 done, 1 a check failed, 2 wrong option, 3 something is missing.'
 
 # The most code that the module has after its load, in bytes, and that of its calls, without audit and statistics.
-most_text=75000 most_calls_text=59200
+most_text=75000 most_calls_text=59600
 do=compare cpus=2 nodes=1 memory='' operations=1000000 timeout=900 flavour=cloud dir=$here/target kernel=''
 while (($#)); do
     case $1 in
     --help) echo "$usage" && exit ;;
-    --survive) do=survive && shift ;;
+    --survive | --here) do=${1#--} && shift ;;
     --cpus | --nodes | --memory | --operations | --timeout | --flavour | --dir)
         (($# > 1)) || { echo "error: $1 needs a value; try --help" >&2 && exit 2; }
         [[ $1 == --dir || $1 == --flavour || $2 =~ ^[1-9][0-9]{0,8}$ ]] || { echo "error: $1 needs a number from 1 to 999999999, not $2" >&2 && exit 2; }
@@ -45,7 +46,7 @@ kernel=${kernel:-6.12}
     echo "error: --flavour may be cloud, or rt with --survive, not $flavour" >&2 && exit 2
 }
 ((cpus <= 64 && nodes <= 16)) || { echo "error: at most 64 CPUs and 16 nodes, not $cpus and $nodes" >&2 && exit 2; }
-[[ $memory ]] || { [[ $do == compare ]] && memory=1200 || memory=256; }
+[[ $memory ]] || { [[ $do == survive ]] && memory=256 || memory=1200; }
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 missing() {
@@ -59,6 +60,11 @@ newest() {
     apt-cache pkgnames "linux-headers-$kernel" | grep -E "^linux-headers-${kernel//+/\\+}([.+-].*)?-$flavour-amd64$" | sort -V | tail -n 1
 }
 headers=$(newest || true)
+if [[ $do == here ]]; then
+    [[ $(id -u) == 0 ]] || missing "loading a module takes root"
+    headers=$(apt-cache pkgnames "linux-headers-$(uname -r)" | grep -x "linux-headers-$(uname -r)" || true)
+    [[ $headers ]] || missing "no package linux-headers-$(uname -r) for the kernel of this machine"
+fi
 [[ $headers ]] || { apt-get update >/dev/null 2>&1 && headers=$(newest || true); } || true
 [[ $headers ]] || missing "no package linux-headers-$kernel*-$flavour-amd64; try another KERNEL, or add its suite to apt's sources"
 release=${headers#linux-headers-}
@@ -151,6 +157,19 @@ make -s -C "$root/usr/src/$headers" M="$module" modules >"$module/log" 2>&1 || {
     exit 1
 }
 
+text=$(text_of "$module/pageset.ko")
+calls_text=$((text - after_text + calls_text - $(text_of "$module/statistics.o")))
+
+if [[ $do == here ]]; then
+    said=$dir/here-$release.log mark="pageset: here $$"
+    begin=$SECONDS
+    echo "$mark" >/dev/kmsg
+    insmod "$module/pageset.ko" "mib=$memory" && insmod "$module/pageset_bench.ko" && rmmod pageset_bench || true
+    rmmod pageset || true
+    { echo "GUEST kernel $release" && dmesg | sed "1,/$mark/d"; } >"$said"
+    exec bash "$here/table.sh" here "$said" "$((SECONDS - begin))" "$text" "$calls_text" "$said"
+fi
+
 # ---- the guest
 guest=$(mktemp -d)
 trap 'rm -rf "$guest"' EXIT
@@ -162,8 +181,8 @@ install -m 755 "$here/init" "$guest/root/init"
 (cd "$guest/root" && find . | "$busybox" cpio -o -H newc 2>/dev/null) >"$guest/initrd"
 # Without memory that only the comparison needs, a program fills the guest sooner.
 [[ $do == compare ]] && each=$((2 * memory + 800)) || each=$((memory + 400))
-machine=(-nodefaults -no-reboot -display none -machine pc -cpu "Skylake-Client,-hle,-rtm" -smp "$cpus"
-    -m "$((nodes * each))M" -accel "tcg,thread=single" -icount "shift=0,sleep=off" -serial stdio)
+machine=(-nodefaults -no-reboot -display none -machine pc
+    -m "$((nodes * each))M" -serial stdio)
 if ((nodes > 1)); then
     for ((node = 0; node < nodes; node++)); do
         machine+=(-object "memory-backend-ram,id=m$node,size=${each}M" -numa "node,nodeid=$node,memdev=m$node")
@@ -172,22 +191,33 @@ if ((nodes > 1)); then
         machine+=(-numa "cpu,node-id=$((cpu * nodes / cpus)),socket-id=0,core-id=$cpu,thread-id=0")
     done
 fi
+# boot FILE OPTION...: runs the guest. Its console goes to the file.
+boot() {
+    local said=$1
+    shift
+    timeout --foreground "$timeout" qemu-system-x86_64 "${machine[@]}" "$@" -kernel "$image" -initrd "$guest/initrd" \
+        -append "console=ttyS0 panic=-1 loglevel=7 mitigations=off init_on_alloc=0 tsc=reliable do=$do mib=$memory operations=$operations" \
+        </dev/null 2>&1 | sed -u 's/\r//g' >"$said" || true
+    grep -q '^GUEST done' "$said"
+}
 said=$dir/$do-$release-$cpus-cpus.log
 begin=$SECONDS
 echo "booting $release" >&2
-timeout --foreground "$timeout" qemu-system-x86_64 "${machine[@]}" -kernel "$image" -initrd "$guest/initrd" \
-    -append "console=ttyS0 panic=-1 loglevel=7 mitigations=off init_on_alloc=0 tsc=reliable do=$do mib=$memory operations=$operations" \
-    </dev/null 2>&1 | tr -d '\r' >"$said" || true
-grep -q '^GUEST done' "$said" || {
+boot "$said" -cpu "Skylake-Client,-hle,-rtm" -smp "$cpus" -accel "tcg,thread=single" -icount "shift=0,sleep=off" || {
     tail -n 30 "$said" >&2
     echo "error: the guest did not come to its end; it may take $timeout s; its console is $said" >&2
     exit 1
 }
+times=- no_time=''
+if [[ $do == compare ]] && no_time=$(bash "$here/clock.sh"); then
+    times=$dir/times-$release-$cpus-cpus.log
+    # More CPUs than the host has would wait for each other.
+    boot "$times" -cpu host -smp "$((cpus < $(nproc) ? cpus : $(nproc)))" -accel kvm ||
+        { times=- no_time="a guest with KVM did not come to its end; its console is $times"; }
+fi
 zoneinfo=$dir/zoneinfo-$release.txt
 [[ $do != survive ]] || sed -n 's/^GUEST zoneinfo //p' "$said" >"$zoneinfo"
-text=$(text_of "$module/pageset.ko")
-calls_text=$((text - after_text + calls_text - $(text_of "$module/statistics.o")))
-bash "$here/table.sh" "$do" "$said" "$((SECONDS - begin))" "$text" "$calls_text"
+bash "$here/table.sh" "$do" "$said" "$((SECONDS - begin))" "$text" "$calls_text" "$times" "$no_time"
 ((calls_text <= most_calls_text && text <= most_text)) || {
     echo "error: the module has $text bytes of code, $calls_text of them for its calls; at most $most_text and $most_calls_text are allowed" >&2
     exit 1

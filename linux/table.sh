@@ -1,15 +1,28 @@
 #!/usr/bin/env bash
-# table.sh compare|survive FILE SECONDS TEXT CALLS: the result of a guest, from its console. The first line is the answer. TEXT is the size
-# of the module's code, in bytes, and CALLS that without audit and statistics.
+# table.sh compare|here|survive FILE SECONDS TEXT CALLS [TIMES|-] [REASON]: the result of a guest, from its console. The first line is the
+# answer. TEXT is the size of the module's code, in bytes, and CALLS that without audit and statistics. TIMES is the console of a machine
+# whose clock is one of time; without it, REASON says why there is none. FILE and TIMES may be one.
 set -euo pipefail
-awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
+times=${6:--}
+more=()
+[[ $times == - || $times == "$2" ]] || more=("$times")
+awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v times="$times" -v reason="${7:-}" '
     { sub(/^\[ *[0-9.]+\] /, "") }
+    FILENAME == times && /^pageset_bench: cell/ {
+        values(3)
+        at = key()
+        split(value["ns"], ns, ",")
+        if (ns[2] > 0 && ns[3] > 0) { timed++; faster += ns[3] + 0 < ns[2] + 0; time[at] = sprintf("  %8.1f  %10.1f", ns[3] / 10, ns[2] / 10) }
+        if (file == times) name[++cells] = at
+        delete value
+    }
+    FILENAME != file || file == times && /^pageset_bench: cell/ { next }
     /^GUEST kernel/ { kernel = $3 }
     /^GUEST cpus/ { all = $3 }
     /^GUEST nodes/ { nodes = $3 }
     /^GUEST failed/ { sub(/^GUEST /, ""); failures[++failed] = $0 }
     /^pageset: [0-9]+ pages of/ { loaded = $0; stack = 0 + $(NF - 3); if (stack > most) most = stack; loads++ }
-    /^pageset: [0-9]+ of [0-9]+ pages went back/ { back[++unloads] = $2 == $4; if ($2 != $4 && !planted) failures[++failed] = $0 }
+    /^pageset: [0-9]+ of [0-9]+ pages went back/ { back[++unloads] = $2 == $4; if ($2 != $4 && planted != "page") failures[++failed] = $0 }
     # busybox loads a module that failed once more, so each line is there twice, and the free memory in it may differ.
     /^pageset: cannot load/ {
         line = $0
@@ -32,8 +45,9 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
         if ($3 == "managed") in_zoneinfo += $4
         if ($3 == "pages" && $4 == "free" || $3 == "count:") unused_in_zoneinfo += $NF
     }
-    /^GUEST plants/ { planted = 1 }
-    /^pageset_bench: failed/ { if (planted && / 1 pages are in use/) found = 1; else failures[++failed] = $0 }
+    /^GUEST plants/ { planted = $NF }
+    /^pageset_bench: failed/ { if (planted == "page" && / 1 pages are in use/) found = 1; else failures[++failed] = $0 }
+    /^pageset: a zone.s lock would be held with interrupts on/ { if (planted == "mask") unmasked = 1; else failures[++failed] = $0 }
     # Before the first line of the guest the module is not there: a warning then is of the kernel, or of the emulation.
     kernel && /(BUG|WARNING|Oops|general protection|soft lockup|rcu.*stall)/ { failures[++failed] = $0 }
     /^pageset_bench: survive/ && !planted && !pairs {
@@ -53,14 +67,28 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
         ratio = kernels > 0 ? ours / kernels : 0
         if (ratio > worst) worst = ratio
         if (!best || ratio < best) best = ratio
-        order = value["pattern"] == "random" ? "all" : value["order"]
-        lines[cells] = sprintf("%4s  %-7s %5s %5s %8.0f %12.0f %6.0f %%   %6d  %10d  %6d  %10d", value["cpus"], value["pattern"], order, value["held"],
-            ours / 10, kernels / 10, 100 * ratio, holds[2], holds[1], waits[2], waits[1])
+        name[cells] = key()
+        lines[cells] = sprintf(" %8.0f %12.0f %6.0f %%   %6d  %10d  %6d  %10d", ours / 10, kernels / 10, 100 * ratio, holds[2], holds[1],
+            waits[2], waits[1])
         if (value["pattern"] == "hold" && value["held"] == 32) {
             if (value["order"] == 3) of_three = ours
             if (value["order"] == 4 && ours > 0 && of_three / ours > of_four) of_four = of_three / ours
         }
         loop = value["loop"] / 10; if (loop > longest) longest = loop
+    }
+    /^pageset_bench: fragmentation/ {
+        values(3)
+        rounds = value["round"]; huge[value["allocator"], rounds] = value["huge"]; filled[value["allocator"]] = value["pages"]
+    }
+    # The first columns of a cell.
+    function key() {
+        return sprintf("%4s  %-7s %5s %5s", value["cpus"], value["pattern"], value["pattern"] == "random" ? "all" : value["order"], value["held"])
+    }
+    # How many huge pages are free after each quarter of the rounds.
+    function fragments(who,    i, line) {
+        line = sprintf("%-14s", who)
+        for (i = 0; i <= rounds; i += rounds / 4) line = line sprintf("%6d", huge[who, i])
+        return line
     }
     # The words NAME=VALUE of a line, from a word on.
     function values(from,    i, part) {
@@ -77,12 +105,18 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
     function list(text) { return substr(text, 3) }
     function pages(n) { return n == 1 ? "1 page" : n " pages" }
     END {
-        if (what == "compare") {
+        if (what == "here") {
+            if (!timed) failures[++failed] = "QEMU emulates this machine: its clock is not one of time"
+            else printf "pageset takes less time than alloc_pages in %d of %d cells, on this machine, Linux %s.\n\n", faster, timed, kernel
+            print "                           ns a pair\nCPUs  pattern order  held   pageset alloc_pages"
+            for (i = 1; i <= timed; i++) print name[i] time[name[i]]
+            print ""
+        } else if (what == "compare") {
             if (cells && fewer == cells) printf "pageset takes fewer instructions than alloc_pages in all %d cells: %.0f to %.0f %% of them, on Linux %s.\n\n", cells, 100 * best, 100 * worst, kernel
             else printf "pageset takes fewer instructions than alloc_pages in %d of %d cells, on Linux %s. It takes more in: %s.\n\n", fewer, cells, kernel, list(more)
-            print "                          instructions a pair            zone lock taken      waits for a lock"
-            print "CPUs  pattern order  held  pageset  alloc_pages   part  pageset alloc_pages pageset alloc_pages"
-            for (i = 1; i <= cells; i++) print lines[i]
+            print "                          instructions a pair            zone lock taken      waits for a lock" (timed ? "    ns a pair" : "")
+            print "CPUs  pattern order  held  pageset  alloc_pages   part  pageset alloc_pages pageset alloc_pages" (timed ? "  pageset alloc_pages" : "")
+            for (i = 1; i <= cells; i++) print name[i] lines[i] time[name[i]]
             print "\nInstructions for a pair (an allocation and its free), under -icount: no time. The turn of the loop is up to " longest " of them."
             printf "Order 3 takes at most %.0f %% of order 4 (32 held).\n", 100 * of_four
             # The aim of the comparison: a quarter. Twice as much was a test of the marks that one order paid for and the other did not.
@@ -90,12 +124,21 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
             if (of_four > 1.25) failures[++failed] = "order 3 takes more than a quarter more than order 4"
             printf "pageset takes a zone lock more often in %d cells, of bulk, random and churn in: %s.\n", held_more, held_in == "" ? "none" : list(held_in)
             printf "Its CPUs wait more often in: %s.\n", waited_in == "" ? "none" : list(waited_in)
+            if (timed) printf "pageset takes less time than alloc_pages in %d of %d cells.\n", faster, timed
+            else print "No time is measured: " (reason == "" ? "the clock is not one of time" : reason) "."
+            if (rounds) {
+                printf "\nSingle pages fill %d MiB, half of them go at random, and each round replaces a tenth of the rest. The free pages would make %d huge ones. So many more are free than before:\n", filled["pageset"] / 256, filled["pageset"] / 1024
+                printf "%-14s", "rounds"
+                for (i = 0; i <= rounds; i += rounds / 4) printf "%6d", i
+                print "\n" fragments("pageset") "\n" fragments("alloc_pages") "\n"
+            } else failures[++failed] = "no line of the pattern fragmentation"
             if (refused != "") print "Refused calls of alloc_pages, pageset: " list(refused) "."
             if (!cells) failures[++failed] = "no cell was measured"
         } else {
             if (most > 4096) failures[++failed] = "the allocator used more than 4096 bytes of stack"
             before = free[1]; drift = free[1] - free[2]; later = free[1] - free[3]; end = free[1] - free[frees]
             if (!found) failures[++failed] = "the planted lost page was not found"
+            if (!unmasked) failures[++failed] = "the planted missing mask was not found"
             if (cpus != all) failures[++failed] = "the operations ran on " cpus + 0 " of " all " CPUs"
             if (all > 1 && !changes) failures[++failed] = "no CPU went offline during the operations"
             if (refusals != 6) failures[++failed] = refusals + 0 " of 6 failed loads printed one line"
@@ -119,9 +162,10 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" '
             printf "%-44s %d blocks, %d times\n", "during the operations", gave["operations"] - gave["pressure"], presses
             printf "%-44s %s\n", "mapped from /dev/pageset", pages(mapped) (device ? ", all back" : ", not all back")
             printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
+            printf "%-44s %s\n", "the planted missing mask", unmasked ? "found" : "not found"
         }
         printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code, %d of them for its calls, without audit and statistics. The guest took %d s.\n", most, text, calls, seconds
         for (i = 1; i <= failed; i++) print "error: " failures[i] > "/dev/stderr"
         if (failed) { print "the guest said: " file > "/dev/stderr"; exit 1 }
     }
-' "$2"
+' "$2" "${more[@]}"

@@ -17,6 +17,13 @@
 #include <linux/version.h>
 #include <linux/vmalloc.h>
 
+#if __has_include(<asm/cpuid/api.h>)
+#include <asm/cpuid/api.h>
+#else
+#include <asm/processor.h>
+#endif
+
+#include "bench.h"
 #include "pageset.h"
 
 static char *what = "compare";
@@ -28,14 +35,18 @@ MODULE_PARM_DESC(operations, "survive: operations of each CPU (1000000)");
 static bool lose;
 module_param(lose, bool, 0444);
 MODULE_PARM_DESC(lose, "survive: plants a fault: one page is never freed");
+static bool emulated_times;
+module_param(emulated_times, bool, 0444);
+MODULE_PARM_DESC(emulated_times, "compare: says times where QEMU emulates the processor, and they are none: a test of the module");
 
-#define FLAGS (GFP_NOWAIT | __GFP_MOVABLE | __GFP_HIGHMEM | __GFP_NOWARN)
 #define SLOTS 512
 /* Pages that all CPUs together keep in the pattern churn, and how many of them a CPU replaces at a time, as in crates/pageset-bench. */
 #define KEPT 65536
 #define REPLACED 512
 /* Pairs of a cell. */
 #define PAIRS 8192
+/* And where times are measured: some milliseconds. */
+#define TIMED_PAIRS (16 * PAIRS)
 /* Pairs before a cell is measured. */
 #define WARM 2048
 /*
@@ -62,21 +73,13 @@ struct worker {
 	u64 (*work)(struct worker *worker, unsigned int order, unsigned int held, unsigned long pairs);
 	unsigned int order, held, cpu;
 	unsigned long count;
-	u64 begin, end;
+	u64 begin, end, begin_ns, end_ns;
 	bool masked, short_turns, failed;
 	struct completion ready, done;
 	struct hrtimer timer;
 	struct slot of_timer;
 	u64 in_timer;
 };
-
-static __always_inline u32 next_random(u64 *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state >> 32;
-}
 
 /* ---- the allocators, by the same names */
 
@@ -290,9 +293,11 @@ static int run_worker(void *argument)
 	while (atomic_read(&waiting) > 0)
 		cpu_relax();
 	this_cpu_write(measured, true);
+	w->begin_ns = ktime_get_ns();
 	w->begin = rdtsc();
 	w->pairs = w->work(w, w->order, w->held, w->count);
 	w->end = rdtsc();
+	w->end_ns = ktime_get_ns();
 	this_cpu_write(measured, false);
 	if (w->masked)
 		local_irq_restore(flags);
@@ -308,6 +313,15 @@ static int run_keep(void *argument)
 	struct worker *w = argument;
 
 	w->work(w, w->order, w->held, 0);
+	complete(&w->done);
+	return 0;
+}
+
+static int run_fragmentation(void *argument)
+{
+	struct worker *w = argument;
+
+	fragmentation();
 	complete(&w->done);
 	return 0;
 }
@@ -395,13 +409,27 @@ static struct kprobe lock_probes[] = {
 typedef u64 work_fn(struct worker *, unsigned int, unsigned int, unsigned long);
 
 /*
- * Instructions for a pair, in tenths: one CPU with interrupts off, or several CPUs together. Under -icount one thread of the host runs
- * all CPUs, so the clock counts the instructions of all.
+ * Whether QEMU emulates the processor. Under its -icount the clock counts instructions, and no time is a time. The words of `cpuid`
+ * spell TCGTCGTCGTCG.
  */
-static u64 measure(struct worker **workers, unsigned int cpus, work_fn *work, unsigned int order, unsigned int held,
-		   bool short_turns, u64 *refused)
+static bool emulated(void)
 {
-	u64 begin = U64_MAX, end = 0, pairs = 0;
+	return boot_cpu_has(X86_FEATURE_HYPERVISOR) && cpuid_ebx(0x40000000) == 0x54474354;
+}
+
+/* What a pair takes, in tenths. */
+struct spent {
+	u64 instructions, ns;
+};
+
+/*
+ * Measures one CPU with interrupts off, or several CPUs together. Under -icount one thread of the host runs all CPUs, so the clock counts
+ * the instructions of all.
+ */
+static struct spent measure(struct worker **workers, unsigned int cpus, work_fn *work, unsigned int order, unsigned int held,
+		   unsigned long count, bool short_turns, u64 *refused)
+{
+	u64 begin = U64_MAX, end = 0, begin_ns = U64_MAX, end_ns = 0, pairs = 0;
 	unsigned int i;
 
 	for (i = 0; i < cpus; i++) {
@@ -410,7 +438,7 @@ static u64 measure(struct worker **workers, unsigned int cpus, work_fn *work, un
 		w->work = work;
 		w->order = order;
 		w->held = held;
-		w->count = PAIRS;
+		w->count = count;
 		w->masked = cpus == 1;
 		w->short_turns = short_turns;
 		w->random = 0x9e3779b97f4a7c15ULL + i;
@@ -421,9 +449,13 @@ static u64 measure(struct worker **workers, unsigned int cpus, work_fn *work, un
 		pairs += workers[i]->pairs;
 		begin = min(begin, workers[i]->begin);
 		end = max(end, workers[i]->end);
+		begin_ns = min(begin_ns, workers[i]->begin_ns);
+		end_ns = max(end_ns, workers[i]->end_ns);
 		*refused += workers[i]->refused;
 	}
-	return pairs ? div64_u64((end - begin) * 10, pairs) : 0;
+	if (!pairs)
+		return (struct spent){};
+	return (struct spent){ div64_u64((end - begin) * 10, pairs), div64_u64((end_ns - begin_ns) * 10, pairs) };
 }
 
 /*
@@ -454,21 +486,27 @@ static void cell(struct worker **workers, unsigned int cpus, const char *pattern
 		 work_fn *ours, unsigned int order, unsigned int held)
 {
 	struct pageset_books before = {}, after = {};
-	u64 refused_ours = 0, refused_kernels = 0, nothing = 0, spent[3], held_kernels = 0, held_ours, waited[2] = {};
+	u64 refused_ours = 0, refused_kernels = 0, nothing = 0, held_kernels = 0, held_ours, waited[2] = {};
+	const unsigned long count = emulated() ? PAIRS : TIMED_PAIRS;
+	struct spent spent[3] = {};
+	char said[120];
 	struct kprobe *probes[ARRAY_SIZE(lock_probes)];
 	unsigned int i;
 
-	keep(workers, cpus, none, order, held, true);
-	spent[0] = measure(workers, cpus, none, order, held, false, &nothing);
-	keep(workers, cpus, none, order, held, false);
+	/* The loop is the same for all CPUs. */
+	if (cpus == 1) {
+		keep(workers, cpus, none, order, held, true);
+		spent[0] = measure(workers, cpus, none, order, held, count, false, &nothing);
+		keep(workers, cpus, none, order, held, false);
+	}
 	refused_kernels += keep(workers, cpus, kernels, order, held, true);
-	spent[1] = measure(workers, cpus, kernels, order, held, false, &refused_kernels);
+	spent[1] = measure(workers, cpus, kernels, order, held, count, false, &refused_kernels);
 	keep(workers, cpus, kernels, order, held, false);
 	refused_ours += keep(workers, cpus, ours, order, held, true);
-	spent[2] = measure(workers, cpus, ours, order, held, false, &refused_ours);
+	spent[2] = measure(workers, cpus, ours, order, held, count, false, &refused_ours);
 	/* Once more, for holds, as the kernel's are counted below: what the pattern before has left in the pagesets is gone. */
 	pageset_audit(&before);
-	measure(workers, cpus, ours, order, held, false, &nothing);
+	measure(workers, cpus, ours, order, held, PAIRS, false, &nothing);
 	pageset_audit(&after);
 	keep(workers, cpus, ours, order, held, false);
 	held_ours = after.holds - before.holds;
@@ -476,11 +514,11 @@ static void cell(struct worker **workers, unsigned int cpus, const char *pattern
 	if (cpus > 1) {
 		keep(workers, cpus, kernels, order, held, true);
 		atomic64_set(&waits, 0);
-		measure(workers, cpus, kernels, order, held, true, &nothing);
+		measure(workers, cpus, kernels, order, held, PAIRS, true, &nothing);
 		waited[0] = atomic64_xchg(&waits, 0);
 		keep(workers, cpus, kernels, order, held, false);
 		keep(workers, cpus, ours, order, held, true);
-		measure(workers, cpus, ours, order, held, true, &nothing);
+		measure(workers, cpus, ours, order, held, PAIRS, true, &nothing);
 		waited[1] = atomic64_read(&waits);
 		keep(workers, cpus, ours, order, held, false);
 	}
@@ -493,16 +531,21 @@ static void cell(struct worker **workers, unsigned int cpus, const char *pattern
 	}
 	if (!register_kprobes(probes, ARRAY_SIZE(probes))) {
 		atomic64_set(&holds, 0);
-		measure(workers, cpus, kernels, order, held, false, &nothing);
+		measure(workers, cpus, kernels, order, held, PAIRS, false, &nothing);
 		held_kernels = atomic64_read(&holds);
 		unregister_kprobes(probes, ARRAY_SIZE(probes));
 	} else {
 		pr_err("pageset_bench: cannot count holds of the kernel's zone locks: no kprobes\n");
 	}
 	keep(workers, cpus, kernels, order, held, false);
-	pr_info("pageset_bench: cell cpus=%u pattern=%s order=%u held=%u loop=%llu alloc_pages=%llu pageset=%llu holds=%llu,%llu waits=%llu,%llu refused=%llu,%llu\n",
-		cpus, pattern, order, held, spent[0], spent[1], spent[2], held_kernels, held_ours, waited[0], waited[1],
-		refused_kernels, refused_ours);
+	/* Times where they are times, else instructions. */
+	if (emulated() && !emulated_times)
+		snprintf(said, sizeof(said), "loop=%llu alloc_pages=%llu pageset=%llu", spent[0].instructions, spent[1].instructions,
+			 spent[2].instructions);
+	else
+		snprintf(said, sizeof(said), "ns=%llu,%llu,%llu", spent[0].ns, spent[1].ns, spent[2].ns);
+	pr_info("pageset_bench: cell cpus=%u pattern=%s order=%u held=%u %s holds=%llu,%llu waits=%llu,%llu refused=%llu,%llu\n", cpus,
+		pattern, order, held, said, held_kernels, held_ours, waited[0], waited[1], refused_kernels, refused_ours);
 }
 
 static int compare(struct worker **workers, unsigned int cpus)
@@ -529,6 +572,7 @@ static int compare(struct worker **workers, unsigned int cpus)
 		cell(workers, n, "churn", no_churn, kernels_churn, ours_churn, 0, KEPT / n);
 	}
 	unregister_kprobe(&wait_probe);
+	on_cpus(workers, 1, run_fragmentation, "pageset_bench/%u");
 	return 0;
 }
 

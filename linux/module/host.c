@@ -53,7 +53,10 @@ MODULE_PARM_DESC(mib, "memory to take from each node, in MiB (64); later at most
 
 static char *fault = "";
 module_param(fault, charp, 0);
-MODULE_PARM_DESC(fault, "plants a fault that the load finds: cpus, nodes or hotplug");
+MODULE_PARM_DESC(fault, "plants a fault: cpus, nodes or hotplug, which the load finds; or mask, which check finds");
+static bool check;
+module_param(check, bool, 0);
+MODULE_PARM_DESC(check, "each time that a zone's lock is taken, looks whether interrupts are masked");
 
 static u32 *cpu_nodes;
 static void *metadata;
@@ -66,17 +69,49 @@ u32 host_cpu(void)
 	return raw_smp_processor_id();
 }
 
+/* While it is off, a lock costs a no-operation more. */
+static DEFINE_STATIC_KEY_FALSE(checks);
+
+/* An interrupt that wants a lock which its CPU holds waits for ever. Says so before the lock is taken, and masks interrupts. */
+static __cold noinline void check_mask(void)
+{
+	if (!check || irqs_disabled())
+		return;
+	local_irq_disable();
+	pr_err_once("pageset: a zone's lock would be held with interrupts on\n");
+}
+
+/* As host_lock, in steps. The planted fault leaves out the first one. */
+static __cold noinline unsigned long lock_checked(raw_spinlock_t *lock)
+{
+	unsigned long flags;
+
+	if (*fault == 'm')
+		local_save_flags(flags);
+	else
+		local_irq_save(flags);
+	check_mask();
+	raw_spin_lock(lock);
+	return flags;
+}
+
 unsigned long host_lock(raw_spinlock_t *lock)
 {
 	unsigned long flags;
 
+	if (static_branch_unlikely(&checks))
+		return lock_checked(lock);
 	raw_spin_lock_irqsave(lock, flags);
 	return flags;
 }
 
 bool host_try_lock(raw_spinlock_t *lock, unsigned long *flags)
 {
-	return raw_spin_trylock_irqsave(lock, *flags);
+	bool taken = raw_spin_trylock_irqsave(lock, *flags);
+
+	if (static_branch_unlikely(&checks) && taken)
+		check_mask();
+	return taken;
 }
 
 void host_unlock(raw_spinlock_t *lock, unsigned long flags)
@@ -275,10 +310,12 @@ static int __init pageset_load(void)
 		       num_node_state(N_MEMORY), nr_cpu_ids, size, MAX_SPANS, MAX_CPUS, MAX_MIB);
 		return -EINVAL;
 	}
-	if (*fault && strcmp(fault, "cpus") && strcmp(fault, "nodes") && strcmp(fault, "hotplug")) {
-		pr_err("pageset: cannot load: unknown fault \"%s\"; allowed: cpus, nodes, hotplug\n", fault);
+	if (*fault && strcmp(fault, "cpus") && strcmp(fault, "nodes") && strcmp(fault, "hotplug") && strcmp(fault, "mask")) {
+		pr_err("pageset: cannot load: unknown fault \"%s\"; allowed: cpus, nodes, hotplug, mask\n", fault);
 		return -EINVAL;
 	}
+	if (check || !strcmp(fault, "mask"))
+		static_branch_enable(&checks);
 	cpu_nodes = kcalloc(nr_cpu_ids, sizeof(*cpu_nodes), GFP_KERNEL);
 	result = -ENOMEM;
 	if (!cpu_nodes) {

@@ -36,6 +36,9 @@ unsigned long pageset_alloc_bulk(gfp_t flags, unsigned long count, struct page *
 /* Frees single pages, and overwrites the array. A wrong free returns -EINVAL; nothing has been freed then. */
 int pageset_free_bulk(unsigned long count, struct page **pages);
 
+/* The huge pages whose pages are all free, outside the caches of CPUs, at a recent moment. Takes no lock. */
+unsigned long pageset_free_huge(void);
+
 /* What an audit of all zones found. All zones together: free + cached + in_use = managed pages. */
 struct pageset_books {
 	u64 free, cached, in_use, holds;

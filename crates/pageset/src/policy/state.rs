@@ -187,6 +187,16 @@ impl Tuning {
         Blocks(blocks.min(1 + (s.high_max().saturating_sub(s.count()) >> order.get())))
     }
 
+    /// The room that a refill of blocks of `order` should find below what the pageset may keep, in pages: for the largest refill of single
+    /// pages, or a batch of blocks, but at most half of all. Counted: with room for a batch of single pages alone, each bulk call for 512
+    /// pages still refills and drains next to huge pages. 0 without a limit.
+    pub(crate) fn refill_room(&self, s: &impl State, order: Order) -> u32 {
+        if self.kept_fraction == 0 {
+            return 0;
+        }
+        (s.batch() << self.batch_scale_max).max(u32::from(self.batch_blocks) << order.get()).min(s.high_max() / 2)
+    }
+
     /// As [`Self::refill`], perhaps more than the pageset may keep.
     fn refill_beyond(&self, s: &mut impl State, order: Order, pressure: Pressure) -> Blocks {
         if !self.scale_drain {

@@ -394,7 +394,9 @@ fn a_claim_that_fails_leaves_the_bitmap() {
         // One page on a list, where a claim finds it.
         world.free_with(Free::block(kept[0], Order::ZERO).to(FreeTo::Buddy)).expect("in use");
         let before = world.at(0).stats();
-        let request = Request { watermarks: false, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
+        // One that waits first makes room in the pageset, and drains movable pages to the lists.
+        let unmovable = Request::new(Order::ZERO, MigrateType::Unmovable);
+        let request = Request { watermarks: false, wait: Wait::Nothing, ..unmovable };
         assert_eq!(world.alloc(&request), Ok(kept[0]));
         assert_eq!((world.at(0).stats().bitmap, before.bitmap > 1000), (before.bitmap, true));
         check_books(world);

@@ -221,3 +221,28 @@ fn more_cpus_get_smaller_shares() {
         assert!(world.pageset(0, CpuId(0)).state().count <= shared + world.pageset(0, CpuId(0)).state().batch);
     });
 }
+
+/// Blocks of order 4 that nobody wants any more fill what a CPU may keep. They give way to huge pages, so that from the second time on these
+/// come from the pageset and stay there.
+#[test]
+fn blocks_of_another_order_give_way() {
+    for (cpus, held) in [(1, 8), (2, 8), (8, 4)] {
+        machine(PAGESET, 1 << 17, 1, cpus, |world| {
+            let use_blocks = |order, count| {
+                let order = Order::new(order).expect("an order");
+                let request = Request::new(order, MigrateType::Movable);
+                let blocks: Vec<_> = (0..count).map(|_| world.alloc(&request).expect("memory")).collect();
+                blocks.into_iter().for_each(|pfn| world.free(pfn, order).expect("in use"));
+            };
+            use_blocks(4, 1024);
+            let state = world.pageset(0, CpuId(0)).state();
+            assert!(state.count > state.high_max / 5 * 4, "{} of {} pages are kept", state.count, state.high_max);
+            let holds = || world.at(0).stats().lock_acquisitions();
+            (0..10).for_each(|_| use_blocks(9, held));
+            let before = holds();
+            (0..10).for_each(|_| use_blocks(9, held));
+            assert_eq!(holds() - before, 0, "holds for {held} huge pages, ten times, with {cpus} CPUs");
+            world.at(0).audit().expect("the audit passes");
+        });
+    }
+}

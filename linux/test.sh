@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Tests without a guest: when the comparison measures time (clock.sh), and that its table (table.sh) has no time otherwise.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# expect WHAT PATTERN TEXT: the text has a line that matches.
+expect() {
+    grep -qE -- "$2" <<<"$3" || { echo "error: $1: no line matches '$2' in:" && echo "$3" && exit 1; }
+}
+refuse() {
+    ! grep -qE -- "$2" <<<"$3" || { echo "error: $1: a line matches '$2' in:" && echo "$3" && exit 1; }
+}
+
+echo 'flags : fpu vme svml' >"$work/without"
+echo 'flags : fpu vmx sse' >"$work/with"
+touch "$work/kvm"
+for of in none/with kvm/without none/without; do
+    ! said=$(bash "$here/clock.sh" "$work/${of%/*}" "$work/${of#*/}") || { echo "error: $of counts as a clock of time" && exit 1; }
+    expect "$of" 'cannot be written|no virtualisation' "$said"
+done
+bash "$here/clock.sh" "$work/kvm" "$work/with"
+
+cells() {
+    echo 'GUEST kernel 6.12'
+    for order in 3 4; do
+        echo "[    1.5] pageset_bench: cell cpus=1 pattern=hold order=$order held=32 $1 holds=9,7 waits=0,0 refused=0,0"
+    done
+}
+{
+    cells 'loop=600 alloc_pages=9000 pageset=3000'
+    for round in 0 10 20; do
+        for who in pageset alloc_pages; do echo "pageset_bench: fragmentation allocator=$who pages=1024 round=$round huge=$round"; done
+    done
+} >"$work/counts"
+cells 'ns=20,1234,456' >"$work/times"
+table() { bash "$here/table.sh" "$1" "$work/$2" 1 2 3 "${@:3}" 2>&1 || echo "exit $?"; }
+said=$(table compare counts - 'the reason')
+expect counts '^   1  hold        3    32      300          900     33 %        7           9 ' "$said"
+expect counts '^No time is measured: the reason\.$' "$said"
+refuse counts ' ns |exit' "$said"
+# The console of an emulated guest has no times.
+said=$(table compare counts "$work/counts")
+expect emulated '^No time is measured: the clock' "$said"
+refuse emulated ' ns ' "$said"
+said=$(table compare counts "$work/times")
+expect times 'waits for a lock +ns a pair$' "$said"
+expect times '^   1  hold        4    32 .* 45\.6 +123\.4$' "$said"
+expect times '^pageset takes less time than alloc_pages in 2 of 2 cells' "$said"
+refuse times 'No time|exit' "$said"
+said=$(table here times "$work/times")
+expect here '^pageset takes less time than alloc_pages in 2 of 2 cells, on this machine, Linux 6\.12\.$' "$said"
+expect here '^   1  hold        3    32 +45\.6 +123\.4$' "$said"
+said=$(table here counts "$work/counts")
+expect 'here, emulated' '^exit 1$' "$said"
+echo "the comparison says times only of clocks of time"
