@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicU32;
 use super::lists::{HOLD_BLOCKS, Held, count, drain_in_order, free_some_to_regions, free_to_regions, ones};
 use super::{Audited, Cache, Drain, Given, Refill, Store, remembered_type};
 use crate::buddy::Wanted;
-use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
+use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag, largest_blocks, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::policy::SMALL;
 use crate::sync::LockedWord;
@@ -100,7 +100,12 @@ impl Store for Parts {
     }
 
     fn each_block<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut dyn FnMut(Order, MigrateType)) {
-        zone.each_bitmap_block(visit);
+        zone.bitmaps.each_noted(|pageblock| {
+            let list = zone.frames.block_type(pageblock * PAGEBLOCK);
+            zone.bitmaps.runs(pageblock, |from, end| {
+                largest_blocks(from, end).for_each(|(_, order)| visit(order, list));
+            });
+        });
     }
 
     fn audit_free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<Audited, Mismatch> {
@@ -189,9 +194,15 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// that the caller owns. Such a block is counted as one in a bitmap. Returns whether it did; if not, the caller still owns its block.
     pub(super) fn free_whole(&self, page: u32, own: Option<Order>) -> bool {
         // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
-        self.zone.take_whole(self.region, page, own, || {
+        let is_taken = match own {
+            Some(order) => self.zone.bitmaps.take_around(page, order),
+            None => self.zone.bitmaps.take_whole(page / PAGEBLOCK),
+        };
+        if is_taken {
             self.free_block(start_of(page, Order::PAGEBLOCK), Order::PAGEBLOCK);
-        })
+            self.region.bitmaps.pages.sub(PAGEBLOCK.into());
+        }
+        is_taken
     }
 }
 
@@ -360,7 +371,7 @@ fn empty_bitmaps<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, (mut at, end):
     for _ in 0..EMPTIED {
         let pageblock = zone.bitmaps.next(at, end)?;
         let page = pageblock * PAGEBLOCK;
-        zone.lock_region(env, LockPath::Drain, zone.region_of(page)).settle(page, Order::PAGEBLOCK);
+        zone.lock_page(env, LockPath::Drain, page).settle(page, Order::PAGEBLOCK);
         at = pageblock + 1;
     }
     Some(at)
