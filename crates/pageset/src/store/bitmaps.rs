@@ -3,8 +3,8 @@
 
 use core::sync::atomic::AtomicU32;
 
-use super::lists::{HOLD_BLOCKS, Held, count, drain_in_order, free_some_to_regions, free_to_regions, ones};
-use super::{Audited, Cache, Drain, Given, Refill, Store, remembered_type};
+use super::lists::{HOLD_BLOCKS, Held, count, drain_in_order, free_to_regions, ones};
+use super::{Audited, Cache, Drain, Given, Refill, Scope, Store, remembered_type};
 use crate::buddy::Wanted;
 use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag, largest_blocks, start_of};
 use crate::machine::{Line, LockPath, Machine};
@@ -57,7 +57,7 @@ impl Store for Parts {
                 let left = free_to_bitmaps(drain.zone, drain.env, blocks, order, cache.region().get() as usize);
                 cache.count_unlocked(u64::from(left) << order.get());
             } else {
-                free_to_regions(drain.zone, drain.env, blocks, order, None, held);
+                free_to_regions(drain.zone, drain.env, (blocks, ones(blocks.len())), order, None, held);
             }
         });
         Given { pages, ends: false }
@@ -67,12 +67,22 @@ impl Store for Parts {
         take_from_bitmaps(zone, env, wanted, region)
     }
 
-    /// [`EMPTIED`] pageblocks at a time, each in a hold.
-    fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, from: u32) -> Option<u32> {
-        if !self.are_kept(zone) {
-            return None;
+    /// [`EMPTIED`] pageblocks at a time, each in a hold, after other stores.
+    fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
+        match scope {
+            _ if !self.are_kept(zone) => None,
+            Scope::Request(order) if order == Order::ZERO => None,
+            Scope::Zone | Scope::Request(_) | Scope::Unmerged => Some(Scope::Parts(0)),
+            Scope::Parts(from) => {
+                empty_bitmaps(zone, env, (from, zone.frames.len().div_ceil(PAGEBLOCK))).map(Scope::Parts)
+            }
+            Scope::Pageblock(page) => {
+                if zone.has_parts(page) {
+                    zone.lock(env, LockPath::Map, page).settle(page, Order::PAGEBLOCK);
+                }
+                None
+            }
         }
-        empty_bitmaps(zone, env, (from, zone.frames.len().div_ceil(PAGEBLOCK)))
     }
 
     /// If no refill took any page of the region since the last call: [`EMPTIED`] pageblocks at most.
@@ -184,7 +194,7 @@ fn free_to_bitmaps<M: Machine>(
     each(whole, |at| free_whole(zone, env, blocks[at].get(), None, true));
     if others != 0 {
         pages.sub(u64::from(count(others)) << order.get());
-        free_some_to_regions(zone, env, (blocks, others), order, None, &mut Held::default());
+        free_to_regions(zone, env, (blocks, others), order, None, &mut Held::default());
     }
     blocks.len() as u32 - count(others)
 }
