@@ -18,7 +18,7 @@ LAYOUTS = {
     "regions": (
         ["zone/region"],
         r"regions|region_of|region_order|region_end|regions_from|pieces|lock_at|lock_each|"
-        r"take_from_regions?|lock_region|try_lock_region|free_some_to_regions|free_to_regions|free_own",
+        r"take_from_regions?|lock_region|try_lock_region|free_to_regions|free_own",
     ),
     "research": (
         ["research/", "zone/research", "pcp/research"],

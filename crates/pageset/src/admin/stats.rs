@@ -150,14 +150,19 @@ impl ZoneStats {
     /// the counters are read may count twice in them.
     #[must_use]
     pub const fn pgfree(&self) -> u64 {
-        self.pagesets.pgfree + self.waiting + self.deferred + self.direct_free_pages
+        self.pagesets.pgfree + self.pending() + self.direct_free_pages
     }
 
     /// Pages that nobody uses and that are on no free list: pages in pagesets and depots, pages that wait for an owner, and deferred
     /// frees. Unit: pages. Free pages of ISOLATE pageblocks count neither here nor in [`Self::nr_free_pages`].
     #[must_use]
     pub const fn cached_pages(&self) -> u64 {
-        self.pagesets.count + self.depot + self.waiting + self.deferred
+        self.pagesets.count + self.depot + self.pending()
+    }
+
+    /// Pages that wait for an owner, and deferred frees.
+    const fn pending(&self) -> u64 {
+        self.waiting + self.deferred
     }
 
     /// All holds of the zone lock.

@@ -278,7 +278,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         list.zones().filter(|zone| store::may_settle_for(&zone.shared, order)).find_map(|zone| {
             let mut left = Some(Scope::Request(order));
             while let Some(scope) = left {
-                left = store::settle(&zone.shared, self.env(), scope);
+                left = zone.settle(self.env(), scope);
                 let taken = self.first_attempt(list, take);
                 if taken.is_some() {
                     return taken;

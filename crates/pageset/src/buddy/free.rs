@@ -231,7 +231,7 @@ impl<'a, M: Machine> Zone<'a, M> {
     /// frees.
     pub(crate) fn lock<'z>(&'z self, env: Env<'z, M>, path: LockPath, page: u32) -> ZoneGuard<'z, 'a, M> {
         self.complete_some_deferred(env);
-        self.lock_region(env, path, self.region_of(page))
+        self.lock_page(env, path, page)
     }
 
     /// Takes the locks of the regions that some pages are in, one after the other, each for at most `most` pages. An item is the lock, and the
@@ -279,11 +279,11 @@ impl<'a, M: Machine> Zone<'a, M> {
     #[cold]
     fn free_deferred(&self, env: Env<'_, M>) {
         let path = LockPath::DirectFree;
-        let first = self.lock_region(env, path, 0);
+        let first = self.lock_page(env, path, 0);
         let mut pages = 0;
         for _ in 0..DEFERRED_PER_HOLD {
             let Some(page) = self.deferred.take(|page| self.deferred_link(page).get()) else { break };
-            let other = (!first.covers(page)).then(|| self.lock_region(env, path, self.region_of(page)));
+            let other = (!first.covers(page)).then(|| self.lock_page(env, path, page));
             let guard = other.as_ref().unwrap_or(&first);
             let order = self.frames.tag(page).order();
             guard.free_direct(page, order);

@@ -103,7 +103,7 @@ impl<M: Machine> CachedZone<'_, M> {
 
     /// Whether refills and drains of this pageset may leave blocks in stores that hide them: while the zone has memory, and the pageset may keep pages.
     pub(super) fn may_leave<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
-        store::hides(&self.shared) && pcp.may_keep() && self.shared.pressure().is_none()
+        pcp.may_keep() && self.shared.pressure().is_none()
     }
 }
 
@@ -202,12 +202,12 @@ impl<M: Machine> CachedZone<'_, M> {
                 pcp.high.set(pcp.high.get().min(pcp.count()));
                 let (order, limit) = (order_of(list), pcp.count());
                 let due = env.tuning.drain_amount(pcp, order, false, limit);
-                self.leave(env, pcp, due, list);
+                self.drain(env, pcp, due, list, true, None);
             }
             // Of another list, or what a drain smaller than the chunk has left of it.
             if !pcp.can_grow() {
                 let pages = (pcp.oldest(other).len() as u32) << order_of(other).get();
-                self.drain(env, pcp, pages, other, None);
+                self.drain(env, pcp, pages, other, false, None);
             }
         }
         pcp.can_grow()

@@ -6,7 +6,7 @@ use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::Capture;
 use crate::frame::CpuId;
 use crate::machine::Machine;
-use crate::policy::{Backing, BulkFree};
+use crate::policy::{Backing, BulkFree, SMALL};
 use crate::store::{self, Drain, Given, Lists, Scope, Store};
 use crate::sync::{self, LockedWord};
 use crate::zone::Env;
@@ -27,14 +27,12 @@ impl<M: Machine> CachedZone<'_, M> {
         leaves: bool,
         relock: impl Fn() -> Option<MachineGuard<'p, M::Lock>>,
     ) -> Option<MachineGuard<'p, M::Lock>> {
-        let short = env.tuning.backing.has_short_holds();
-        let is_chunked = || env.tuning.backing.bulk_free() == Some(BulkFree::Chunked);
-        let chunk = if !short && is_chunked() { pcp.batch.get() } else { due };
+        let is_chunked = env.tuning.backing.bulk_free() == Some(BulkFree::Chunked);
+        let chunk = if is_chunked { pcp.batch.get() } else { due };
         let mut held = Some(pcp);
         while let Some(pcp) = &mut held {
             let pages = due.min(chunk);
-            let drained =
-                if leaves { self.leave(env, pcp, pages, list) } else { self.drain(env, pcp, pages, list, None) };
+            let drained = self.drain(env, pcp, pages, list, leaves, None);
             due = due.saturating_sub(env.tuning.backing.done(drained, chunk, due));
             if due == 0 {
                 break;
@@ -46,61 +44,46 @@ impl<M: Machine> CachedZone<'_, M> {
         held
     }
 
-    /// One hold's part of a drain of `pages` pages, to the first store that takes any: depots, then bitmaps, if the pageset may leave
-    /// pages there, then the free lists. Returns how many of the `pages` are done: those that moved, or all if depots took some
-    /// and less than a batch is left.
-    pub(super) fn leave<G>(
+    /// One hold's part of a drain of `pages` pages: whole lists from `start` on, the oldest blocks first. If `leaves`, and memory is not
+    /// short, to the first store that takes any: depots, then bitmaps, then the free lists. Else to the free lists; the block that a
+    /// compaction waits for is captured. Returns how many of the `pages` are done: those that moved, or all if depots took some and less
+    /// than a batch is left. Specification 3.
+    pub(super) fn drain<G>(
         &self,
         env: Env<'_, M>,
         pcp: &mut PcpGuard<'_, M::Lock, G>,
         pages: u32,
         start: usize,
-    ) -> u32 {
-        if self.may_leave(pcp) {
-            let offer = self.offer(env, pcp, pages.min(pcp.count()), start, None);
-            let Given { pages: given, ends } = store::HIDDEN.give(&offer, pcp);
-            pcp.note_drain(given);
-            if given > 0 {
-                // The rest is for another hold of the pageset's lock.
-                return if ends { pages } else { given };
-            }
-        }
-        self.drain(env, pcp, pages, start, None)
-    }
-
-    /// What a drain of a pageset offers to the stores.
-    #[inline]
-    fn offer<'d, G>(
-        &'d self,
-        env: Env<'d, M>,
-        pcp: &PcpGuard<'_, M::Lock, G>,
-        wanted: u32,
-        start: usize,
-        capture: Option<&'d Capture>,
-    ) -> Drain<'d, M> {
-        Drain { zone: &self.shared, env, wanted, start, batch: pcp.batch.get(), capture }
-    }
-
-    /// Moves about `pages` pages from a pageset to the buddy: whole lists from `start` on, the oldest blocks first. The block
-    /// that a compaction waits for is captured. Specification 3.
-    pub(crate) fn drain<G>(
-        &self,
-        env: Env<'_, M>,
-        pcp: &mut PcpGuard<'_, M::Lock, G>,
-        pages: u32,
-        start: usize,
+        leaves: bool,
         capture: Option<&Capture>,
     ) -> u32 {
-        // None unless a rule of `research` is on: with the rules of 5.18 and later whole lists are drained.
-        let drained = self.drain_by_research(env, pcp, pages, start, capture).unwrap_or_else(|| {
-            let wanted = pages.min(pcp.count());
-            if wanted == 0 {
-                return 0;
-            }
-            Lists.give(&self.offer(env, pcp, wanted, start, capture), pcp).pages
-        });
-        pcp.note_drain(drained);
-        drained
+        // Most ticks. A small build does without: it comes to the same.
+        if !SMALL && pages == 0 {
+            return 0;
+        }
+        let (zone, batch, wanted) = (&self.shared, pcp.batch.get(), pages.min(pcp.count()));
+        let mut drain = Drain { zone, env, wanted, start, batch, capture };
+        let mut given = Given::default();
+        if leaves && self.may_leave(pcp) {
+            given = store::HIDDEN.give(&drain, pcp);
+        }
+        if given.pages == 0 {
+            // None unless a rule of `research` is on: with the rules of 5.18 and later whole lists are drained. Other CPUs may have left
+            // pages for the pageset.
+            let by_research = self.drain_by_research(env, pcp, pages, start, capture);
+            drain.wanted = pages.min(pcp.count());
+            given = match by_research {
+                Some(pages) => Given { pages, ends: false },
+                None if drain.wanted == 0 => return 0,
+                None => Lists.give(&drain, pcp),
+            };
+        }
+        if given.pages > 0 {
+            pcp.count.set(pcp.count.get() - given.pages);
+            sync::add(&pcp.drains, 1);
+            sync::add(&pcp.drain_pages, u64::from(given.pages));
+        }
+        if given.ends { pages } else { given.pages }
     }
 
     /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). Returns true when
@@ -119,7 +102,7 @@ impl<M: Machine> CachedZone<'_, M> {
             return true;
         };
         let expired = pcp.expire(remote, env.tuning.expire_all, used);
-        self.drain(env, &mut pcp, expired.drain, 0, None);
+        self.drain(env, &mut pcp, expired.drain, 0, false, None);
         self.return_loan(env, &pcp);
         env.tuning.end_tick(&mut pcp);
         decay.more || expired.more
@@ -145,7 +128,7 @@ impl<M: Machine> CachedZone<'_, M> {
     pub(crate) fn try_drain_pages(&self, env: Env<'_, M>, cpu: CpuId, pages: u32) -> bool {
         let pageset = self.pageset(env, cpu);
         let Some(mut pcp) = self.try_lock_again(env, pageset, cpu) else { return false };
-        self.drain(env, &mut pcp, pages, 0, None);
+        self.drain(env, &mut pcp, pages, 0, false, None);
         true
     }
 
@@ -167,7 +150,7 @@ impl<M: Machine> CachedZone<'_, M> {
             // The batch of a pageset that may keep nothing is 1. Short holds have a bound of their own, in blocks.
             let least = if env.tuning.backing.has_short_holds() && !pageset.may_keep() { OFFLINE_PAGES } else { 1 };
             let pages = (pcp.batch.get().max(1) << env.tuning.batch_scale_max).max(least);
-            self.drain(env, &mut pcp, pages, 0, capture);
+            self.drain(env, &mut pcp, pages, 0, false, capture);
             is_empty = pcp.count() == 0;
             drop(pcp);
             // Others leave nothing more for a pageset that may keep nothing, but may have done so before they saw that.
@@ -184,13 +167,14 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Moves the free pages of a scope to the free lists; of a whole zone also those of pagesets and of deferred frees. Waits for the lock of one
     /// pageset at a time, and under it for those of regions. The caller holds none. Pages that other CPUs free meanwhile may stay. Returns the scope of what is
     /// left to do.
+    #[cfg_attr(not(feature = "rules"), inline(never))]
     pub(crate) fn settle(&self, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
         if scope == Scope::Zone {
             self.shared.complete_deferred(env);
             // An empty pageset of an offline CPU costs one read.
             self.cpus().for_each(|cpu| self.drain_cpu(env, cpu));
         }
-        store::settle(&self.shared, env, scope)
+        store::ALL.settle(&self.shared, env, scope)
     }
 
     /// As [`Self::settle`], until nothing is left to do.
@@ -202,27 +186,12 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     /// Waits for the end of moves between pagesets and stores that have begun: a page that goes to a bitmap or comes from there is nowhere for a
-    /// moment. Returns whether pages may move so in this zone: if not, there was nothing to wait for.
-    pub(crate) fn finish_moves(&self, env: Env<'_, M>) -> bool {
-        let moves = store::hides(&self.shared);
-        if moves {
-            self.cpus().for_each(|cpu| drop(self.lock_pageset(env, cpu)));
-        }
-        moves
+    /// moment.
+    pub(crate) fn finish_moves(&self, env: Env<'_, M>) {
+        self.cpus().for_each(|cpu| drop(self.lock_pageset(env, cpu)));
     }
 
     fn cpus(&self) -> impl Iterator<Item = CpuId> + use<M> {
         (0..self.pagesets.len() as u32).map(CpuId)
-    }
-}
-
-impl<L, G> PcpGuard<'_, L, G> {
-    /// Counts a drain of `pages` pages, if there are any.
-    fn note_drain(&self, pages: u32) {
-        if pages > 0 {
-            self.count.set(self.count.get() - pages);
-            sync::add(&self.drains, 1);
-            sync::add(&self.drain_pages, u64::from(pages));
-        }
     }
 }

@@ -3,10 +3,10 @@
 
 use core::sync::atomic::AtomicU32;
 
-use super::lists::{HOLD_BLOCKS, Held, count, drain_in_order, free_some_to_regions, free_to_regions, ones};
-use super::{Audited, Cache, Drain, Given, Refill, Store, remembered_type};
+use super::lists::{HOLD_BLOCKS, Held, count, drain_in_order, free_to_regions, ones};
+use super::{Audited, Cache, Drain, Given, Refill, Scope, Store, remembered_type};
 use crate::buddy::Wanted;
-use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
+use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, Tag, largest_blocks, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::policy::SMALL;
 use crate::sync::LockedWord;
@@ -57,7 +57,7 @@ impl Store for Parts {
                 let left = free_to_bitmaps(drain.zone, drain.env, blocks, order, cache.region().get() as usize);
                 cache.count_unlocked(u64::from(left) << order.get());
             } else {
-                free_to_regions(drain.zone, drain.env, blocks, order, None, held);
+                free_to_regions(drain.zone, drain.env, (blocks, ones(blocks.len())), order, None, held);
             }
         });
         Given { pages, ends: false }
@@ -67,12 +67,22 @@ impl Store for Parts {
         take_from_bitmaps(zone, env, wanted, region)
     }
 
-    /// [`EMPTIED`] pageblocks at a time, each in a hold.
-    fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, from: u32) -> Option<u32> {
-        if !self.are_kept(zone) {
-            return None;
+    /// [`EMPTIED`] pageblocks at a time, each in a hold, after other stores.
+    fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
+        match scope {
+            _ if !self.are_kept(zone) => None,
+            Scope::Request(order) if order == Order::ZERO => None,
+            Scope::Zone | Scope::Request(_) | Scope::Unmerged => Some(Scope::Parts(0)),
+            Scope::Parts(from) => {
+                empty_bitmaps(zone, env, (from, zone.frames.len().div_ceil(PAGEBLOCK))).map(Scope::Parts)
+            }
+            Scope::Pageblock(page) => {
+                if zone.has_parts(page) {
+                    zone.lock(env, LockPath::Map, page).settle(page, Order::PAGEBLOCK);
+                }
+                None
+            }
         }
-        empty_bitmaps(zone, env, (from, zone.frames.len().div_ceil(PAGEBLOCK)))
     }
 
     /// If no refill took any page of the region since the last call: [`EMPTIED`] pageblocks at most.
@@ -100,7 +110,12 @@ impl Store for Parts {
     }
 
     fn each_block<M: Machine>(&self, zone: &Zone<'_, M>, visit: &mut dyn FnMut(Order, MigrateType)) {
-        zone.each_bitmap_block(visit);
+        zone.bitmaps.each_noted(|pageblock| {
+            let list = zone.frames.block_type(pageblock * PAGEBLOCK);
+            zone.bitmaps.runs(pageblock, |from, end| {
+                largest_blocks(from, end).for_each(|(_, order)| visit(order, list));
+            });
+        });
     }
 
     fn audit_free<M: Machine>(&self, zone: &Zone<'_, M>) -> Result<Audited, Mismatch> {
@@ -179,7 +194,7 @@ fn free_to_bitmaps<M: Machine>(
     each(whole, |at| free_whole(zone, env, blocks[at].get(), None, true));
     if others != 0 {
         pages.sub(u64::from(count(others)) << order.get());
-        free_some_to_regions(zone, env, (blocks, others), order, None, &mut Held::default());
+        free_to_regions(zone, env, (blocks, others), order, None, &mut Held::default());
     }
     blocks.len() as u32 - count(others)
 }
@@ -189,9 +204,15 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// that the caller owns. Such a block is counted as one in a bitmap. Returns whether it did; if not, the caller still owns its block.
     pub(super) fn free_whole(&self, page: u32, own: Option<Order>) -> bool {
         // With the lock held: the holder of the lock finds each page in the bitmap or on a list.
-        self.zone.take_whole(self.region, page, own, || {
+        let is_taken = match own {
+            Some(order) => self.zone.bitmaps.take_around(page, order),
+            None => self.zone.bitmaps.take_whole(page / PAGEBLOCK),
+        };
+        if is_taken {
             self.free_block(start_of(page, Order::PAGEBLOCK), Order::PAGEBLOCK);
-        })
+            self.region.bitmaps.pages.sub(PAGEBLOCK.into());
+        }
+        is_taken
     }
 }
 
@@ -360,7 +381,7 @@ fn empty_bitmaps<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, (mut at, end):
     for _ in 0..EMPTIED {
         let pageblock = zone.bitmaps.next(at, end)?;
         let page = pageblock * PAGEBLOCK;
-        zone.lock_region(env, LockPath::Drain, zone.region_of(page)).settle(page, Order::PAGEBLOCK);
+        zone.lock_page(env, LockPath::Drain, page).settle(page, Order::PAGEBLOCK);
         at = pageblock + 1;
     }
     Some(at)

@@ -3,8 +3,8 @@
 
 use core::sync::atomic::AtomicU32;
 
-use super::lists::{HOLD_BLOCKS, Held, free_some_to_regions, ones};
-use super::{Cache, Drain, Given, Refill, Store, Visit};
+use super::lists::{HOLD_BLOCKS, Held, free_to_regions, ones};
+use super::{Cache, Drain, Given, Refill, Scope, Store, Visit};
 use crate::frame::Order;
 use crate::machine::{Line, LockPath, Machine};
 use crate::policy::SMALL;
@@ -49,8 +49,11 @@ impl Store for Batches {
         Given { pages, ends: drain.wanted - pages < drain.batch }
     }
 
-    fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, _from: u32) -> Option<u32> {
-        (0..zone.regions.len()).for_each(|number| drain_depot(zone, env, number, u32::MAX));
+    /// In one step.
+    fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
+        if let Scope::Zone | Scope::Request(_) = scope {
+            (0..zone.regions.len()).for_each(|number| drain_depot(zone, env, number, u32::MAX));
+        }
         None
     }
 
@@ -95,15 +98,15 @@ impl Store for Batches {
 /// blocks: those hardly merge or split on their way, and nobody else could use their pages. Moves nothing if the first list has such.
 fn drain_to_depots<M: Machine>(drain: &Drain<'_, M>, cache: &impl Cache) -> u32 {
     let &Drain { zone, env, wanted, start, .. } = drain;
+    let is_small = |&list: &usize| order_of(list) < Order::PAGEBLOCK;
+    if !is_small(&start) {
+        return 0;
+    }
     let lists = env.tuning.lists.count();
     let share = env.tuning.depot_share(zone.managed.get(), zone.regions.len());
     let limit = depot_limit(zone, drain.batch << env.tuning.batch_scale_max).min(share);
     let mut held = Held::default();
     let (mut drained, mut moved) = (0, 0);
-    let is_small = |&list: &usize| order_of(list) < Order::PAGEBLOCK;
-    if !is_small(&start) {
-        return 0;
-    }
     for list in (start..lists).chain(0..start).filter(is_small) {
         loop {
             let oldest = cache.oldest(list);
@@ -175,7 +178,7 @@ fn drain_depot<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, number: usize, p
         let foreign = guard.free_own(batch, ones(batch.len()), order, None);
         // A drain holds one lock at a time, so the others are in neither for a moment.
         drop(guard);
-        free_some_to_regions(zone, env, (batch, foreign), order, None, &mut Held::default());
+        free_to_regions(zone, env, (batch, foreign), order, None, &mut Held::default());
         left = left.saturating_sub((batch.len() as u32) << order.get());
     }
 }

@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicU32;
 
 use super::walk::audit_lists;
 use super::whole_blocks::{SplitBlock, first_block};
-use super::{Audited, Cache, Drain, Given, Refill, Store, is_one_hold, remembered_type};
+use super::{Audited, Cache, Drain, Given, Refill, Scope, Store, is_one_hold, remembered_type};
 use crate::buddy::{Capture, Stage};
 use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::{LockPath, Machine};
@@ -29,12 +29,14 @@ impl Store for Lists {
         }
     }
 
-    /// The pages are there already.
-    fn settle<M: Machine>(&self, _zone: &Zone<'_, M>, _env: Env<'_, M>, _from: u32) -> Option<u32> {
+    /// The pages are there already; those that were freed without merging merge.
+    fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
+        if scope == Scope::Unmerged {
+            zone.merge_skipped(env);
+        }
         None
     }
 
-    #[inline(always)]
     fn give<M: Machine>(&self, drain: &Drain<'_, M>, cache: &impl Cache) -> Given {
         // Lock order: pageset, then region.
         let pages = if is_one_hold(drain.zone, drain.env) {
@@ -42,7 +44,7 @@ impl Store for Lists {
             drain_lists(&guard, drain, cache)
         } else {
             drain_in_order(drain, cache, |blocks, order, held| {
-                free_to_regions(drain.zone, drain.env, blocks, order, drain.capture, held);
+                free_to_regions(drain.zone, drain.env, (blocks, ones(blocks.len())), order, drain.capture, held);
             })
         };
         Given { pages, ends: false }
@@ -153,20 +155,8 @@ fn in_order<'d, M: Machine>(
     drained
 }
 
-/// Frees at most 64 blocks of a pageset, those of one region under one hold of its lock. The last hold goes on in `held`.
+/// Frees those of at most 64 blocks whose bits are set: those of one region under one hold of its lock. The last hold goes on in `held`.
 pub(super) fn free_to_regions<'z, M: Machine>(
-    zone: &'z Zone<'z, M>,
-    env: Env<'z, M>,
-    blocks: &[AtomicU32],
-    order: Order,
-    capture: Option<&Capture>,
-    held: &mut Held<'z, M>,
-) {
-    free_some_to_regions(zone, env, (blocks, ones(blocks.len())), order, capture, held);
-}
-
-/// As [`free_to_regions`], those of the blocks whose bits are set.
-pub(super) fn free_some_to_regions<'z, M: Machine>(
     zone: &'z Zone<'z, M>,
     env: Env<'z, M>,
     (blocks, mut left): (&[AtomicU32], u64),

@@ -27,7 +27,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::buddy::{Capture, Wanted};
 use crate::frame::{MigrateType, Order};
-use crate::machine::{LockPath, Machine};
+use crate::machine::Machine;
 use crate::policy::Tuning;
 use crate::zone::{Env, Mismatch, Zone, ZoneGuard};
 
@@ -71,9 +71,9 @@ pub(crate) trait Store {
         None
     }
 
-    /// Moves pages to the free lists, from a number on that is 0 at first. Returns where to go on, if that is not all. Pages that other
-    /// CPUs leave here meanwhile may stay.
-    fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, from: u32) -> Option<u32>;
+    /// Moves the pages of a scope to the free lists. Waits for the locks of regions, one at a time. Pages that other CPUs free meanwhile may
+    /// stay. Returns the scope of what is left to do.
+    fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, scope: Scope) -> Option<Scope>;
 
     /// Moves those pages of a region to the free lists that no refill needed since the last call.
     #[inline(always)]
@@ -126,9 +126,10 @@ impl<A: Store, B: Store> Store for (A, B) {
         self.0.find(zone, env, wanted, region).or_else(|| self.1.find(zone, env, wanted, region))
     }
 
-    /// Each store has numbers of its own, so it is asked alone.
-    fn settle<M: Machine>(&self, _zone: &Zone<'_, M>, _env: Env<'_, M>, _from: u32) -> Option<u32> {
-        unreachable!("a pair of stores has no number to go on from")
+    fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
+        let left = self.0.settle(zone, env, scope);
+        // Only bitmaps leave anything.
+        self.1.settle(zone, env, scope).or(left)
     }
 
     #[inline(always)]
@@ -267,7 +268,7 @@ pub(crate) fn cached_pages<M: Machine>(zone: &Zone<'_, M>) -> u64 {
     Batches.pages(zone)
 }
 
-/// Whose pages [`settle`] moves to free lists.
+/// Whose pages [`Store::settle`] moves to free lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scope {
     /// Of all stores of the zone: of depots, then of bitmaps. [`CachedZone::settle`](crate::pcp::CachedZone::settle) also moves those of
@@ -282,41 +283,6 @@ pub(crate) enum Scope {
     Parts(u32),
     /// Of the bitmap of the pageblock that begins at this page, if it may have free parts.
     Pageblock(u32),
-}
-
-/// Moves the free pages of a scope to the free lists. Waits for the locks of regions, one at a time; the caller holds none. Pages that
-/// other CPUs free meanwhile may stay. Returns the scope of what is left to do.
-#[cfg_attr(not(feature = "rules"), inline(never))]
-pub(crate) fn settle<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
-    match scope {
-        Scope::Zone => {
-            settle_depots(zone, env);
-            Some(Scope::Parts(0))
-        }
-        // Single pages stay in bitmaps.
-        Scope::Request(order) => {
-            settle_depots(zone, env);
-            (order > Order::ZERO).then_some(Scope::Parts(0))
-        }
-        Scope::Unmerged => {
-            zone.merge_skipped(env);
-            Some(Scope::Parts(0))
-        }
-        Scope::Parts(from) => Parts.settle(zone, env, from).map(Scope::Parts),
-        Scope::Pageblock(page) => {
-            if zone.has_parts(page) {
-                zone.lock(env, LockPath::Map, page).settle(page, Order::PAGEBLOCK);
-            }
-            None
-        }
-    }
-}
-
-/// Moves the pages of all depots, in one step.
-#[cfg_attr(not(feature = "rules"), inline(never))]
-fn settle_depots<M: Machine>(zone: &Zone<'_, M>, env: Env<'_, M>) {
-    let left = Batches.settle(zone, env, 0);
-    debug_assert_eq!(left, None, "depots are settled at once");
 }
 
 /// Whether [`Scope::Request`] has pages to move for a request of an order, at a recent moment.

@@ -55,7 +55,7 @@ fn refill_in_holds<M: Machine>(unlocked: &Refill<'_, M>, cache: &impl Cache, mut
         let more = if taken == 0 {
             take_from_regions(zone, env, LockPath::Refill, cache.region(), wanted, take)
         } else {
-            let guard = zone.try_lock_region(env, LockPath::Refill, cache.region().get() as usize);
+            let guard = zone.lock_or_try(env, LockPath::Refill, cache.region().get() as usize, false);
             guard.and_then(|guard| take(&guard, Wanted { no_fragment: true, ..wanted }))
         };
         match more {
@@ -81,7 +81,7 @@ fn refill_from_own<M: Machine>(refill: &Refill<'_, M>, cache: &impl Cache, most:
         if tried > 0 {
             sync::hint::spin_loop();
         }
-        zone.try_lock_region(env, LockPath::Refill, region)
+        zone.lock_or_try(env, LockPath::Refill, region, false)
     });
     match guard {
         Some(guard) => Batches.take(&Refill { held: Some(&guard), ..*refill }, cache, most),
@@ -162,11 +162,11 @@ fn from_regions<'z, 'a, M: Machine>(
     wanted: Wanted,
     mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<u32>,
 ) -> Option<u32> {
-    if let [_] = zone.regions {
-        return take(&zone.lock_for(env, path, wanted)?, wanted);
-    }
     if wanted.waits {
         zone.complete_some_deferred(env);
+    }
+    if let [_] = zone.regions {
+        return take(&zone.lock_or_try(env, path, 0, wanted.waits)?, wanted);
     }
     let own = preferred.get() as usize;
     let mut busy = false;

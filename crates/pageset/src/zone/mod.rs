@@ -190,24 +190,11 @@ impl<M: Machine> Zone<'_, M> {
         block.or_else(|| self.is_part(page).then_some((page, Order::ZERO, PageState::Cached)))
     }
 
-    /// The first of some pages that already belongs to a block.
+    /// The first of some pages of a pageblock that already belongs to a block.
     pub(crate) fn first_known(&self, page: u32, pages: u64) -> Option<u32> {
-        if self.block_around(page).is_some() {
-            return Some(page);
-        }
-        let end = page + pages as u32;
-        let mut at = page;
-        while at < end {
-            let next = end.min((at + 1).next_multiple_of(Order::PAGEBLOCK.pages() as u32));
-            if self.frames.pageblock(at).is_online()
-                && let Some(known) =
-                    (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside || self.is_part(at))
-            {
-                return Some(known);
-            }
-            at = next;
-        }
-        None
+        // In a pageblock of which nothing is online, only a larger block that began before may have pages, and then the first one.
+        let looked_at = if self.frames.pageblock(page).is_online() { pages as u32 } else { 1 };
+        (page..page + looked_at).find(|&at| self.block_around(at).is_some())
     }
 }
 

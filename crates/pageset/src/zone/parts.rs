@@ -11,18 +11,6 @@ use crate::sync::LockedWord;
 const TESTED: usize = 64;
 
 impl<M: Machine> Zone<'_, M> {
-    /// Pages in bitmaps, at a recent moment.
-    #[inline]
-    pub(crate) fn bitmap_pages(&self) -> u64 {
-        if !self.bitmaps.are_kept() {
-            return 0;
-        }
-        let sum =
-            self.regions.iter().fold(0, |sum: usize, region| sum.wrapping_add(region.bitmaps.pages.get() as usize));
-        // Below 0 if a page was counted as taken before it was counted as free.
-        sum.cast_signed().max(0) as u64
-    }
-
     /// Pages in the bitmap of the pageblock that begins at a page, at a recent moment.
     pub(crate) fn part_pages(&self, start: u32) -> u32 {
         if self.bitmaps.are_kept() { self.bitmaps.pages_of(start / PAGEBLOCK) } else { 0 }
@@ -49,30 +37,6 @@ impl<M: Machine> Zone<'_, M> {
             largest_blocks(from, end).for_each(|(page, order)| free(page, order));
         });
         region.bitmaps.pages.sub(pages.into());
-    }
-
-    /// Takes all pages of the pageblock around a page out of its bitmap if it has them all, but for those of a block of the order `own`
-    /// that begins there, and calls `free`. Returns whether it did. The lock of its region is held.
-    pub(crate) fn take_whole(&self, region: &Region<M::Lock>, page: u32, own: Option<Order>, free: impl Fn()) -> bool {
-        let is_taken = match own {
-            Some(order) => self.bitmaps.take_around(page, order),
-            None => self.bitmaps.take_whole(page / PAGEBLOCK),
-        };
-        if is_taken {
-            free();
-            region.bitmaps.pages.sub(PAGEBLOCK.into());
-        }
-        is_taken
-    }
-
-    /// Visits the largest blocks in bitmaps by their orders and their pageblocks' types, at a recent moment.
-    pub(crate) fn each_bitmap_block(&self, mut visit: impl FnMut(Order, MigrateType)) {
-        self.bitmaps.each_noted(|pageblock| {
-            let list = self.frames.block_type(pageblock * PAGEBLOCK);
-            self.bitmaps.runs(pageblock, |from, end| {
-                largest_blocks(from, end).for_each(|(_, order)| visit(order, list));
-            });
-        });
     }
 
     /// Whether a bitmap has a block of an order, at a recent moment. Looks where it found one last, then at the first [`TESTED`] pageblocks

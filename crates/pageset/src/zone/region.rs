@@ -144,6 +144,15 @@ impl<M: Machine> Zone<'_, M> {
         }
     }
 
+    /// Pages in bitmaps, at a recent moment.
+    #[inline]
+    pub(crate) fn bitmap_pages(&self) -> u64 {
+        let sum =
+            self.regions.iter().fold(0, |sum: usize, region| sum.wrapping_add(region.bitmaps.pages.get() as usize));
+        // Below 0 if a page was counted as taken before it was counted as free.
+        sum.cast_signed().max(0) as u64
+    }
+
     /// Pages on free lists of types other than ISOLATE, and in bitmaps: [`Self::free_pages`].
     #[inline]
     pub(crate) fn free(&self) -> u64 {
@@ -280,20 +289,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         self.locked(env, path, number, region, Guard::lock(&region.lock))
     }
 
-    /// As [`Self::lock_region`], but only if the lock is free.
-    pub(crate) fn try_lock_region<'z>(
-        &'z self,
-        env: Env<'z, M>,
-        path: LockPath,
-        number: usize,
-    ) -> Option<ZoneGuard<'z, 'a, M>> {
-        let region = self.before_lock(env, path, number);
-        let guard = Guard::try_lock(&region.lock)?;
-        // A holder may wait for refills in flight, and the caller may have interrupted one of them.
-        self.research.is_at_rest().then(|| self.locked(env, path, number, region, guard))
-    }
-
-    /// Takes the lock of a region, for a caller that waits for it or does not.
+    /// As [`Self::lock_region`], for a caller that waits for the lock or does not.
     #[inline]
     pub(crate) fn lock_or_try<'z>(
         &'z self,
@@ -302,10 +298,21 @@ impl<'a, M: Machine> Zone<'a, M> {
         number: usize,
         waits: bool,
     ) -> Option<ZoneGuard<'z, 'a, M>> {
-        if waits { Some(self.lock_region(env, path, number)) } else { self.try_lock_region(env, path, number) }
+        if waits {
+            return Some(self.lock_region(env, path, number));
+        }
+        let region = self.before_lock(env, path, number);
+        let guard = Guard::try_lock(&region.lock)?;
+        // A holder may wait for refills in flight, and the caller may have interrupted one of them.
+        self.research.is_at_rest().then(|| self.locked(env, path, number, region, guard))
     }
 
-    /// Takes the lock of the region that a page is in, for a caller that waits for it or does not.
+    /// Takes the lock of the region that a page is in, and waits for it.
+    pub(crate) fn lock_page<'z>(&'z self, env: Env<'z, M>, path: LockPath, page: u32) -> ZoneGuard<'z, 'a, M> {
+        self.lock_region(env, path, self.region_of(page))
+    }
+
+    /// As [`Self::lock_page`], for a caller that waits for the lock or does not.
     pub(crate) fn lock_at<'z>(
         &'z self,
         env: Env<'z, M>,

@@ -3,8 +3,8 @@
 use crate::support::{Known, World, build};
 use pageset::policy::presets::PAGESET;
 use pageset::{
-    Block, Config, CpuId, Free, FreeTo, MigrateType, NodeId, Order, PageRange, Pfn, Request, Tuning, Wait, ZoneKind,
-    ZoneSpec,
+    Alloc, AllocFrom, Block, Config, CpuId, Free, FreeTo, MigrateType, NodeId, Order, PageRange, Pfn, Request, Tuning,
+    Wait, ZoneKind, ZoneSpec,
 };
 
 /// A small random number generator.
@@ -181,6 +181,31 @@ fn loans_end() {
         world.at(0).set_bounds(pageset::policy::Bounds { batch: 20, high_min: 50, high_max: 50 }).expect("room");
         use_cpu(2);
         assert_eq!([1, 2].map(high_max), [50, 50]);
+        world.at(0).audit().expect("the audit passes");
+    });
+}
+
+/// A free of many blocks borrows when the pages that the pageset would then have are more than it may keep, and not before.
+#[test]
+fn a_run_of_frees_borrows_for_its_sum() {
+    machine(PAGESET, 1 << 17, 1, 8, |world| {
+        let huge = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
+        let high_max = || world.pageset(0, CpuId(1)).state().high_max;
+        let own = high_max();
+        assert!((2 * 512..3 * 512).contains(&own), "two huge pages fit, and not three: {own}");
+        // From the free lists: a refill would borrow as well.
+        let take = |_| {
+            let pfn = world.alloc_with(Alloc::new(&huge).from(AllocFrom::Buddy)).expect("memory");
+            Block { pfn, order: Order::PAGEBLOCK }
+        };
+        let blocks: Vec<_> = (0..7).map(take).collect();
+        world.machine().run_on(1);
+        world.free_bulk(&blocks[..2]).expect("in use");
+        assert_eq!(world.pageset(0, CpuId(1)).stats().count, 512, "room for one more");
+        world.free_bulk(&blocks[2..3]).expect("in use");
+        assert_eq!(high_max(), own, "two fit");
+        world.free_bulk(&blocks[3..]).expect("in use");
+        assert!(high_max() > own, "{} of {own}", high_max());
         world.at(0).audit().expect("the audit passes");
     });
 }

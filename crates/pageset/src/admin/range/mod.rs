@@ -246,14 +246,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let new = || Isolation::new(self.env(), &zone.shared, span);
         let looks_offline =
             |result: &Result<_, RangeError>| result.as_ref().is_err_and(|error| error.obstacle == Obstacle::Offline);
-        let mut result = new();
         for _ in 1..TRIES {
-            if !looks_offline(&result) || !zone.finish_moves(self.env()) {
-                break;
+            let result = new();
+            if !looks_offline(&result) {
+                return result;
             }
-            result = new();
+            zone.finish_moves(self.env());
         }
-        result
+        new()
     }
 }
 
