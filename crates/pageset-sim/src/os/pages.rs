@@ -3,7 +3,6 @@
 use pageset::{AllocError, Block, CpuId, MigrateType, Order, Pfn, Request};
 
 use super::System;
-use super::costs::COPY_PAGE;
 
 /// Pages moved between pagesets and zones, summed over all zones. Unit: pages, except for `high_order_drains`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -105,12 +104,6 @@ impl System<'_> {
     /// Frees a single page by itself.
     pub(crate) fn free_page(&self, pfn: Pfn) {
         self.free_block(Block { pfn, order: Order::ZERO });
-    }
-
-    /// Copies a page to a program's buffer.
-    pub(crate) fn read_page(&self, pfn: Pfn) {
-        self.engine().work(COPY_PAGE);
-        self.machine().write_page(pfn);
     }
 
     /// Frees single pages as one list.
