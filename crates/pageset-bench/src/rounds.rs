@@ -33,7 +33,6 @@ pub enum SettingsError {
     /// No allocator has this name.
     #[error("unknown allocator `{name}`; allowed: {allowed}")]
     Who {
-        /// The name.
         name: String,
         /// All names.
         allowed: String,
@@ -49,7 +48,6 @@ pub enum SettingsError {
     /// A pattern that supports none of the configured numbers of threads.
     #[error("pattern {pattern} does not support {threads:?} threads; allowed: --threads 2")]
     Pattern {
-        /// The pattern.
         pattern: Pattern,
         /// The numbers of threads.
         threads: Vec<usize>,
@@ -157,7 +155,6 @@ fn figures(settings: &Settings, entries: &[Entry], cpus: &[usize]) -> Result<Vec
     Ok(figures)
 }
 
-/// The facts of this machine, of which `cpus` CPUs are used.
 fn machine(cpus: usize) -> MachineFacts {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

@@ -37,7 +37,6 @@ impl MemoryMap {
         Self::with_memory(machine, machine.node_pages())
     }
 
-    /// The map of a machine with `node_pages` pages on each node.
     pub(crate) fn with_memory(machine: &Machine, node_pages: u64) -> Self {
         MemoryMap {
             nodes: machine.topology().sockets,
@@ -222,7 +221,6 @@ impl SimMachine {
         self.pages.get(self.map.index(pfn))
     }
 
-    /// The state of the page at an index of the map.
     #[inline]
     pub(crate) fn page_state_at(&self, index: usize) -> &PageState {
         &self.pages[index]
@@ -237,7 +235,6 @@ impl SimMachine {
         })
     }
 
-    /// Prefetches the states of `pages` into the host's cache.
     #[inline]
     pub(crate) fn prefetch_states<'p>(&self, pages: impl IntoIterator<Item = &'p Pfn>) {
         pages.into_iter().filter_map(|&pfn| self.page_state(pfn)).for_each(host_cache::prefetch);

@@ -98,7 +98,6 @@ fn leave_out_each(machines: &mut HashMap<&'static str, Machine>) -> Result<(), F
     Err(Failure::new(Exit::Usage, what))
 }
 
-/// A line with the names of the built-in tables.
 fn built_in() -> String {
     let tables: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
     format!("built-in tables: {}", tables.join(", "))

@@ -49,7 +49,6 @@ pub struct TableError {
 }
 
 impl TableError {
-    /// The first line matches no kind of table.
     fn unknown_kind(file: &str) -> Self {
         let what = format!("unknown kind of table; allowed first lines:\n  {}", headings().join("\n  "));
         TableError { file: file.to_owned(), line: Some(1), what }

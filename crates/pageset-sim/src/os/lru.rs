@@ -52,7 +52,6 @@ impl Lru {
         }
     }
 
-    /// The list of a node for the group of a CPU's tasks.
     fn list_of(&self, cpu: u32, node: Socket) -> u32 {
         (cpu % self.groups) * self.nodes + node.0
     }

@@ -15,7 +15,6 @@ const fn a_file_each(tasks: u32) -> Needs {
     Needs { objects: tasks, ..Needs::NOTHING }
 }
 
-/// Needs of tasks that share an address space and have a file each.
 const fn a_file_each_and_one_space(tasks: u32) -> Needs {
     Needs { objects: tasks + 1, ..Needs::NOTHING }
 }
