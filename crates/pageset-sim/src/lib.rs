@@ -45,7 +45,6 @@
 //! | [`era`] | kernel changes outside of the allocator's rules |
 //! | [`engine`] | virtual CPUs, locks, cache lines |
 //! | [`machine`] | machine descriptions |
-//! | `huge_pages`, `host_cache` | huge pages and prefetching on the host, for speed only |
 //! | `sim_lock`, [`world`] | the allocator's lock and machine traits on the engine |
 //! | [`os`] | address spaces, files, sockets, LRU |
 //! | [`workload`] | workloads: what the tasks do |
@@ -57,8 +56,6 @@
 pub mod compare;
 pub mod engine;
 pub mod era;
-mod host_cache;
-mod huge_pages;
 pub mod interleave;
 pub mod machine;
 pub mod os;

@@ -88,24 +88,6 @@ impl System<'_> {
         self.timers();
     }
 
-    /// Allocates single unmovable pages in one call, as the receive ring of a network card does. The durations are not recorded.
-    pub(crate) fn alloc_pages(&self, count: usize) -> Result<Vec<Pfn>, AllocError> {
-        let request = Request::new(Order::ZERO, MigrateType::Unmovable);
-        let mut pages = vec![Pfn(0); count];
-        let got = self.allocator.alloc_bulk(&request, &mut pages)?;
-        // Kernels take the rest one by one.
-        for page in &mut pages[got..] {
-            *page = self.request(&request)?;
-        }
-        self.timers();
-        Ok(pages)
-    }
-
-    /// Frees a single page by itself.
-    pub(crate) fn free_page(&self, pfn: Pfn) {
-        self.free_block(Block { pfn, order: Order::ZERO });
-    }
-
     /// Frees single pages as one list.
     pub(crate) fn free_pages(&self, pages: &[Pfn]) {
         // The pages were allocated with order 0 and are freed once.

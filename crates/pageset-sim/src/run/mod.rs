@@ -17,7 +17,6 @@ pub use result::{AllocTimes, LockWaits, PathSum, Paths, RunResult, RunRow, SCHEM
 
 use crate::engine::{self, Engine, LockId};
 use crate::era::{CacheSlice, Era};
-use crate::huge_pages;
 use crate::machine::Machine;
 use crate::os::{self, System};
 use crate::sim_lock::built_on;
@@ -199,13 +198,9 @@ impl Run<'_> {
             let sim = SimMachine::new(engine.clone(), self.machine, regions)?;
             let metadata = OwnedMetadata::new(&config)?;
             let mut zones = metadata.zones();
-            for (tags, words) in metadata.memory() {
-                huge_pages::advise_huge(tags);
-                huge_pages::advise_huge(words);
-            }
             let allocator = Allocator::new(sim, &config, metadata.lend(&mut zones))?;
             let system = System::new(&allocator, self.machine, self.era, needs);
-            // Only cores with work share the last-level caches and the power budget, and queue for lines of other cores.
+            // Only cores with work share the last-level caches, and queue for lines of other cores.
             engine.share(self.tasks, one_of.map_or(1, |one| one.nodes));
             self.measure(&engine, &system, keep_on)
         })

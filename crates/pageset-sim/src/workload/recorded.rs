@@ -32,6 +32,7 @@ pub struct Step {
 pub enum Call {
     /// Allocates the block.
     Alloc {
+        /// The order.
         order: Order,
         /// The migratetype: unmovable, movable or reclaimable.
         migratetype: MigrateType,
