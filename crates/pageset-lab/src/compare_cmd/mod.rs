@@ -12,7 +12,7 @@ use pageset_sim::machine::Machine;
 
 use crate::error::{Exit, Failure};
 use crate::sim::batch::Batch;
-use crate::sim::options::Beside;
+use crate::sim::options::Effort;
 
 /// Compare a published table with simulations of its rows
 ///
@@ -54,12 +54,12 @@ pub(crate) struct Args {
     leave_one_out: bool,
 
     #[command(flatten)]
-    beside: Beside,
+    effort: Effort,
 }
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.all_tables {
-        return all::run(&args.machine, &args.row, &args.beside.with_seeds_of_fits());
+        return all::run(&args.machine, &args.row, &args.effort.with_seeds_of_fits());
     }
     let Some(name) = args.table else {
         return Err(Failure::new(Exit::Usage, "cannot compare: no table is named; try --all-tables, or name one")
@@ -68,9 +68,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let text = read(&name)?;
     let mut table = Table::parse(&name, &text).map_err(|error| Failure::new(Exit::Damaged, error))?;
     table.select(&args.machine, &args.row, &args.batch).map_err(|wrong| Failure::new(Exit::Usage, wrong))?;
-    let beside = match table.layout {
-        Layout::Effects => args.beside,
-        Layout::BatchSweep | Layout::Tasks => args.beside.with_seeds_of_fits(),
+    let effort = match table.layout {
+        Layout::Effects => args.effort,
+        Layout::BatchSweep | Layout::Tasks => args.effort.with_seeds_of_fits(),
     };
     let mut machines = table.machines().map_err(|error| Failure::new(Exit::Failed, error))?;
     if args.leave_one_out && table.layout != Layout::BatchSweep {
@@ -79,10 +79,10 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.leave_one_out {
         leave_out_each(&mut machines)?;
     }
-    let batch = Batch::begin(&beside.effort)?;
-    let runs = table.runs(&machines, &|workload, machine, tuning, era| beside.run(workload, machine, tuning, era));
+    let batch = Batch::begin(&effort)?;
+    let runs = table.runs(&machines, &|workload, machine, tuning, era| effort.compared(workload, machine, tuning, era));
     let outcomes = batch.run(&runs);
-    let result = table.compare(&runs, outcomes, beside.effort.of_each().seeds);
+    let result = table.compare(&runs, outcomes, effort.of_each().seeds);
     batch.give(&result, table::text, result.rows.iter().map(|row| (Vec::new(), row)))
 }
 
