@@ -314,6 +314,7 @@ impl Run<'_> {
 }
 
 #[cfg(test)]
+#[path = "page_size_tests.rs"]
 mod page_sizes;
 #[cfg(test)]
 mod tests;
