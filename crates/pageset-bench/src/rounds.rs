@@ -33,6 +33,7 @@ pub enum SettingsError {
     /// No allocator has this name.
     #[error("unknown allocator `{name}`; allowed: {allowed}")]
     Who {
+        /// The name.
         name: String,
         /// All names.
         allowed: String,
@@ -48,6 +49,7 @@ pub enum SettingsError {
     /// A pattern that supports none of the configured numbers of threads.
     #[error("pattern {pattern} does not support {threads:?} threads; allowed: --threads 2")]
     Pattern {
+        /// The pattern.
         pattern: Pattern,
         /// The numbers of threads.
         threads: Vec<usize>,
