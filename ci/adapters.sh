@@ -4,6 +4,7 @@
 #
 # Prints `SKIPPED ostd: REASON` where the nightly toolchain of adapters/ostd or QEMU cannot be installed.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/tools.sh" ostd
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 for features in '' x86_64 global; do
@@ -13,10 +14,6 @@ if rustup target list --installed 2>/dev/null | grep -q '^x86_64-unknown-none$';
     cargo check --quiet --locked -p pageset-adapters --features x86_64 --target x86_64-unknown-none
 fi
 
-skip() {
-    echo "SKIPPED ostd: $1"
-    exit 0
-}
 cd adapters/ostd
 command -v rustup >/dev/null || skip "there is no rustup to install the nightly toolchain of rust-toolchain.toml"
 toolchain=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -24,19 +21,10 @@ rustup run "$toolchain" cargo clippy --version >/dev/null 2>&1 && [ -d "$(rustup
     rustup toolchain install "$toolchain" --profile minimal -c rust-src -c clippy -t x86_64-unknown-none >/dev/null 2>&1 ||
     skip "the toolchain $toolchain cannot be installed"
 cargo clippy --quiet --locked -p pageset-ostd --target x86_64-unknown-none -- -D warnings
-if ! command -v qemu-system-x86_64 >/dev/null; then
-    [ "$(id -u)" = 0 ] || skip "QEMU is missing, and installing it takes root"
-    command -v apt-get >/dev/null || skip "QEMU is missing, and there is no apt-get"
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends qemu-system-x86; } \
-        >/dev/null 2>&1 || skip "QEMU cannot be installed"
-fi
+need qemu-system-x86_64 qemu-system-x86
 
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-boot() {
-    echo "== adapters/ostd/run.sh $*"
-    ./run.sh "$@" >"$said" 2>&1 || { cat "$said" && exit 1; }
-    grep -aE "^running [0-9]+ tests in crate|^test result" "$said"
-}
+shown='^running [0-9]+ tests in crate|^test result'
 boot --cpus 4
 boot --cpus 1 --memory 512

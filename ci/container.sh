@@ -5,20 +5,14 @@
 #
 # Images and containers are in a folder of their own, which is removed at the end.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/tools.sh" container
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 release=$(realpath "${1:?usage: ci/container.sh FOLDER}")
-skip() {
-    echo "SKIPPED container: $1"
-    exit 0
-}
 [[ -d /sys/kernel/tracing/events ]] || skip "a recording takes tracefs in /sys/kernel/tracing"
 [[ $(id -u) == 0 ]] || skip "a recording in a container takes root"
 # crun refuses the cgroups of some machines, where runc starts.
-for tool in podman runc; do
-    command -v $tool >/dev/null && continue
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends podman runc; } >/dev/null 2>&1 ||
-        skip "$tool cannot be installed"
-done
+need podman
+need runc
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 podman=(podman --storage-driver vfs --root "$work/images" --runroot "$work/run" --runtime runc)

@@ -5,18 +5,12 @@
 #
 # Three releases of Debian stand for distributions: their C libraries are 2.31, 2.36 and 2.41.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/tools.sh" distributions
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 release=$(realpath "${1:?usage: ci/distributions.sh FOLDER}")
-skip() {
-    echo "SKIPPED distributions: $1"
-    exit 0
-}
 [[ $(id -u) == 0 ]] || skip "chroot takes root"
-for tool in mmdebstrap qemu-aarch64-static; do
-    command -v $tool >/dev/null && continue
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends mmdebstrap qemu-user-static; } \
-        >/dev/null 2>&1 || skip "$tool cannot be installed"
-done
+need mmdebstrap
+need qemu-aarch64-static qemu-user-static
 work=$(mktemp -d)
 # What mmdebstrap mounts is gone with it, also after a kill, so that nothing is removed through a mount.
 trap 'rm -rf --one-file-system "$work"' EXIT

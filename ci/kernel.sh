@@ -4,32 +4,20 @@
 #
 # Prints `SKIPPED kernel: REASON` where QEMU or the target x86_64-unknown-none cannot be installed.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/tools.sh" kernel
 cd "$(dirname "${BASH_SOURCE[0]}")/../kernel"
 
-skip() {
-    echo "SKIPPED kernel: $1"
-    exit 0
-}
 rustup target list --installed 2>/dev/null | grep -q '^x86_64-unknown-none$' ||
     rustup target add x86_64-unknown-none >/dev/null 2>&1 || skip "the target x86_64-unknown-none cannot be installed"
 for features in '' research interleave planted-missing-mask planted-missing-lock planted-waiting-nmi; do
     cargo clippy --quiet --locked --release --features "$features" -- -D warnings
 done
 cargo clippy --quiet --locked --release --no-default-features -- -D warnings
-if ! command -v qemu-system-x86_64 >/dev/null; then
-    [ "$(id -u)" = 0 ] || skip "QEMU is missing, and installing it takes root"
-    command -v apt-get >/dev/null || skip "QEMU is missing, and there is no apt-get"
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends qemu-system-x86; } \
-        >/dev/null 2>&1 || skip "QEMU cannot be installed"
-fi
+need qemu-system-x86_64 qemu-system-x86
 
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-boot() {
-    echo "== kernel/run.sh $*"
-    ./run.sh "$@" >"$said" 2>&1 || { cat "$said" && exit 1; }
-    grep -E "^(instructions: [0-9]|stack of|operations|page faults|NMIs|CPUs|ranges|mailboxes)" "$said"
-}
+shown='^(instructions: [0-9]|stack of|operations|page faults|NMIs|CPUs|ranges|mailboxes)'
 # must_find PATTERN OPTION...: with each of four seeds the run fails, and at least one run prints a line with the pattern.
 # Corrupt lists and page tables can also hang or crash the machine.
 must_find() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The small protocols between threads under loom: crates/pageset/src/models.rs and crates/pageset-host/src/wait_models.rs. Built
+# The small protocols between threads under loom: crates/pageset/src/models.rs and crates/pageset-host/src/wait_model_tests.rs. Built
 # apart, since every crate is built anew with `--cfg loom`.
 set -eu
 cd "$(dirname "$0")/.."

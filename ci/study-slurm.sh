@@ -8,18 +8,11 @@
 # study, STUDY_KILLS the number of killed workers. The last line compares the time of the worker processes with that of the
 # finished cells alone.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/tools.sh" slurm
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-skip() {
-    echo "SKIPPED slurm: $1"
-    exit 0
-}
 [ "$(id -u)" = 0 ] || skip "installing and running Slurm takes root"
-if ! command -v slurmctld >/dev/null || ! command -v slurmd >/dev/null || ! command -v munged >/dev/null; then
-    command -v apt-get >/dev/null || skip "there is no apt-get to get Slurm with"
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends slurm-wlm munge; } \
-        >/dev/null 2>&1 || skip "the packages slurm-wlm and munge cannot be installed"
-fi
+for program in slurmctld slurmd munged; do need $program slurm-wlm munge; done
 
 cells=${STUDY_CELLS:-200}
 kills=${STUDY_KILLS:-9}

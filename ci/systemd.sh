@@ -12,19 +12,14 @@
 #
 # PAGESET_BUILT is a folder with the command and both libraries, built already.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/tools.sh" systemd
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-skip() {
-    echo "SKIPPED systemd: $1"
-    exit 0
-}
 [[ $(id -u) == 0 ]] || skip "making a root file system takes root"
 [[ $(uname -m) == x86_64 ]] || skip "the guest is for x86_64"
 command -v apt-get >/dev/null || skip "there is no apt-get to get packages with"
-for tool in qemu-system-x86_64:qemu-system-x86 mmdebstrap:mmdebstrap mke2fs:e2fsprogs; do
-    command -v "${tool%:*}" >/dev/null && continue
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${tool#*:}"; } >/dev/null 2>&1 ||
-        skip "${tool#*:} cannot be installed"
-done
+need qemu-system-x86_64 qemu-system-x86
+need mmdebstrap
+need mke2fs e2fsprogs
 
 cache=$(realpath -m "${CARGO_TARGET_DIR:-target}/systemd")
 work=$(mktemp -d)

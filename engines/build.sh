@@ -43,6 +43,6 @@ here=engines/sqlite
 include=(-I crates/pageset-c/include -I "$to/sqlite/usr/include")
 link=("$to"/sqlite/usr/lib/*/libsqlite3.a "$to/libpageset_c.a" -lpthread -ldl -lm)
 flags=(-std=gnu11 -O2 -g -Wall -Wextra -Werror)
-cc "${flags[@]}" "${include[@]}" $here/test.c $here/pageset_pcache.c "${link[@]}" -o "$to/test"
+cc "${flags[@]}" "${include[@]}" -I $here $here/tests/test.c $here/pageset_pcache.c "${link[@]}" -o "$to/test"
 cc "${flags[@]}" "${include[@]}" $here/bench.c $here/auto.c $here/pageset_pcache.c "${link[@]}" -o "$to/bench"
 cc -O2 "${include[@]}" "$to/speedtest1.c" $here/auto.c $here/pageset_pcache.c "${link[@]}" -o "$to/speedtest1"

@@ -35,7 +35,6 @@ const NMI_BLOCKS: usize = 16;
 static TABLE: Once<InterruptDescriptorTable> = Once::new();
 /// The block that the last timer interrupt of each CPU got, as a word; 0 for none.
 static INTERRUPT_BLOCKS: PerCpu<AtomicU64> = PerCpu([const { AtomicU64::new(0) }; MAX_CPUS]);
-/// The blocks that the NMIs of each CPU got.
 static NMIS_BLOCKS: PerCpu<[AtomicU64; NMI_BLOCKS]> =
     PerCpu([const { [const { AtomicU64::new(0) }; NMI_BLOCKS] }; MAX_CPUS]);
 /// Whether the NMIs of each CPU allocate. One may come late, when its CPU has finished and everything is being freed.

@@ -20,7 +20,6 @@ const MAX_ISOLATED: usize = 64;
 
 /// Blocks as words; 0 for an empty mailbox.
 static MAILBOX: [AtomicU64; MAILBOXES] = [const { AtomicU64::new(0) }; MAILBOXES];
-/// The next mailbox to reclaim.
 static RECLAIM_NEXT: AtomicU64 = AtomicU64::new(0);
 /// Blocks that compaction or a range that goes offline moved, and pages that were reclaimed.
 pub static BLOCKS_MOVED: Counter = Counter::new();

@@ -13,7 +13,6 @@ const PAGE_WORDS: usize = 512;
 /// Bits of a stamp that count; the bits above have the CPU's number.
 const STAMP_COUNT_BITS: u32 = 24;
 
-/// The number of blocks that each CPU has stamped.
 static STAMPS: PerCpu<AtomicU32> = PerCpu([const { AtomicU32::new(0) }; cpu::MAX_CPUS]);
 
 /// A block, and the stamp that its owner wrote to the first word of each of its pages and to its last word.

@@ -167,7 +167,6 @@ pub fn free_stacks() -> usize {
     used.max().unwrap_or(0)
 }
 
-/// The words of a stack.
 fn words(stack: Pfn) -> impl ExactSizeIterator<Item = *mut u64> {
     let start = stack.address() as *mut u64;
     (0..STACK.pages() as usize * 512).map(move |word| start.wrapping_add(word))

@@ -43,7 +43,6 @@ pub fn operation() {
     COUNTS.here().operations.add(1);
 }
 
-/// A random migratetype.
 fn migratetype(random: &Random) -> MigrateType {
     let types = [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Reclaimable];
     types[random.below(types.len() as u32) as usize]
@@ -116,7 +115,6 @@ fn free(block: OwnedBlock, random: &Random) {
     freed.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Frees some pages of a block, then the blocks that are left of it.
 fn free_in_parts(block: PageRange, random: &Random) -> Result<(), FreeError> {
     let start = block.start.offset(u64::from(random.below(block.pages as u32)));
     let part = PageRange::new(start, 1 + u64::from(random.below((block.end().0 - start.0) as u32)));

@@ -117,7 +117,6 @@ impl Row {
         false
     }
 
-    /// The subject, the pattern and the threads.
     fn name(&self) -> String {
         format!("{}, {} {}T", self.who, self.pattern, self.threads)
     }

@@ -3,9 +3,7 @@
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Pages per batch.
 pub(crate) const BATCH_PAGES: usize = 64;
-/// Capacity of the ring in batches.
 const CAPACITY: usize = 16;
 
 /// A ring with one writer and one reader.

@@ -157,7 +157,6 @@ fn figures(settings: &Settings, entries: &[Entry], cpus: &[usize]) -> Result<Vec
     Ok(figures)
 }
 
-/// The facts of this machine, of which `cpus` CPUs are used.
 fn machine(cpus: usize) -> MachineFacts {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

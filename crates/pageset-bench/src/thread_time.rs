@@ -41,7 +41,6 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Spent {
     pub(crate) wall: Duration,
-    /// Time in which the thread ran.
     pub(crate) ran: Duration,
     /// Time in which another task had the thread's CPU.
     pub(crate) kept_off: Duration,

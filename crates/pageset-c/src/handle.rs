@@ -12,7 +12,6 @@ use crate::error::{Failure, catch_uncancelled_code, pageset_error};
 /// later uses are detected.
 pub struct pageset_pool {
     magic: AtomicU64,
-    /// The pool, or NULL after it was destroyed.
     pool: AtomicPtr<PagePool>,
     /// The owner of the pool, from [`Box::into_raw`], or NULL after the pool was destroyed. `pool` points into its
     /// allocation, which leak checkers would report as possibly lost.

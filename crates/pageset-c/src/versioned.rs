@@ -14,7 +14,6 @@ use crate::error::Failure;
 /// # Safety
 /// (1) Any bytes are a valid value. (2) The structure has no padding.
 pub(crate) unsafe trait Versioned: Copy {
-    /// The size of the first version in bytes.
     const FIRST_BYTES: usize;
 }
 

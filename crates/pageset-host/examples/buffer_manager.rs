@@ -31,7 +31,6 @@ const LOOKUPS: u64 = 200_000;
 /// The parts of the workload, with their block sizes in KiB.
 const PARTS: [(&str, &[usize]); 3] = [("index", &[4]), ("objects", &[64]), ("both", &[4, 8, 16, 64])];
 
-/// A source of buffers.
 trait Source: Sync {
     type Buffer: DerefMut<Target = [u8]> + Send;
     /// Returns a buffer that starts with `block`.
@@ -145,7 +144,6 @@ fn run_workload<S: Source>(source: S) {
     println!("0 0 {}", resident_mib());
 }
 
-/// The CPU time of this process.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

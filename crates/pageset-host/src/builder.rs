@@ -365,7 +365,6 @@ fn default_tuning(bytes: usize) -> Tuning {
     }
 }
 
-/// Sizes of each node in bytes.
 struct NodeSizes {
     /// The size in use from the start.
     initial: usize,

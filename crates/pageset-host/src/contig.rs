@@ -140,7 +140,6 @@ impl PagePool {
         }))
     }
 
-    /// Why the page at an address is not in a contiguous run.
     fn why_no_contig_run(&self, address: usize) -> FreeReason {
         let pfn = page_range(address, PAGE_BYTES).start;
         let offset = address.wrapping_sub(self.memory.start());

@@ -147,7 +147,6 @@ impl PagePool {
         }
     }
 
-    /// Gives new withheld blocks back to the system if the pool may do that.
     fn give_withheld_back(&self, blocks: &[(Pfn, Order)]) {
         if self.prefault || self.scanner.policy.bytes_per_scan == 0 {
             return;

@@ -47,7 +47,6 @@ impl PartsState {
         credit / look_interval
     }
 
-    /// The chunk to look at next.
     pub(crate) fn next_chunk(&mut self) -> usize {
         let chunk = self.cursor;
         self.cursor = if chunk + 1 < self.looks.len() { chunk + 1 } else { 0 };

@@ -135,7 +135,6 @@ impl MemorySettings {
         Ok(memory)
     }
 
-    /// Whether scans may give memory back.
     fn scans_give_back(&self) -> bool {
         match self.huge_pages {
             HugePages::None | HugePages::Transparent => true,

@@ -127,7 +127,6 @@ impl PagePool {
         self.fork_detector.is_in_child()
     }
 
-    /// The memory of an allocated block.
     #[inline(always)]
     fn block_memory(&self, pfn: Pfn, order: Order) -> NonNull<[u8]> {
         let start = self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES);
@@ -222,7 +221,6 @@ impl PagePool {
         AllocError::ContigSize { bytes: pages.saturating_mul(PAGE_BYTES as u64), max_bytes }
     }
 
-    /// Counts a failed allocation.
     pub(crate) fn failed_alloc(&self, error: CoreAllocError) -> AllocError {
         self.count_failed_alloc();
         match error {

@@ -151,5 +151,4 @@ impl PagePool {
     }
 }
 
-/// [`CHUNK_BYTES`] in pages.
 const CHUNK_PAGES: u64 = (CHUNK_BYTES / PAGE_BYTES) as u64;

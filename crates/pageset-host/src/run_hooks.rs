@@ -12,7 +12,6 @@ use crate::sys::mapping::Mapping;
 /// The hooks of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct RunHooks {
-    /// Whether a free fills the run with zeros.
     pub(crate) zero_on_free: bool,
     /// The checkers that learn of allocations and frees.
     checkers: Option<Checkers>,
@@ -31,7 +30,6 @@ impl RunHooks {
         self.checkers.is_some()
     }
 
-    /// Whether frees have a hook.
     #[inline]
     pub(crate) fn has_free_hook(&self) -> bool {
         self.zero_on_free || self.checkers.is_some()

@@ -34,7 +34,6 @@ pub(crate) enum HugeSize {
 }
 
 impl HugeSize {
-    /// The size in bytes.
     pub(crate) fn bytes(self) -> usize {
         match self {
             HugeSize::Mib2 => 2 << 20,

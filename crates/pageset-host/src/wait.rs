@@ -182,7 +182,6 @@ impl<P: PoolRef> PagesFuture<P> {
         place
     }
 
-    /// Leaves the queue.
     fn leave(&mut self, got: bool) {
         // A thread that a fork did not copy may have held the lock of the queue.
         if let Some(place) = self.place.take().filter(|_| !self.pool.is_forked()) {

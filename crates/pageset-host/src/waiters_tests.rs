@@ -1,4 +1,4 @@
-//! Who gets the turn after a free, and who gets it next. `wait_models.rs` has the races.
+//! Who gets the turn after a free, and who gets it next. `wait_model_tests.rs` has the races.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

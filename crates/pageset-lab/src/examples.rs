@@ -8,7 +8,6 @@ use pageset_sim::workload::WORKLOADS;
 pub(crate) static PROGRAM: Program =
     Program { name: "pageset-lab", examples: include_str!("examples.txt"), files: &FILES, files_of: &FILES_OF, names };
 
-/// The names that an argument takes.
 fn names(argument: &str) -> Option<Vec<&'static str>> {
     match argument {
         "machine" => Some(SHIPPED.iter().map(|(name, _)| *name).collect()),
@@ -23,7 +22,6 @@ const FILES: [FileOf; 2] = [
     ("NAME.pstrace", "A recording of `pageset record`, as a workload."),
 ];
 
-/// The files of single pages.
 const FILES_OF: [(&str, FileOf); 3] = [
     ("pageset-lab-report", ("pageset.html, pageset.md", "The page, unless -o names another file.")),
     ("pageset-lab-study-run", ("DIR/results.parquet", "The table of the finished cells.")),

@@ -75,7 +75,6 @@ fn cell(column: &Column, value: &Value) -> String {
     }
 }
 
-/// The first words of a list.
 fn listed(words: &[Value]) -> String {
     let first = words.iter().take(3).filter_map(Value::as_str);
     first.chain((words.len() > 3).then_some("…")).collect::<Vec<_>>().join(", ")

@@ -31,7 +31,6 @@ pub fn script(program: &Program, command: clap::Command, shell: Shell) -> Vec<u8
     }
 }
 
-/// Replaces [`FILES`] in a script.
 fn with_files(script: &str, shell: Shell) -> String {
     let list = format!(" {FILES}");
     match shell {

@@ -24,7 +24,6 @@ enum Named {
 }
 
 impl Named {
-    /// The preset or the rule file of this name, if there is one.
     fn one(name: &str) -> Option<Result<Self, RulesError>> {
         if file::is_file(name) {
             return Some(RuleFile::read(name).map(Self::File));

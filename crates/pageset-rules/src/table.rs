@@ -145,7 +145,6 @@ pub fn key_names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Key {
-    /// The key with this name.
     pub(crate) fn find(name: &str) -> Option<&'static Key> {
         KEYS.iter().find(|key| key.name == name)
     }

@@ -4,7 +4,6 @@ use pageset::policy::{DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRul
 
 use crate::layout::Drains;
 
-/// A rule with a word for each of its values.
 pub(crate) trait NamedValues: Copy + PartialEq + 'static {
     /// All values with a word.
     const WORDS: &'static [(&'static str, Self)];
@@ -12,7 +11,6 @@ pub(crate) trait NamedValues: Copy + PartialEq + 'static {
     /// The word of a value; `None` for a value that is a number.
     fn word(self) -> Option<&'static str>;
 
-    /// The value with this word.
     fn of_word(text: &str) -> Option<Self> {
         Self::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
     }

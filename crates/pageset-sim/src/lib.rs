@@ -45,21 +45,17 @@
 //! | [`era`] | kernel changes outside of the allocator's rules |
 //! | [`engine`] | virtual CPUs, locks, cache lines |
 //! | [`machine`] | machine descriptions |
-//! | `huge_pages`, `host_cache` | huge pages and prefetching on the host, for speed only |
 //! | `sim_lock`, [`world`] | the allocator's lock and machine traits on the engine |
 //! | [`os`] | address spaces, files, sockets, LRU |
 //! | [`workload`] | workloads: what the tasks do |
 //! | [`run`], [`sweep`] | one run and its result; many runs in parallel, with all seeds |
 //! | [`interleave`] | random interleavings and their invariants |
-//! | [`calibrate`], [`compare`] | setting the costs that machines share; comparing simulated with published tables |
+//! | [`compare`] | comparing simulated with published tables |
 //! | [`verdict`] | what a result says, and how far to trust it |
 
-pub mod calibrate;
 pub mod compare;
 pub mod engine;
 pub mod era;
-mod host_cache;
-mod huge_pages;
 pub mod interleave;
 pub mod machine;
 pub mod os;

@@ -31,7 +31,6 @@ pub struct Pair<'r> {
     pub differs: Compared,
 }
 
-/// Pairs all rows that have a score.
 fn pairs(result: &RunResult) -> Vec<Pair<'_>> {
     let Some(first) = result.rows.first() else { return Vec::new() };
     let control =

@@ -9,8 +9,6 @@ use pageset::{CpuId, LockPath, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec
 use zerocopy::FromZeros;
 
 use crate::engine::{Engine, LINE_BYTES, LineState, LockId, Socket};
-use crate::host_cache;
-use crate::huge_pages;
 use crate::machine::Machine;
 use crate::sim_lock::SimLock;
 use crate::time::Time;
@@ -37,7 +35,6 @@ impl MemoryMap {
         Self::with_memory(machine, machine.node_pages())
     }
 
-    /// The map of a machine with `node_pages` pages on each node.
     pub(crate) fn with_memory(machine: &Machine, node_pages: u64) -> Self {
         MemoryMap {
             nodes: machine.topology().sockets,
@@ -119,9 +116,6 @@ struct RegionLines {
     areas: [LineState; Order::COUNT],
 }
 
-/// Distance of host prefetches, in pages: a prefetch takes about as long as the processing of this many pages.
-const PREFETCH_DISTANCE: usize = 16;
-
 /// The state of a simulated page: the lines of its descriptor and its data, and its neighbours on the LRU.
 #[derive(Debug, FromZeros)]
 #[repr(C)]
@@ -149,9 +143,6 @@ pub struct SimMachine {
     /// Lines per page descriptor, at least 1.
     descriptor_lines: u64,
     list_step: Time,
-    /// For each CPU: descriptors touched since the CPU announced a refill; `None` outside of refills.
-    refill_touches: Box<[Cell<Option<u32>>]>,
-    prefetch_next: bool,
 }
 
 impl fmt::Debug for SimMachine {
@@ -164,11 +155,8 @@ impl fmt::Debug for SimMachine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoMemory;
 
-/// A zeroed table. Large tables use huge pages where the host has them.
 fn table<T: FromZeros>(len: usize) -> Result<Vec<T>, NoMemory> {
-    let table = T::new_vec_zeroed(len).map_err(|_| NoMemory)?;
-    huge_pages::advise_huge(&table);
-    Ok(table)
+    T::new_vec_zeroed(len).map_err(|_| NoMemory)
 }
 
 impl SimMachine {
@@ -203,8 +191,6 @@ impl SimMachine {
             first_sharing: !((LINE_BYTES / bytes).max(1) as usize - 1),
             descriptor_lines: (bytes / LINE_BYTES).max(1),
             list_step: machine.cycles(machine.guessed.list_step_cycles),
-            refill_touches: vec![Cell::new(None); cpus].into(),
-            prefetch_next: machine.guessed.prefetch_next,
             engine,
             map,
         })
@@ -222,35 +208,9 @@ impl SimMachine {
         self.pages.get(self.map.index(pfn))
     }
 
-    /// The state of the page at an index of the map.
     #[inline]
     pub(crate) fn page_state_at(&self, index: usize) -> &PageState {
         &self.pages[index]
-    }
-
-    /// Iterates over `pages` and prefetches the state of the page [`PREFETCH_DISTANCE`] positions later.
-    #[inline]
-    pub(crate) fn with_prefetch<'p>(&'p self, pages: &'p [Pfn]) -> impl Iterator<Item = Pfn> + 'p {
-        pages.iter().enumerate().map(|(i, &pfn)| {
-            self.prefetch_states(pages.get(i + PREFETCH_DISTANCE));
-            pfn
-        })
-    }
-
-    /// Prefetches the states of `pages` into the host's cache.
-    #[inline]
-    pub(crate) fn prefetch_states<'p>(&self, pages: impl IntoIterator<Item = &'p Pfn>) {
-        pages.into_iter().filter_map(|&pfn| self.page_state(pfn)).for_each(host_cache::prefetch);
-    }
-
-    /// Prefetches the states of the LRU neighbours of `pages`. Call it after the states of `pages` have arrived.
-    pub(crate) fn prefetch_neighbours(&self, pages: &[Pfn]) {
-        for state in pages.iter().filter_map(|&pfn| self.page_state(pfn)) {
-            for neighbour in [&state.lru_next, &state.lru_prev] {
-                let place = (neighbour.get() as usize).checked_sub(1);
-                place.and_then(|place| self.pages.get(place)).into_iter().for_each(host_cache::prefetch);
-            }
-        }
     }
 
     /// Touches a page's descriptor.
@@ -261,18 +221,9 @@ impl SimMachine {
         }
     }
 
-    /// Whether the next touched descriptor was prefetched: true for each page of a refill except the first.
-    fn is_prefetched(&self) -> bool {
-        let touches = &self.refill_touches[self.engine.cpu() as usize];
-        let Some(touched) = touches.get() else { return false };
-        touches.set(Some(touched + 1));
-        touched > 0
-    }
-
     #[inline(always)]
     fn touch(&self, line: Line) {
         match line {
-            Line::Page(_) if self.prefetch_next && self.is_prefetched() => self.prefetch(line),
             Line::Page(pfn) => self.touch_page(pfn),
             Line::FreeList { zone, region, order, migratetype: _ } => {
                 let area = &self.zones[zone].regions[region].areas[usize::from(order)];
@@ -310,9 +261,6 @@ impl SimMachine {
 
     /// The allocator takes the lock of a region next; no other engine lock comes in between.
     fn announce(&self, zone: usize, region: usize, path: LockPath) {
-        if self.prefetch_next {
-            self.refill_touches[self.engine.cpu() as usize].set((path == LockPath::Refill).then_some(0));
-        }
         self.engine.announce(LockId((zone * self.regions + region) as u32), path as usize);
     }
 

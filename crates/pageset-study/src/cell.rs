@@ -241,6 +241,6 @@ mod tests {
     fn a_cell_keeps_its_address() {
         let study = "machines = ['lkp-sb02']\nworkloads = ['malloc1']\nrules = ['linux-4.17']\ntasks = [1]\nseconds = 0.001\n\
                      warm_up = 0.001\n";
-        assert_eq!(addresses(study), ["1eecaa2966dd4986f528c546b46a9d04"]);
+        assert_eq!(addresses(study), ["92159ec5675eca8c73fb28175279d5e8"]);
     }
 }

@@ -73,7 +73,6 @@ fn columns<'a, R: JsonSchema>(settings: impl Iterator<Item = (&'a str, bool)>) -
     row.chain(settings.map(setting)).collect()
 }
 
-/// The schema of a table.
 fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     let field = |column: &Column| {
         let physical = match column.form {

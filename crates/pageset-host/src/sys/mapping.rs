@@ -25,11 +25,9 @@ pub(crate) enum Backing {
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
-    /// Forked children do not have the mapping.
     excluded_from_forks: bool,
     /// The smallest part that the system takes back, in bytes: an explicit huge page, or 1 for pages of any other size.
     unit_bytes: usize,
-    /// The file of a shared mapping.
     pub(super) file: Option<OwnedFd>,
 }
 

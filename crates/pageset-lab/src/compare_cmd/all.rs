@@ -11,11 +11,11 @@ use pageset_sim::machine::Machine;
 use crate::columns::{numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::sim::batch::Batch;
-use crate::sim::options::Beside;
+use crate::sim::options::Effort;
 
 /// Simulates the rows of all built-in tables that have one of `machines` and one of `words`, and prints what they come to. An empty list
 /// selects all rows.
-pub(super) fn run(machines: &[String], words: &[String], beside: &Beside) -> Result<Exit, Failure> {
+pub(super) fn run(machines: &[String], words: &[String], effort: &Effort) -> Result<Exit, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Failed, error);
     let mut tables: Vec<(Table, HashMap<&'static str, Machine>)> = Vec::new();
     for (name, text) in SHIPPED {
@@ -31,12 +31,12 @@ pub(super) fn run(machines: &[String], words: &[String], beside: &Beside) -> Res
         let tables: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
         return Err(Failure::new(Exit::Usage, format!("no row of {} has all of {names}", tables.join(", "))));
     }
-    let batch = Batch::begin(&beside.effort)?;
+    let batch = Batch::begin(effort)?;
     // All runs together, so that no thread waits for the longest run of a table.
-    let how = |workload, machine, tuning, era| beside.run(workload, machine, tuning, era);
+    let how = |workload, machine, tuning, era| effort.compared(workload, machine, tuning, era);
     let runs: Vec<Vec<_>> = tables.iter().map(|(table, machines)| table.runs(machines, &how)).collect();
     let mut outcomes = batch.run(&runs.concat()).into_iter();
-    let seeds = beside.effort.of_each().seeds;
+    let seeds = effort.of_each().seeds;
     let compared = tables.iter().zip(&runs).map(|((table, _), runs)| {
         let outcomes = outcomes.by_ref().take(runs.len()).collect();
         table.compare(runs, outcomes, seeds)

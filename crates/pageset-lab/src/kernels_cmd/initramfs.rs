@@ -172,7 +172,6 @@ fn dependencies(module: &[u8]) -> Vec<String> {
 /// Modules for the disk and the file system of a guest. ext4 requests the checksum module when it mounts.
 const ALWAYS: [&str; 7] = ["virtio_pci", "virtio_mmio", "virtio_blk", "crc32c_generic", "crc32c", "libcrc32c", "ext4"];
 
-/// The initramfs of a boot.
 pub(super) fn archive(lab: &Lab, boot: Boot<'_>, programs: &Programs, kernel: &Unpacked) -> Result<Vec<u8>, String> {
     let mut cpio = Cpio::default();
     for folder in ["bin", "dev", "proc", "sys", "tmp", "disk", "root", "modules", "lib", "lib64", "etc"] {

@@ -243,7 +243,6 @@ impl<'l> Runner<'l> {
         ended.failed.is_some()
     }
 
-    /// The chosen recordings by name.
     fn recordings(&self, names: &[String]) -> BTreeMap<String, PathBuf> {
         let files = fs::read_dir(self.dir.join("recordings")).into_iter().flatten().flatten().map(|entry| entry.path());
         let named = files.filter(|path| path.extension().is_some_and(|extension| extension == "pstrace"));
@@ -323,7 +322,6 @@ impl<'l> Runner<'l> {
     }
 }
 
-/// Runs `work` on each item, at most `jobs` in parallel.
 fn in_parallel<T: Sync>(jobs: usize, items: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {

@@ -67,7 +67,6 @@ impl Apt {
         )
     }
 
-    /// Unpacks a package below `to`.
     pub(super) fn unpack(&self, package: &str, arch: &str, to: &Path) -> Result<(), String> {
         self.apt("apt-get", &["download", &format!("{package}:{arch}")])?;
         let debs = self.root.join("debs");

@@ -28,7 +28,6 @@ impl Progress {
         self.bar.set_message(all.join(", "));
     }
 
-    /// Counts `name` as done.
     pub(super) fn done(&self, name: &str) {
         self.running.lock().unwrap().retain(|(other, _)| other != name);
         self.bar.inc(1);

@@ -47,7 +47,6 @@ impl Outcome {
     }
 }
 
-/// Adds a replay at a level.
 fn add(outcome: &mut Outcome, level: replay::Level, result: &ReplayResult) -> Result<(), String> {
     let rows = || result.rules.iter().filter(|row| row.level == level);
     let own = rows()
@@ -103,7 +102,6 @@ fn at_level(recording: &Path, level: replay::Level, outcome: &mut Outcome) -> Re
     add(outcome, level, &measured.result)
 }
 
-/// Reads the stored result of a recording.
 pub(super) fn read(recording: &Path) -> Result<Outcome, String> {
     let path = kept(recording);
     serde_json::from_str(&at(&path, fs::read_to_string(&path))?).map_err(|e| format!("{}: {e}", path.display()))

@@ -29,7 +29,6 @@ type OfRow<'f> = &'f dyn Fn(&RunRow) -> Option<Spread>;
 
 /// A row of `pageset-lab sim`, with the keys that distinguish it from other rows.
 struct Row<'v> {
-    /// The rules without their batch.
     rules: String,
     batch: Option<u64>,
     row: &'v RunRow,
@@ -199,7 +198,6 @@ fn spoken(column: &str) -> String {
     column.strip_suffix(" pct").map_or(column.clone(), |of| format!("{of} in percent"))
 }
 
-/// The names of columns, sorted.
 fn names<'c>(columns: impl Iterator<Item = &'c Columns>) -> Vec<String> {
     let mut names = distinct(columns.flat_map(Columns::keys).cloned());
     names.sort_unstable();

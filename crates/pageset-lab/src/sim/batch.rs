@@ -36,7 +36,6 @@ impl<'e> Batch<'e> {
         self.interrupt.keep_on()
     }
 
-    /// Runs each of `runs` with all seeds.
     pub(crate) fn run(&self, runs: &[Run<'_>]) -> Vec<Result<BySeed, RunError>> {
         let progress = Progress::new();
         run_seeds(runs, self.effort.of_each(), || self.keep_on(), |ended, all| progress.of(ended, all))

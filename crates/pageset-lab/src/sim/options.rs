@@ -112,37 +112,27 @@ impl Effort {
         }
     }
 
+    /// Sets the number of seeds that costs are fitted with, unless `--seeds` sets it.
+    pub(crate) fn with_seeds_of_fits(mut self) -> Self {
+        self.seeds.get_or_insert(SEEDS_OF_FITS);
+        self
+    }
+
+    /// A run whose figures are compared with published ones. One of several identical nodes that share nothing stands for all.
+    pub(crate) fn compared<'m>(
+        &self,
+        workload: &'m Workload,
+        machine: &'m Machine,
+        tuning: Tuning,
+        era: Era,
+    ) -> Run<'m> {
+        Run { whole: false, ..self.run(workload, machine, tuning, era) }
+    }
+
     /// The numbers of seeds and of threads.
     pub(crate) fn of_each(&self) -> sweep::Effort {
         let workers = self.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
         sweep::Effort { seeds: self.seeds.unwrap_or(SEEDS), workers }
-    }
-}
-
-/// How settings are simulated whose figures are compared with published ones: the tables, and the rows that costs are
-/// fitted to.
-#[derive(clap::Args)]
-pub(crate) struct Beside {
-    /// Simulate all nodes, even if they are identical and share nothing
-    ///
-    /// Without this option one of several identical nodes is simulated and stands for all. If unsure, omit this option.
-    #[arg(long)]
-    whole: bool,
-
-    #[command(flatten)]
-    pub(crate) effort: Effort,
-}
-
-impl Beside {
-    /// Sets the number of seeds that costs are fitted with, unless `--seeds` sets it.
-    pub(crate) fn with_seeds_of_fits(mut self) -> Self {
-        self.effort.seeds.get_or_insert(SEEDS_OF_FITS);
-        self
-    }
-
-    /// A run with the first seed, on all CPUs.
-    pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: Era) -> Run<'m> {
-        Run { whole: self.whole, ..self.effort.run(workload, machine, tuning, era) }
     }
 }
 

@@ -173,7 +173,6 @@ fn unread(file: &Path, error: TraceError) -> Failure {
     }
 }
 
-/// The workload of this name, or the workload of a recording.
 fn workload(name: &str, recording: Option<&Path>) -> Result<Workload, Failure> {
     match (name, recording) {
         (TRACE, Some(file)) => recording::workload(file).map_err(|error| unread(file, error)),

@@ -19,7 +19,6 @@ const HASH_DIGITS: usize = 8;
 /// How often a shard may fail before the Job gives up on it.
 const RETRIES: u32 = 10;
 
-/// Applies the manifest, or prints it.
 pub(super) fn apply(cells: &Cells<'_>, args: &RunArgs) -> Result<Exit, Failure> {
     let mut text = serde_json::to_string_pretty(&manifest(cells, args)?).map_err(io::Error::from)?;
     text.push('\n');

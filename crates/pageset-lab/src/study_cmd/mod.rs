@@ -113,7 +113,6 @@ impl Executor {
     }
 }
 
-/// The failure for a wrong study file.
 fn wrong_file(error: FileError) -> Failure {
     if error.is_unreadable() {
         return Failure::new(Exit::Unreadable, format!("cannot read {error}"));
@@ -160,7 +159,6 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Reads a study and calls `with` with its cells.
 fn cells_of(file: &Path, with: impl FnOnce(&Cells<'_>) -> Result<Exit, Failure>) -> Result<Exit, Failure> {
     let study = Study::read(file).map_err(wrong_file)?;
     let cells = Cells::of(&study).map_err(io::Error::from)?;

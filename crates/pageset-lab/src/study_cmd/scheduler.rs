@@ -41,7 +41,6 @@ pub(super) struct Scheduled {
 }
 
 impl Scheduled {
-    /// The number of shards for these cells.
     pub(super) fn shards(&self, cells: &Cells<'_>) -> usize {
         let most = self.shards.map_or(SHARDS, std::num::NonZeroUsize::get);
         most.min(cells.all().len()).max(1)

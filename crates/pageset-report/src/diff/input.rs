@@ -50,7 +50,6 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Unreadable, format!("cannot read {}: {error}", path.display()))
 }
 
-/// The file, or the files of the folder.
 fn files(inputs: &Inputs, path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable = |error| unreadable(path, &error);
     if (inputs.is_built_in)(path) || !fs::metadata(path).map_err(unreadable)?.is_dir() {
@@ -107,7 +106,6 @@ fn measured(inputs: &Inputs, path: &Path, progress: &mut dyn FnMut(Step<'_>)) ->
     Ok(all)
 }
 
-/// What a result measures.
 fn of_value(inputs: &Inputs, value: &Value) -> Result<Vec<Measured>, String> {
     let schema = value["schema"].as_str().ok_or("missing text `schema`")?;
     match inputs.result(schema).and_then(|kind| kind.measure) {

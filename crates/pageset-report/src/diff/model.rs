@@ -204,7 +204,6 @@ fn apart(a: &Side, b: &Side, only_a: &[Properties], only_b: &[Properties]) -> Fa
     Failure::new(Exit::Usage, message).help("compare recordings with recordings, and results with results of one kind")
 }
 
-/// The properties that all pairs share.
 fn common(pairs: &[Pair]) -> Vec<(&'static str, String)> {
     let shared: IndexSet<_> = pairs.first().map(|pair| pair.case.iter().cloned().collect()).unwrap_or_default();
     shared.into_iter().filter(|property| pairs.iter().all(|pair| pair.case.contains(property))).collect()

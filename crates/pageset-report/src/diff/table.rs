@@ -120,7 +120,6 @@ fn rows(diff: &Diff) -> Table {
     table
 }
 
-/// A change in its unit.
 fn change(row: &Row, change: Option<f64>) -> String {
     let unit = match row.change_unit {
         Change::Percent => "%",

@@ -47,7 +47,6 @@ pub(super) fn cpus(machine: &str) -> Option<u32> {
 /// Adds the row of a line's cells to a table.
 pub(super) type Add = fn(&mut Table, &Cells<'_>) -> Result<(), String>;
 
-/// Adds all lines of a text to a table.
 pub(super) fn add_all(table: &mut Table, text: &str, add: Add) -> Result<(), TableError> {
     let file = table.name.clone();
     let wrong = |line, what| TableError { file: file.clone(), line, what };

@@ -112,7 +112,6 @@ pub struct Simulation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Figures>,
     /// Whether one node was simulated and stands for all nodes, which are identical and share nothing.
-    #[schemars(extend("todo" = "`--whole` simulates all nodes."))]
     pub one_node_for_all: bool,
 }
 

@@ -19,7 +19,6 @@ pub(crate) struct SweepRow {
     pub(crate) machine: &'static str,
     /// The batch in pages.
     pub(crate) batch: u32,
-    /// The values of [`COLUMNS`].
     pub(crate) values: [f64; COLUMNS.len()],
 }
 
@@ -63,7 +62,6 @@ pub(crate) fn rows(file: &str, text: &str) -> Result<Vec<SweepRow>, TableError> 
     Ok(rows)
 }
 
-/// The base row of a row's machine.
 fn base_of<'r>(rows: &'r [SweepRow], row: &SweepRow) -> Option<&'r SweepRow> {
     rows.iter().find(|base| base.batch == BASE_BATCH && base.machine == row.machine)
 }
@@ -112,7 +110,6 @@ fn line_share(last: u32, batch: u32) -> f64 {
     if span == 0.0 { 0.0 } else { (at(batch) - at(BASE_BATCH)) / span }
 }
 
-/// The base row of a machine in the shipped table.
 fn shipped_base(machine: &str) -> Option<SweepRow> {
     let (_, text) = SHIPPED.iter().find(|(name, _)| *name == "page_fault1-batch-sweep.csv")?;
     let mut reader = csv::Reader::from_reader(text.as_bytes());

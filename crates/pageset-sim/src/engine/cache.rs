@@ -204,7 +204,6 @@ impl Caches {
         source
     }
 
-    /// Touches a line as any core, running or not, and returns its source.
     pub(super) fn locate(&self, running: &Running, core: Core, line: &LineState, node: Socket) -> Source {
         if core == running.core.get() && running.on.get() {
             return self.fetch(running, line, node, 1);
@@ -248,7 +247,6 @@ impl Caches {
         self.costs.line[source as usize]
     }
 
-    /// The latency of one line for a core.
     #[inline]
     pub(super) fn line_time(&self, core: Core, source: Source) -> Time {
         let (time, core) = (self.costs.line[source as usize], &self.cores[core.0 as usize]);

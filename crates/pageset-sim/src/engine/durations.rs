@@ -47,7 +47,6 @@ impl Durations {
         count.set(count.get() + 1);
     }
 
-    /// All durations as a histogram in nanoseconds.
     pub(crate) fn histogram(&self) -> Histogram<u64> {
         let mut all = histogram();
         // Empty buckets are skipped: recording a count of 0 would still raise the histogram's maximum.

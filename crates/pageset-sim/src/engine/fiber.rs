@@ -1,5 +1,5 @@
-//! Stackful coroutines that any called function can suspend. This module, `host_cache` and `huge_pages` contain the
-//! only unsafe code of this crate.
+//! Stackful coroutines that any called function can suspend. This module contains the only unsafe code of this
+//! crate.
 //!
 //! The allocator takes locks deep inside ordinary code that knows no coroutines. A thread-local variable therefore
 //! holds the running fiber, and [`suspend`] suspends that fiber.

@@ -58,7 +58,6 @@ impl Engine {
         }
     }
 
-    /// Plants `plant` in this engine.
     #[cfg(test)]
     pub(crate) fn plant(&self, plant: PlantedBug) {
         self.planted.set(Some(plant));

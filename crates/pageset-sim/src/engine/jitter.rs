@@ -97,7 +97,6 @@ impl Variation {
         }
     }
 
-    /// Multiplies `time` by a random factor.
     #[inline]
     pub(crate) fn apply(&self, time: Time, random: &Random) -> Time {
         match &self.factors {

@@ -183,7 +183,6 @@ impl Engine {
         free
     }
 
-    /// Takes a free lock.
     fn take(&self, lock: &mut Lock, waiter: &Waiter) {
         lock.had(waiter, waiter.since);
         self.running.begin_hold(self.hold_variation.draw(&self.random));

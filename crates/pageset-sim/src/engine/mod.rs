@@ -57,9 +57,6 @@ pub struct EngineConfig {
     pub smt_permille: u64,
     /// The same while the other thread of the core waits for a lock: it polls, and keeps its share of the core's buffers.
     pub spin_permille: u64,
-    /// Duration of work in thousandths of its normal duration, while only one core of the socket has work and runs at a
-    /// higher clock.
-    pub turbo_permille: u64,
     /// Coefficient of variation of work, 0 to 1.
     pub work_cv: f64,
     /// Coefficient of variation of the latency of lines from outside the core, 0 to 1.
@@ -102,8 +99,6 @@ pub struct Engine {
     planted: Cell<Option<PlantedBug>>,
     order: Earliest,
     cpus: Box<[Cpu]>,
-    /// Duration of work on each socket in thousandths, from the number of its busy cores.
-    socket_permille: Box<[Cell<u64>]>,
     /// Working threads of each core. Waiting, sleeping and finished threads do not count.
     working: Box<[Cell<u32>]>,
     /// Threads of each core that wait for a lock.
@@ -140,7 +135,6 @@ impl Engine {
             planted: Cell::default(),
             order: Earliest::new(FIRST_LOCK + locks.len() + topology.cpus() as usize),
             cpus: (0..topology.cpus()).map(cpu).collect(),
-            socket_permille: vec![Cell::new(config.work_permille); topology.sockets as usize].into(),
             working: vec![Cell::new(0); topology.cores() as usize].into(),
             spinning: vec![Cell::new(0); topology.cores() as usize].into(),
             locks: locks.iter().map(|lock| RefCell::new(Lock::new(*lock))).collect(),
@@ -296,25 +290,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets how many cores have work, the first of the machine. Those of a last level share it, lines of other cores queue behind
-    /// all of them, and fewer busy cores of a socket run at a higher clock. `alike` is how many machines like this one, with the
-    /// same work, form the machine that it represents.
+    /// Sets how many cores have work, the first of the machine. Those of a last level share it, and lines of other cores queue
+    /// behind all of them. `alike` is how many machines like this one, with the same work, form the machine that it represents.
     pub fn share(&self, cores: u32, alike: u32) {
-        let cores = cores.min(self.config.topology.cores());
-        self.caches.share(cores, alike);
-        let all = self.config.topology.cores_per_socket;
-        for (socket, clock) in (0..).zip(&self.socket_permille) {
-            let idle = u64::from(all - cores.saturating_sub(socket * all).clamp(1, all));
-            let gain = (1000 - self.config.turbo_permille) * idle / u64::from(all - 1).max(1);
-            clock.set(self.config.work_permille * (1000 - gain) / 1000);
-        }
-        self.running.clock_permille.set(self.clock_permille(self.running.core.get()));
+        self.caches.share(cores.min(self.config.topology.cores()), alike);
     }
 
-    /// Duration of work on a core in thousandths, from its socket's clock and its own speed.
+    /// Duration of work on a core in thousandths, from the machine's clock and the core's own speed.
     fn clock_permille(&self, core: Core) -> u64 {
-        let socket = self.config.topology.socket_of(core).0 as usize;
-        self.socket_permille[socket].get() * self.caches.core_permille(core) / 1000
+        self.config.work_permille * self.caches.core_permille(core) / 1000
     }
 
     /// Runs all CPUs until the earliest is at `end` or all tasks have ended. Polls `keep_on`; `false` stops the run.

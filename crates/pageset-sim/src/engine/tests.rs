@@ -34,7 +34,6 @@ fn config() -> EngineConfig {
         work_permille: 1000,
         smt_permille: 1600,
         spin_permille: 1000,
-        turbo_permille: 800,
         work_cv: 0.0,
         line_cv: 0.0,
         hold_cv: 0.0,
@@ -300,7 +299,7 @@ fn lines_of_other_cores_queue_behind_the_busy_cores_of_the_machine() {
         let line = LineState::default();
         let costs = RefCell::new(Vec::new());
         let starts: [u64; 11] = std::array::from_fn(|cpu| 1000 * cpu as u64);
-        run(EngineConfig { topology, cache, turbo_permille: 1000, ..config() }, &starts, |engine, cpu| {
+        run(EngineConfig { topology, cache, ..config() }, &starts, |engine, cpu| {
             if ![0, 1, 2, 10].contains(&cpu) {
                 return;
             }
@@ -470,22 +469,6 @@ fn a_run_ends_on_time_and_can_continue() {
 }
 
 #[test]
-fn a_single_busy_core_of_a_socket_runs_at_a_higher_clock() {
-    // CPU 2 is on the other socket.
-    for (busy, cpu, takes) in [(1, 0, 80), (2, 0, 100), (9, 0, 100), (3, 0, 100), (3, 2, 80), (4, 2, 100)] {
-        let end = RefCell::new(Time::ZERO);
-        run(config(), &[0; 3], |engine, own| {
-            if own == cpu {
-                engine.share(busy, 1);
-                engine.work(ns(100));
-                *end.borrow_mut() = engine.now();
-            }
-        });
-        assert_eq!(end.into_inner(), ns(takes), "{busy} cores have work, CPU {cpu}");
-    }
-}
-
-#[test]
 fn busy_cores_divide_the_last_level_of_their_socket() {
     // A line is still in a last level of 1000 lines after 600 others, and not in half of it.
     for (busy, cpus, expected) in [(1, [0, 1], 20), (2, [0, 1], 80), (3, [2, 3], 20), (4, [2, 3], 80)] {
@@ -569,7 +552,6 @@ fn a_slow_core_has_slow_work_and_slow_lines_from_outside_and_the_mean_stays() {
         let cpu = engine.cpu() as usize;
         engine.touch(&shared[cpu], NODE);
         engine.yield_now();
-        // The clock is set anew, and the core's own speed stays.
         engine.share(64, 1);
         let of = |act: &dyn Fn()| {
             let from = engine.now();

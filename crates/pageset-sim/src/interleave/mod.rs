@@ -95,7 +95,6 @@ impl Interleaving {
         self.run_on(|_| ())
     }
 
-    /// Runs it on an engine that `prepare` may change.
     fn run_on(&self, prepare: impl Fn(&Engine)) -> Result<Tried, Failure> {
         let round = Cell::new(0);
         // Unwinding drops all else; only the round's number is used afterwards.

@@ -27,7 +27,6 @@ impl<'w> UsedBlocks<'w> {
         }
     }
 
-    /// Records an allocated block.
     pub(super) fn record_alloc(&self, pfn: Pfn, order: Order) {
         let first = self.allocator.machine().map.index(pfn);
         for page in first..first + order.pages() as usize {

@@ -48,7 +48,6 @@ fn without_source(comment: &str) -> String {
     format!("{}.", what.trim_end_matches('.'))
 }
 
-/// The key that a line assigns.
 fn key(line: &str) -> Option<&str> {
     line.split_once(" =").map(|(key, _)| key).filter(|key| !key.starts_with('#'))
 }

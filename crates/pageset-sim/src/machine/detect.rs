@@ -142,7 +142,6 @@ fn host_cpu(
     Ok(HostCpu { socket, last_level: first.unwrap_or(package as u32) })
 }
 
-/// The folder of the last cache of a CPU.
 fn last_index(folder: &Path) -> Option<PathBuf> {
     (0..).map(|index| folder.join(format!("index{index}"))).take_while(|cache| cache.exists()).last()
 }

@@ -108,10 +108,6 @@ pub struct Cited {
     /// The exception of a page fault and the return from it, in cycles. Default 0: part of [`Shared::fault_cycles`].
     #[serde(default = "Cycles::none")]
     pub fault_entry_cycles: Cycles,
-    /// Turbo: speed of a core that works alone on its socket, relative to a socket with all cores busy. Default 1:
-    /// equal clocks.
-    #[serde(default = "Slowdown::none")]
-    pub turbo: Slowdown,
 }
 
 /// Values that follow from the microarchitecture and from cited values.
@@ -175,10 +171,6 @@ pub struct Guessed {
     pub lru_hold_cycles: Cycles,
     /// Work to unmap one page outside of locks, in cycles.
     pub unmap_page_cycles: Cycles,
-    /// Whether a refill prefetches the descriptor of each next page of its list, so that it waits only for the first.
-    /// This is the upper bound of what prefetching can gain. Default false.
-    #[serde(default)]
-    pub prefetch_next: bool,
 }
 
 /// The number that is fitted to a machine.
@@ -378,7 +370,6 @@ impl Machine {
             work_permille: (1000.0 * self.work_factor()).round() as u64,
             smt_permille: g.smt_slowdown.permille(),
             spin_permille: g.spin_slowdown.permille(),
-            turbo_permille: 1_000_000 / c.turbo.permille(),
             work_cv: g.work_cv.get(),
             line_cv: g.line_cv.get(),
             hold_cv: g.hold_cv.get(),

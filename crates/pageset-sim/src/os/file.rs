@@ -88,7 +88,6 @@ impl File {
         }
     }
 
-    /// Updates the page index for `pages` pages, under its lock.
     fn index(&self, system: &System<'_>, pages: u64) {
         system.engine().acquire(self.lock, 0);
         system.engine().work(CACHE_PAGE.times(pages));

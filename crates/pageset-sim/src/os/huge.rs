@@ -40,7 +40,6 @@ impl System<'_> {
         time.ps().checked_div(count).map(Time::from_ps)
     }
 
-    /// Unmaps and frees a huge page.
     pub(crate) fn unmap_huge(&self, block: Block) {
         self.unmap_page(block.pfn);
         self.lru_delete(&[block.pfn]);

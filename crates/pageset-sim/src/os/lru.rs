@@ -52,7 +52,6 @@ impl Lru {
         }
     }
 
-    /// The list of a node for the group of a CPU's tasks.
     fn list_of(&self, cpu: u32, node: Socket) -> u32 {
         (cpu % self.groups) * self.nodes + node.0
     }
@@ -87,15 +86,7 @@ impl System<'_> {
     /// Unlinks pages from the LRU, one lock hold per [`Era::lru_release`](crate::era::Era::lru_release) pages. Returns
     /// how many pages were on the LRU: whoever unlinks a page owns it.
     pub(super) fn lru_delete(&self, pages: &[Pfn]) -> usize {
-        let mut chunks = pages.chunks(self.era.lru_release());
-        let (mut next, mut taken) = (chunks.next(), 0);
-        while let Some(chunk) = next {
-            next = chunks.next();
-            // The host has fetched these states when the hold ends; only then can it prefetch their neighbours.
-            self.machine().prefetch_states(next.into_iter().flatten());
-            taken += self.move_pages(chunk, Path::Delete);
-        }
-        taken
+        pages.chunks(self.era.lru_release()).map(|chunk| self.move_pages(chunk, Path::Delete)).sum()
     }
 
     /// Adds or unlinks pages, with one lock hold for each run of pages of one node. Returns the number of moved pages.
@@ -109,9 +100,6 @@ impl System<'_> {
             engine.acquire(lock, path as usize);
             let list = &self.lru.lists[number as usize];
             list.lines.iter().for_each(|line| engine.touch(line, node));
-            if path == Path::Delete {
-                self.machine().prefetch_neighbours(run);
-            }
             let each = match path {
                 Path::Add => self.costs.lru_page + self.costs.lru_join,
                 Path::Delete => self.costs.lru_page,

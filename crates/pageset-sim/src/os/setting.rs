@@ -69,7 +69,6 @@ impl System<'_> {
         zones.filter(|zone| zone.node == NodeId(node)).map(|zone| zone.nr_free_pages).sum()
     }
 
-    /// Free movable blocks of an order on all nodes.
     #[cfg(test)]
     pub(crate) fn free_blocks(&self, order: Order) -> u32 {
         self.allocator.zones().map(|zone| zone.free_blocks(order, MigrateType::Movable)).sum()

@@ -125,7 +125,6 @@ impl Socket {
     }
 }
 
-/// Wakes a task, if there is one to wake.
 pub(super) fn wake(system: &System<'_>, task: Option<u32>) {
     if let Some(cpu) = task {
         system.engine().work(WAKE_OTHER);
@@ -139,7 +138,6 @@ pub(super) fn sleep(system: &System<'_>) {
     system.engine().work(SLEEP);
 }
 
-/// Copies the data of a block, in or out.
 fn write_block(system: &System<'_>, block: Block) {
     system.engine().work(COPY_PAGE.times(block.order.pages()));
     let pages = (0..block.order.pages()).map(|page| block.pfn.offset(page));

@@ -216,7 +216,7 @@ impl<'s> Region<'s> {
 
 /// Clears the page-table entries of pages.
 fn zap(system: &System<'_>, pages: &[Pfn]) {
-    system.machine().with_prefetch(pages).for_each(|page| system.unmap_page(page));
+    pages.iter().for_each(|&page| system.unmap_page(page));
 }
 
 impl System<'_> {

@@ -17,7 +17,6 @@ pub use result::{AllocTimes, LockWaits, PathSum, Paths, RunResult, RunRow, SCHEM
 
 use crate::engine::{self, Engine, LockId};
 use crate::era::{CacheSlice, Era};
-use crate::huge_pages;
 use crate::machine::Machine;
 use crate::os::{self, System};
 use crate::sim_lock::built_on;
@@ -82,12 +81,6 @@ pub enum RunError {
     /// The rules are invalid for the machine.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// A fit needs work, and there was none.
-    #[error("{machine} finished no operation in the measured time; try a longer --duration")]
-    NoWork {
-        /// The machine's name.
-        machine: String,
-    },
     /// A task found no memory.
     #[error("a task failed: {0}")]
     Alloc(AllocError),
@@ -122,7 +115,6 @@ impl From<NoMemory> for RunError {
 /// What a node that represents all nodes of a machine takes from the machine.
 #[derive(Clone, Copy)]
 struct OneOf {
-    /// Nodes of the machine. All have the same work.
     nodes: u32,
     /// The node's part of the reserve, which would follow the formula in a machine of one node.
     reserve_kib: u64,
@@ -165,7 +157,6 @@ impl Run<'_> {
         }
     }
 
-    /// A machine of one node and the number of nodes, if one node represents all.
     fn one_node(&self) -> Option<(Machine, u32)> {
         let topology = self.machine.topology();
         let alike = self.tasks == topology.cpus() || self.tasks == topology.cores();
@@ -207,13 +198,9 @@ impl Run<'_> {
             let sim = SimMachine::new(engine.clone(), self.machine, regions)?;
             let metadata = OwnedMetadata::new(&config)?;
             let mut zones = metadata.zones();
-            for (tags, words) in metadata.memory() {
-                huge_pages::advise_huge(tags);
-                huge_pages::advise_huge(words);
-            }
             let allocator = Allocator::new(sim, &config, metadata.lend(&mut zones))?;
             let system = System::new(&allocator, self.machine, self.era, needs);
-            // Only cores with work share the last-level caches and the power budget, and queue for lines of other cores.
+            // Only cores with work share the last-level caches, and queue for lines of other cores.
             engine.share(self.tasks, one_of.map_or(1, |one| one.nodes));
             self.measure(&engine, &system, keep_on)
         })
@@ -327,6 +314,7 @@ impl Run<'_> {
 }
 
 #[cfg(test)]
+#[path = "page_size_tests.rs"]
 mod page_sizes;
 #[cfg(test)]
 mod tests;

@@ -76,7 +76,6 @@ fn per(amount: f64, time: Time) -> f64 {
 }
 
 impl Outcome {
-    /// The outcome of `nodes` equal nodes.
     pub(super) fn times(mut self, nodes: u32) -> Self {
         let n = u64::from(nodes);
         self.stands_for = nodes;

@@ -57,12 +57,10 @@ pub(super) enum Next {
 pub(super) struct Windows {
     length: Time,
     tasks: f64,
-    /// Totals at the end of each window.
     ends: Vec<Totals>,
 }
 
 impl Windows {
-    /// The windows of a measurement of at most `time` with `tasks` tasks.
     pub(super) fn new(time: Time, tasks: u32) -> Self {
         // Rounded up, so that the last window ends with the measurement or after it.
         let length = Time::from_ps(time.ps().div_ceil(MAX_WINDOWS));
@@ -74,7 +72,6 @@ impl Windows {
         self.length.times(self.ends.len() as u64 + 1)
     }
 
-    /// Adds a window that has ended.
     pub(super) fn add(&mut self, totals: Totals) {
         self.ends.push(totals);
     }

@@ -20,7 +20,6 @@ const WINDOW: usize = 4096;
 /// Pages of each task's file in the random form: 64 MiB, all in memory.
 const RANDOM_PAGES: u64 = (64 << 20) / Pfn::PAGE_BYTES;
 
-/// One file per task.
 pub(super) fn needs(tasks: u32) -> Needs {
     Needs { objects: tasks, ..Needs::NOTHING }
 }

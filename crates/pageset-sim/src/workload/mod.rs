@@ -14,7 +14,6 @@ mod length;
 mod list;
 mod lru_file;
 mod malloc;
-mod net_receive;
 mod page_fault1;
 mod parallel_free;
 mod pigz;
@@ -42,7 +41,6 @@ pub type Job<'s> = Box<dyn Fn(u32) -> Result<(), AllocError> + 's>;
 /// Prepares a run of `tasks` tasks before virtual time begins. The preparation takes no virtual time.
 type Code = for<'s> fn(&'s System<'_>, u32) -> Result<Job<'s>, AllocError>;
 
-/// As [`Code`], for a workload with a size.
 type SizedCode = for<'s> fn(&'s System<'_>, u32, u32) -> Result<Job<'s>, AllocError>;
 
 /// A task with an address space.
@@ -101,7 +99,6 @@ impl Workload {
         Self::of(name, about, unit, Setup::Processes(task))
     }
 
-    /// The same with all tasks as threads of one process.
     const fn threads(name: &'static str, about: &'static str, unit: &'static str, task: InSpace) -> Self {
         Self::of(name, about, unit, Setup::Threads(task))
     }

@@ -44,7 +44,6 @@ pub(super) struct Role {
     pub(super) purges: bool,
 }
 
-/// The roles of all tasks. `node_of` returns the node of a task.
 pub(super) fn roles(tasks: u32, groups: u32, node_of: impl Fn(u32) -> u32) -> Vec<Role> {
     let place = |task: u32| node_of(task) * groups + task % groups;
     // Only places that have a task have a process: a node may have fewer tasks than there are groups.

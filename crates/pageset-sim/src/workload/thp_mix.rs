@@ -10,7 +10,6 @@ use crate::os::{Region, Space, System};
 const FRAGMENTED_PAGES: u64 = 3 << 18;
 /// Pages of a region: 32 MiB, a quarter of the original test's, which limits the memory to fragment.
 const REGION_PAGES: u64 = page_fault1::REGION_PAGES / 4;
-/// Huge pages per region.
 const HUGE_PAGES: u64 = REGION_PAGES / 512;
 /// Time for some regions per task, before and during the measurement.
 pub(super) const LENGTH: Length = Length::ms(300, 600);

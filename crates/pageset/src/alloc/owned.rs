@@ -64,11 +64,6 @@ impl<M: Machine> OwnedMetadata<M> {
         zones
     }
 
-    /// The tags and the words of each zone, for advice to the operating system about this memory.
-    pub fn memory(&self) -> impl Iterator<Item = (&[AtomicU8], &[AtomicU32])> {
-        self.zones.iter().map(|zone| (&zone.tags[..], &zone.words[..]))
-    }
-
     /// Lends the memory to one allocator. The caller must not build a second allocator from it.
     pub fn lend<'a>(&'a self, zones: &'a mut [CachedZone<'a, M>]) -> Metadata<'a, M> {
         Metadata { words: &self.words, zones }

@@ -62,10 +62,6 @@ enum Part {
         /// Write what is measured to FILE
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
-
-        /// Boot nothing: replay the recordings of an earlier measurement, FILE, anew
-        #[arg(long, value_name = "FILE")]
-        earlier: Option<PathBuf>,
     },
     /// Compare a prediction with what was measured
     Compare {
@@ -92,19 +88,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             eprintln!("{}: keep it, then run `pageset-lab predict measure`", output.display());
             Ok(Exit::Done)
         }
-        Part::Measure { prediction, output, earlier } => {
+        Part::Measure { prediction, output } => {
             output::check(output)?;
             let predicted = read(prediction)?;
-            let earlier = earlier.as_deref().map(read).transpose()?;
-            // Before anything is written.
-            if let Some(earlier) = &earlier {
-                Comparison::new(&predicted, earlier).map_err(|error| Failure::new(Exit::Damaged, error))?;
-            }
-            let measured = Guest::new(args).and_then(|guest| match &earlier {
-                Some(earlier) => guest.replay_again(earlier),
-                None => guest.measure(&predicted),
-            });
-            let measured = measured.map_err(failed)?;
+            let measured = Guest::new(args).and_then(|guest| guest.measure(&predicted)).map_err(failed)?;
             write(output, &measured)?;
             show(&predicted, &measured)
         }
@@ -213,19 +200,6 @@ impl<'a> Guest<'a> {
         }
         let (amounts, replay) = replayed(&made(self.recording(boot, &format!("{load}@{setting}"))?, setting), None)?;
         Ok(vec![row(setting.into(), amounts), row(format!("{setting}{REPLAYED}"), replay)])
-    }
-
-    /// A measurement with its recordings replayed anew. What the kernel did stays.
-    fn replay_again(&self, measured: &Table) -> Result<Table, String> {
-        let mut rows = Vec::new();
-        for Row { load, setting, amounts } in measured.rows.iter().filter(|row| !row.setting.ends_with(REPLAYED)) {
-            let of_recording = self.rows(&measured.boot, load, setting)?;
-            if of_recording[0].amounts != *amounts {
-                return Err(format!("{load} {setting}: the recording is of another measurement"));
-            }
-            rows.extend(of_recording);
-        }
-        Ok(Table { rows, ..measured.clone() })
     }
 
     fn boot(&self, name: &str) -> Result<Boot<'_>, String> {

@@ -11,7 +11,6 @@ use super::{Card, Figure, Verdict, deciding_figures, number, sure, times};
 /// What a difference of a single seed is worth.
 const ONE_SEED: &str = "one seed does not tell a difference from noise; try --seeds 3";
 
-/// The card of a run or a sweep.
 pub(crate) fn run(result: &RunResult) -> Card {
     let judged = OfRun::of(result);
     let (text, why) = match judged {
@@ -91,7 +90,6 @@ fn figures(shown: Option<(&RunRow, Option<&RunRow>)>, unit: &str) -> [Figure; 3]
     figures
 }
 
-/// The trust in simulations.
 fn trust(results: &[RunResult]) -> Sure {
     sure(Weakness::of_runs(results).into_iter().map(|weakness| (weakness.trust(), weakness)), "")
 }

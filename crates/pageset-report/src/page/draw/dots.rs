@@ -46,11 +46,9 @@ impl Dot {
     }
 }
 
-/// The radius of a dot.
 pub(super) const RADIUS: f64 = 5.0;
 /// The distance within which dots share a label.
 const NEAR: f64 = 14.0;
-/// The colours of the choice in force, of the winner and of others.
 const COLOURS: [(&str, usize); 3] = [("in force", 0), ("winner", 2), ("others", 7)];
 
 /// The box of a label: left, right, top, bottom.

@@ -73,11 +73,9 @@ impl Room {
 
 /// The height of the part of a chart with its marks, where the number of marks does not decide it.
 const HEIGHT: f64 = 240.0;
-/// The top of that part.
 const TOP: f64 = 36.0;
 /// The bottom of that part.
 const BOTTOM: f64 = TOP + HEIGHT;
-/// The number of colours in the style sheet.
 pub(super) const COLOURS: usize = 8;
 /// The number of levels of a map in the style sheet.
 pub(super) const LEVELS: usize = 9;
