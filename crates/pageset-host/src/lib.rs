@@ -55,6 +55,7 @@
 //! | `offsets` | pages by their offset, and the descriptor of shared memory |
 //! | [`shared_view`] | the memory of another process's pool |
 //! | [`stats`] | counters |
+//! | [`pressure`] | give-back when the system or a cgroup runs short |
 //! | [`pages`] | handles that free their run on drop |
 //! | [`contig`] | contiguous runs of any size |
 //! | `zeroed` | runs that contain zeros; pools whose free memory contains zeros |
@@ -104,6 +105,7 @@ pub mod memory;
 mod offsets;
 pub mod pages;
 pub mod pool;
+pub mod pressure;
 mod resize;
 mod run_hooks;
 mod scan;
@@ -134,6 +136,7 @@ pub use offsets::PoolMemory;
 pub use pages::{Pages, PoolRef};
 pub use pageset::{FreeCheck, MigrateType, NodeId, Order, PageState, Tuning, WrongFree};
 pub use pool::{PAGE_BYTES, PagePool, order_for};
+pub use pressure::{Pressure, PressureError, PressureSource, PressureWatcher};
 pub use shared_view::{SharedView, ViewError};
 pub use spec::{ContigSpec, RunSpec};
 pub use stats::PoolStats;
