@@ -50,9 +50,10 @@
 //! | [`workload`] | workloads: what the tasks do |
 //! | [`run`], [`sweep`] | one run and its result; many runs in parallel, with all seeds |
 //! | [`interleave`] | random interleavings and their invariants |
-//! | [`compare`] | comparing simulated with published tables |
+//! | [`calibrate`], [`compare`] | setting the costs that machines share; comparing simulated with published tables |
 //! | [`verdict`] | what a result says, and how far to trust it |
 
+pub mod calibrate;
 pub mod compare;
 pub mod engine;
 pub mod era;

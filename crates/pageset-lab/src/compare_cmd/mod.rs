@@ -7,12 +7,16 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use pageset_sim::compare::{Layout, SHIPPED, Table, leave_out};
-use pageset_sim::machine::Machine;
+use pageset_sim::calibrate::{Goal, HowToRun, Settings, leave_one_out};
+use pageset_sim::compare::{Layout, SHIPPED, Table};
+use pageset_sim::machine::{self, Machine, Rate, Shared};
+use pageset_sim::run::RunError;
+use pageset_sim::workload::Workload;
 
 use crate::error::{Exit, Failure};
 use crate::sim::batch::Batch;
 use crate::sim::options::Effort;
+use crate::sim::progress::Progress;
 
 /// Compare a published table with simulations of its rows
 ///
@@ -48,8 +52,9 @@ pub(crate) struct Args {
 
     /// Judge each machine with shared costs that were set on the other machines; for the sweep of batches
     ///
-    /// The shared costs were set without each machine in turn, on the rows of batch 31 of the others; only the machine's pace was
-    /// fitted to its score of batch 31. All contention and all changes are then predictions of a machine that was left out.
+    /// First sets the shared costs without each machine in turn, on the rows of batch 31 of the others, and fits each machine's
+    /// pace to its score of batch 31. All contention and all changes are then predictions of a machine that was left out. With
+    /// --machine, costs are shared among the named machines only.
     #[arg(long)]
     leave_one_out: bool,
 
@@ -76,26 +81,86 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.leave_one_out && table.layout != Layout::BatchSweep {
         return Err(Failure::new(Exit::Usage, format!("cannot leave machines out of {name}: not a sweep of batches")));
     }
-    if args.leave_one_out {
-        leave_out_each(&mut machines)?;
-    }
     let batch = Batch::begin(&effort)?;
+    let notes =
+        if args.leave_one_out { leave_out(&mut machines, &args.machine, &effort, &batch)? } else { Some(Vec::new()) };
+    let Some(notes) = notes else { return Ok(Exit::Interrupted) };
     let runs = table.runs(&machines, &|workload, machine, tuning, era| effort.compared(workload, machine, tuning, era));
     let outcomes = batch.run(&runs);
-    let result = table.compare(&runs, outcomes, effort.of_each().seeds);
+    let mut result = table.compare(&runs, outcomes, effort.of_each().seeds);
+    result.notes.extend(notes);
     batch.give(&result, table::text, result.rows.iter().map(|row| (Vec::new(), row)))
 }
 
-/// Gives each machine the shared costs of the other machines, and the pace that its score has then.
-fn leave_out_each(machines: &mut HashMap<&'static str, Machine>) -> Result<(), Failure> {
-    let mut unknown: Vec<&str> =
-        machines.iter_mut().filter_map(|(name, machine)| (!leave_out(machine)).then_some(*name)).collect();
-    if unknown.is_empty() {
-        return Ok(());
+/// Gives each machine the shared costs of the other machines, and the pace that its score has then. Returns a note for each
+/// machine; `None` after Ctrl-C.
+fn leave_out(
+    machines: &mut HashMap<&'static str, Machine>,
+    names: &[String],
+    effort: &Effort,
+    batch: &Batch<'_>,
+) -> Result<Option<Vec<String>>, Failure> {
+    let (all, goals) = rows_of_sweep(names)?;
+    let is_known = |name: &&str| all.iter().any(|machine| machine.name == *name);
+    let mut unknown: Vec<&str> = machines.keys().copied().filter(|name| !is_known(name)).collect();
+    if !unknown.is_empty() {
+        unknown.sort_unstable();
+        let what = format!("cannot leave {} out: no row of batch 31 of the built-in sweep", unknown.join(", "));
+        return Err(Failure::new(Exit::Usage, what));
     }
-    unknown.sort_unstable();
-    let what = format!("cannot leave {} out: no row of batch 31 of the built-in sweep", unknown.join(", "));
-    Err(Failure::new(Exit::Usage, what))
+    let workload =
+        Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "unknown workload `page_fault1`"))?;
+    let run: HowToRun<'_> = &|machine, tuning, era| effort.compared(workload, machine, tuning, era);
+    let settings = Settings { run, effort: effort.of_each() };
+    let progress = Progress::new();
+    let heard = |ended, all| progress.of(ended, all);
+    let left_out = match leave_one_out(&all, &goals, &settings, || batch.keep_on(), heard) {
+        Err(RunError::Interrupted) => return Ok(None),
+        left_out => left_out.map_err(|error| Failure::new(Exit::Failed, error))?,
+    };
+    let mut notes = Vec::new();
+    for (of, goal) in left_out.iter().zip(&goals) {
+        let Some(judged) = machines.get_mut(of.machine.as_str()) else { continue };
+        judged.shared = of.shared;
+        judged.fitted.pace = Rate::try_from(of.predicted.score / goal.row.score)
+            .map_err(|error| Failure::new(Exit::Failed, format!("cannot fit the pace of {}: {error}", of.machine)))?;
+        let Shared { fault_cycles, lru_page_cycles, transfer_load } = of.shared;
+        let [zone, lru] = of.expected.contention_pct;
+        notes.push(format!(
+            "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {} / {} / {}{}, pace {:.3}; \
+             batch 31 on the surface through all simulations: zone lock {zone:.1} %, LRU lock {lru:.1} %, scatter {:.1} points",
+            of.machine,
+            fault_cycles.get(),
+            lru_page_cycles.get(),
+            transfer_load.get(),
+            if of.at_limit { ", at the limit of a range" } else { "" },
+            judged.fitted.pace.get(),
+            of.scatter[0].max(of.scatter[1]),
+        ));
+    }
+    Ok(Some(notes))
+}
+
+/// The machines of the batch sweep and their rows of batch 31: all of them, or those with these names.
+fn rows_of_sweep(names: &[String]) -> Result<(Vec<Machine>, Vec<Goal>), Failure> {
+    let (mut machines, mut goals) = (Vec::new(), Vec::new());
+    for (name, _) in machine::SHIPPED {
+        let machine = crate::sim::machine(name)?;
+        let goal = Goal::of(&machine).map_err(|error| Failure::new(Exit::Damaged, error))?;
+        if let Some(goal) = goal.filter(|_| names.is_empty() || names.iter().any(|asked| asked == name)) {
+            machines.push(machine);
+            goals.push(goal);
+        }
+    }
+    if let Some(missing) = names.iter().find(|name| machines.iter().all(|machine| machine.name != **name)) {
+        let what = format!("cannot leave {missing} out: no row of batch 31 of the built-in sweep");
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    if let [alone] = &machines[..] {
+        let what = format!("cannot leave {} out: no machine is left; try more machines", alone.name);
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    Ok((machines, goals))
 }
 
 fn built_in() -> String {

@@ -187,18 +187,28 @@ fn machines_are_listed_and_this_one_is_detected() {
 
 #[test]
 fn shared_costs_predict_machines_that_were_left_out() {
+    const SMALL: &str = "lkp-sb02,lkp-skl-d01,lkp-hsw-d01";
     let short = ["--seconds", "0.012", "--warm-up", "0.006", "--seeds", "1"];
-    let sweep = ["compare", "page_fault1-batch-sweep.csv", "--machine", "lkp-sb02", "--batch", "63"];
-    let (with, _) = ends(0, &[&sweep[..], &short].concat());
-    let (without, _) = ends(0, &[&sweep[..], &short, &["--leave-one-out"]].concat());
-    assert!(without.contains("\nnearer than doing nothing in "), "{without}");
-    assert_ne!(with, without, "leaving a machine out changes nothing");
+    let sweep = ["compare", "page_fault1-batch-sweep.csv", "--leave-one-out", "--machine"];
+    let (out, _) = ends(0, &[&sweep[..], &[SMALL, "--batch", "63"], &short].concat());
+    let costs = |machine: &str| {
+        let (_, note) =
+            out.split_once(&format!("\n{machine}: costs of the other machines (fault_cycles / ")).expect("a note");
+        note.split(", pace").next().map(str::to_owned)
+    };
+    assert_ne!(costs("lkp-sb02"), costs("lkp-skl-d01"), "leaving a machine out changes nothing");
+    assert!(out.contains("\nnearer than doing nothing in "), "{out}");
+    assert!(out.contains("; batch 31 on the surface through all simulations: zone lock "), "{out}");
     let folder = tempfile::tempdir().expect("a folder");
     let mine = folder.path().join("mine.csv");
     let table = "machine,batch,score,change_pct,zone_contention_pct,lru_contention_pct,total_contention_pct\n";
     std::fs::write(&mine, format!("{table}xeon-2s40,31,1000,0,1,1,2\nvm-8,31,1000,0,1,1,2\n")).expect("a file");
     let (_, err) = ends(2, &[&["compare", mine.to_str().expect("UTF-8"), "--leave-one-out"], &short[..]].concat());
     assert!(err.contains("cannot leave vm-8, xeon-2s40 out: no row of batch 31 of the built-in sweep"), "{err}");
+    let (_, err) = ends(2, &[&sweep[..], &["lkp-sb02"]].concat());
+    assert!(err.contains("cannot leave lkp-sb02 out: no machine is left; try more machines"), "{err}");
+    let (_, err) = ends(1, &[&sweep[..], &["lkp-sb02,lkp-skl-d01", "--seconds", "1us", "--warm-up", "1us"]].concat());
+    assert!(err.contains("lkp-skl-d01 finished no operation") && err.contains("a longer --duration"), "{err}");
     let (_, err) = ends(2, &["compare", "batch-31-63-127.csv", "--leave-one-out"]);
     assert!(err.contains("cannot leave machines out of batch-31-63-127.csv: not a sweep of batches"), "{err}");
 }

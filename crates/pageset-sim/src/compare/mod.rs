@@ -9,14 +9,12 @@
 //! | [`result`] | the result: published, simulated, baselines, verdicts, errors |
 //! | `table` | a table: its rows, and the simulations that they need |
 //! | `measure` | the measures of a simulation, and the value of a column from measures |
-//! | `left_out` | the costs that were set without each machine |
 //! | [`seen`], [`page`] | what the model had seen; all tables on one page |
 //! | `records`, `cells` | parsing rows: all columns at once, or cell by cell |
 //! | `sweep`, `tasks`, `batches`, `merge_skip`, `series`, `single_pass` | the kinds of tables and the meaning of their words |
 
 mod batches;
 mod cells;
-mod left_out;
 mod measure;
 mod merge_skip;
 pub mod page;
@@ -29,7 +27,6 @@ pub(crate) mod sweep;
 mod table;
 pub(crate) mod tasks;
 
-pub use left_out::leave_out;
 pub use measure::{How, Measure, Value};
 pub use result::CompareResult;
 pub use sweep::BASE_BATCH;

@@ -81,6 +81,12 @@ pub enum RunError {
     /// The rules are invalid for the machine.
     #[error(transparent)]
     Map(#[from] MapError),
+    /// A fit needs work, and there was none.
+    #[error("{machine} finished no operation in the measured time; try a longer --duration")]
+    NoWork {
+        /// The machine's name.
+        machine: String,
+    },
     /// A task found no memory.
     #[error("a task failed: {0}")]
     Alloc(AllocError),
