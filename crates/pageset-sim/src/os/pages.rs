@@ -3,6 +3,7 @@
 use pageset::{AllocError, Block, CpuId, MigrateType, Order, Pfn, Request};
 
 use super::System;
+use super::costs::COPY_PAGE;
 
 /// Pages moved between pagesets and zones, summed over all zones. Unit: pages, except for `high_order_drains`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -86,6 +87,30 @@ impl System<'_> {
             self.high_order_drains.set(self.high_order_drains.get() + 1);
         }
         self.timers();
+    }
+
+    /// Allocates single unmovable pages in one call, as the receive ring of a network card does. The durations are not recorded.
+    pub(crate) fn alloc_pages(&self, count: usize) -> Result<Vec<Pfn>, AllocError> {
+        let request = Request::new(Order::ZERO, MigrateType::Unmovable);
+        let mut pages = vec![Pfn(0); count];
+        let got = self.allocator.alloc_bulk(&request, &mut pages)?;
+        // Kernels take the rest one by one.
+        for page in &mut pages[got..] {
+            *page = self.request(&request)?;
+        }
+        self.timers();
+        Ok(pages)
+    }
+
+    /// Frees a single page by itself.
+    pub(crate) fn free_page(&self, pfn: Pfn) {
+        self.free_block(Block { pfn, order: Order::ZERO });
+    }
+
+    /// Copies a page to a program's buffer.
+    pub(crate) fn read_page(&self, pfn: Pfn) {
+        self.engine().work(COPY_PAGE);
+        self.machine().write_page(pfn);
     }
 
     /// Frees single pages as one list.

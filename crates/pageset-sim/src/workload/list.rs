@@ -2,7 +2,7 @@
 
 use super::{
     Length, Workload, anon_r_rand, compile, database, ebizzy, exit, fault_file, highalloc, lru_file, malloc,
-    page_fault1, parallel_free, pigz, purge, read_write, streams, thp_mix, truncate,
+    net_receive, page_fault1, parallel_free, pigz, purge, read_write, streams, thp_mix, truncate,
 };
 use crate::os::Needs;
 
@@ -126,6 +126,14 @@ pub const WORKLOADS: &[Workload] = &[
     .needing(purge::needs)
     .counting("pages purged")
     .lasting(Length::LONG_ROUNDS),
+    Workload::new(
+        "net-receive",
+        "pairs of a CPU that polls a network card and a reader",
+        "packets",
+        net_receive::set_up,
+    )
+    .needing(net_receive::needs)
+    .lasting(Length::MESSAGES),
     Workload::new("thp-mix", "page_fault1 on fragmented memory, one half with huge pages", "pages", thp_mix::set_up)
         .counting("pages in huge ones")
         .lasting(thp_mix::LENGTH),

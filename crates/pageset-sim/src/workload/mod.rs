@@ -14,6 +14,7 @@ mod length;
 mod list;
 mod lru_file;
 mod malloc;
+mod net_receive;
 mod page_fault1;
 mod parallel_free;
 mod pigz;

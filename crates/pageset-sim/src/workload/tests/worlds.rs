@@ -1,6 +1,7 @@
-//! Tests of workloads with a size.
+//! Tests of workloads with a size, and of network receive.
 
 use super::*;
+use crate::engine::Source;
 
 fn find(name: &str) -> Workload {
     Workload::find(name).unwrap().clone()
@@ -44,4 +45,19 @@ fn an_exit_frees_all_memory_on_one_cpu_and_ends_the_run() {
     let twice = run(&machine, &workload.with_size(2).unwrap(), 1, 1).unwrap();
     let ratio = twice.time.seconds() / alone.time.seconds();
     assert!((1.9..2.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn a_poller_allocates_what_its_reader_frees() {
+    let workload = find("net-receive");
+    let outcome = run(&small(), &workload, 2, 1).unwrap();
+    let pages = outcome.moved.allocated as f64 / outcome.operations[0] as f64;
+    assert!((0.9..1.1).contains(&pages), "{pages} pages a packet");
+    // All pages come from the zone, and all go back.
+    let through = outcome.moved.from_zone as f64 / outcome.moved.allocated as f64;
+    assert!((0.9..1.1).contains(&through), "{through} of the pages come from the zone");
+    let alone = run(&small(), &workload, 1, 1).unwrap();
+    let through = alone.moved.from_zone as f64 / alone.moved.allocated as f64;
+    assert!(through < 0.1, "one CPU reuses its own pages: {through}");
+    assert!(outcome.lines[Source::Transfer as usize] > alone.lines[Source::Transfer as usize]);
 }
