@@ -101,9 +101,9 @@ impl Dress {
 
     /// Whether the next line is the rest of this one: its first word did not fit.
     pub(super) fn goes_on(&self, line: &str, next: &str) -> bool {
+        let Some(at) = self.width else { return false };
         let (line, next) = (unquoted(line).trim_end(), unquoted(next));
-        let first = next.split_whitespace().next().map(width);
-        let (Some(at), Some(first)) = (self.width, first) else { return false };
+        let Some(first) = next.split_whitespace().next().map(width) else { return false };
         let length = width(line);
         // A share in per cent begins a row.
         let is_row = next.starts_with(char::is_whitespace)
