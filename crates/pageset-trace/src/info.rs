@@ -174,6 +174,6 @@ fn warnings(facts: &Facts, snapshots: &Snapshots, coverage: &Coverage) -> Vec<Wa
              /proc/zoneinfo from the recording's start with --zoneinfo",
         ));
     }
-    warnings.extend(of_recipe(facts, coverage));
+    warnings.extend(of_recipe(facts, snapshots, coverage));
     warnings
 }

@@ -189,6 +189,12 @@ impl Trace {
         if compressed {
             return Self::of_text(path, source, compressed, options);
         }
+        if lines::has_events(&begin) {
+            let what = "the text does not say of each event which task it was in, on which CPU and when";
+            let allowed =
+                "`perf script --ns` without -F, `trace-cmd report -t`, or ftrace's trace without latency-format";
+            return Err(TraceError::unsupported(what).allowed(allowed));
+        }
         Err(TraceError::unsupported("this is not a recording").allowed(forms))
     }
 

@@ -98,7 +98,8 @@ fn share(profile: &Profile, wanted: impl Fn(&str) -> bool) -> f64 {
 
 pub(super) fn part(profile: &Profile) -> Part {
     let mut part = Part::default();
-    if profile.stacks.is_empty() && profile.flat.is_empty() && profile.waits.is_empty() && !profile.is_unresolved {
+    let is_empty = profile.stacks.is_empty() && profile.flat.is_empty() && profile.waits.is_empty();
+    if is_empty && !profile.is_unresolved && !profile.is_broken {
         return part;
     }
     let (waits, of_all) = waits(profile);
@@ -168,6 +169,20 @@ fn work(profile: &Profile) -> Option<String> {
 
 /// A profile without call chains, or with chains that end before the function that takes the lock.
 fn flat(part: &mut Part, profile: &Profile, spinning: f64) {
+    if profile.is_broken {
+        part.clauses.push(format!(
+            "{} the call graph has lost its indentation, so it does not show which functions wait, and for which lock",
+            match spinning > 0.0 {
+                true => format!("{spinning:.1} % of the samples wait for spin locks, but"),
+                false => "the text is a profile:".to_owned(),
+            }
+        ));
+        part.step(
+            "print each stack in one line, which keeps",
+            "perf report --no-children --stdio -g folded,0.5,caller",
+        );
+        return;
+    }
     if profile.flat.is_empty() && !profile.is_unresolved {
         let mut asleep: BTreeMap<&str, f64> = BTreeMap::new();
         for stack in &profile.stacks {

@@ -59,6 +59,12 @@ impl Events {
         };
         let Some((name, arguments)) = text[at..].split_once(':') else { return false };
         let Some(name) = NAMES.into_iter().find(|known| *known == name) else { return false };
+        // `task-12  [001] .N..  566.165520: name:`, `task 12 [001] 566.165520: vmscan:name:`.
+        let head = text[..at].trim_end_matches(|c: char| c.is_ascii_lowercase() || matches!(c, ':' | ' '));
+        let task: String = head.split(" [").next().unwrap_or("").trim().chars().take(64).collect();
+        if head.contains(" [") && !is_task(&task) {
+            return false;
+        }
         *self.counts.entry(name).or_default() += 1;
         let argument = |name: &str| {
             let words = arguments.split_ascii_whitespace();
@@ -76,10 +82,7 @@ impl Events {
                 *self.failed.entry(order).or_default() += 1;
             }
         }
-        // `task-12  [001] .N..  566.165520: name:`, `task 12 [001] 566.165520: vmscan:name:`.
-        let head = text[..at].trim_end_matches(|c: char| c.is_ascii_lowercase() || matches!(c, ':' | ' '));
         let time = head.rsplit(' ').next().and_then(|time| time.parse::<f64>().ok()).filter(|time| time.is_finite());
-        let task: String = head.split(" [").next().unwrap_or("").trim().chars().take(64).collect();
         let Some(time) = time.filter(|_| !task.is_empty()) else { return true };
         if name.ends_with("_begin") && self.begun.len() < MAX_TASKS {
             self.begun.insert(task, (name, time, order));
@@ -93,6 +96,17 @@ impl Events {
         }
         true
     }
+}
+
+/// Whether a text can be the name and the number of a task: the kernel's names have at most 15 bytes, and none is the number of a line.
+fn is_task(text: &str) -> bool {
+    let text = text.rsplit_once(" (").map_or(text, |(task, _group)| task).trim_end();
+    let name = text.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches(['-', ' ', '/']);
+    let after = name.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_begin = |c: char| c.is_ascii_alphanumeric() || matches!(c, '<' | '(');
+    name.len() <= 15
+        && (name.is_empty() || name.starts_with(is_begin))
+        && (after.len() == name.len() || !after.starts_with([':', '.', '\t', ' ']))
 }
 
 #[cfg(test)]

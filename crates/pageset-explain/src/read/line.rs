@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::dress::{Dress, width};
 use super::envelope::{Envelope, is_prefix};
 
 /// A line of an input, without its prefix.
@@ -10,6 +11,8 @@ pub(crate) struct Line<'t> {
     /// The line's number in the input, counted from 1. Lines that syslog has joined have the number of the joined line, and a line
     /// that a terminal has broken has that of its first part.
     pub(crate) at: u64,
+    /// How many lines of the input it is.
+    pub(crate) parts: u64,
     /// The line as it is in the input.
     pub(crate) raw: &'t str,
     /// The line without quotation marks and without the prefix of a log. Indentation stays.
@@ -17,41 +20,81 @@ pub(crate) struct Line<'t> {
 }
 
 /// Gives each line of a text. syslog writes a line break as `#012`; JSON writes it as `\n`.
-pub(crate) fn each(text: &str, mut take: impl FnMut(Line<'_>)) {
-    let text = clean(text);
-    let width = wrapped_at(&text);
-    let envelope = Envelope::of(&text);
-    let mut lines = text.lines().zip(1_u64..).peekable();
+pub(super) fn each(text: &str, dress: &Dress, mut take: impl FnMut(Line<'_>)) {
+    let width = wrapped_at(text);
+    let envelope = Envelope::of(text);
+    let is_doubled = is_doubled(text);
+    let mut blanks = 0;
+    let mut lines = text.lines().map(|line| dress.bare(line)).zip(1_u64..).peekable();
     while let Some((first, at)) = lines.next() {
-        let (mut line, mut last) = (Cow::Borrowed(first), first);
-        while let Some((next, _)) =
-            lines.next_if(|(next, _)| width.is_some_and(|width| continues(width, &line, last, next)))
-        {
-            line.to_mut().push_str(unquoted(next));
-            last = next;
+        blanks = if first.trim().is_empty() { blanks + 1 } else { 0 };
+        if is_doubled && blanks % 2 == 1 {
+            continue;
         }
-        for raw in line.split("#012").flat_map(|part| part.split("\\n")) {
+        let (mut line, mut last, mut parts) = (Cow::Borrowed(first), first, 1);
+        loop {
+            let is_rest = |next: &str| width.is_some_and(|width| continues(width, &line, last, next));
+            let joint = match lines.peek() {
+                Some((next, _)) if is_rest(next) => "",
+                Some((next, _)) if dress.goes_on(last, next) => " ",
+                _ => break,
+            };
+            let Some((next, _)) = lines.next() else { break };
+            line.to_mut().push_str(joint);
+            line.to_mut().push_str(unquoted(next));
+            (last, parts) = (next, parts + 1);
+        }
+        // A string of JSON ends at its quotation mark.
+        let end = line.rfind("\\n").and_then(|at| Some(at + line[at..].find('"')?)).unwrap_or(line.len());
+        for raw in line[..end].split("#012").flat_map(|part| part.split("\\n")) {
             if let Some(inner) = envelope.opened(raw) {
-                take(Line { at, raw, text: stripped(inner) });
+                take(Line { at, parts, raw, text: stripped(inner) });
             }
         }
     }
 }
 
-/// The text without the colours of a terminal and what a web page makes of spaces and angle brackets.
-fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(['\u{1b}', '\u{a0}', '\u{feff}', '&']) {
+/// Whether a blank line follows each line: a web page has made two line breaks of one.
+fn is_doubled(text: &str) -> bool {
+    let is_blank = |line: &str| line.trim().is_empty();
+    let mut pairs = text.lines().zip(text.lines().skip(1)).take(100);
+    text.lines().nth(5).is_some() && pairs.all(|(line, next)| is_blank(line) || is_blank(next))
+}
+
+/// The text without the colours of a terminal and the tags of web pages and forums, and with the characters that they replace.
+pub(super) fn clean(text: &str) -> Cow<'_, str> {
+    const FIRST: [char; 11] = ['\u{1b}', '\u{a0}', '\u{feff}', '&', '<', '[', '{', '\r', '–', '—', '│'];
+    const REPLACED: [(&str, &str); 16] = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&amp;", "&"),
+        ("&quot;", "\""),
+        ("&#34;", "\""),
+        ("&#39;", "'"),
+        ("&#x27;", "'"),
+        ("&#160;", " "),
+        ("&nbsp;", " "),
+        ("\u{a0}", " "),
+        ("\u{feff}", ""),
+        ("\u{1b}(B", ""),
+        ("\r\r\n", "\n"),
+        ("–", "--"),
+        ("—", "---"),
+        ("│", "|"),
+    ];
+    if !text.contains(FIRST) {
         return Cow::Borrowed(text);
     }
     let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find(['\u{1b}', '\u{a0}', '\u{feff}', '&']) {
+    while let Some(at) = rest.find(FIRST) {
         plain.push_str(&rest[..at]);
         rest = &rest[at..];
-        let entities =
-            [("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"), ("&nbsp;", " "), ("\u{a0}", " "), ("\u{feff}", "")];
-        if let Some((from, to)) = entities.iter().find(|(from, _)| rest.starts_with(from)) {
+        if let Some((from, to)) = REPLACED.iter().find(|(from, _)| rest.starts_with(from)) {
             plain.push_str(to);
             rest = &rest[from.len()..];
+        } else if let Some((is_break, after)) = tag(rest) {
+            plain.push_str(if is_break && !after.starts_with(['\r', '\n']) { "\n" } else { "" });
+            rest = after;
         } else if let Some(after) = rest.strip_prefix("\u{1b}[").and_then(colour) {
             rest = after;
         } else {
@@ -64,9 +107,24 @@ fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain + rest)
 }
 
-/// What follows the rest of a sequence that changes the colour (`m`) or clears the line (`K`).
+/// Whether the tag that the text begins with breaks the line, and what follows it: `<pre>`, `<br />`, `[code]`, `{noformat}`.
+fn tag(text: &str) -> Option<(bool, &str)> {
+    let close = match text.as_bytes().first()? {
+        b'<' => '>',
+        b'[' => ']',
+        b'{' => '}',
+        _ => return None,
+    };
+    let (inner, after) = text[1..].split_once(close)?;
+    let name = inner.split([' ', '=', ':', '/']).find(|part| !part.is_empty())?;
+    let is_known = ["pre", "code", "br", "noformat"].iter().any(|known| name.eq_ignore_ascii_case(known));
+    (is_known && inner.len() < 80).then(|| (name.eq_ignore_ascii_case("br"), after))
+}
+
+/// What follows the rest of a sequence that changes the colour (`m`), clears the line (`K`) or turns a mode of pasting on or off.
 fn colour(sequence: &str) -> Option<&str> {
-    sequence.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').strip_prefix(['m', 'K'])
+    let sequence = sequence.strip_prefix("?2004").filter(|rest| rest.starts_with(['h', 'l'])).unwrap_or(sequence);
+    sequence.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').strip_prefix(['m', 'K', 'h', 'l'])
 }
 
 /// The width at which a terminal or a form has broken the lines of a log within words; `None` if it has not.
@@ -77,27 +135,28 @@ fn wrapped_at(text: &str) -> Option<usize> {
     }
     let (mut width, mut count) = (0, 0);
     for line in text.lines() {
-        let length = width_of(line);
+        let length = self::width(line);
         count = if length > width { 1 } else { count + u64::from(length == width) };
         width = width.max(length);
     }
     (width >= 60 && count >= 2).then_some(width)
 }
 
-fn width_of(line: &str) -> usize {
-    if line.is_ascii() { line.len() } else { line.chars().count() }
-}
-
 /// Whether `next` is the rest of `line`, whose last part fills the width: `next` has no prefix of a log, but `line` has one.
 fn continues(width: usize, line: &str, last: &str, next: &str) -> bool {
-    let has_prefix = |line: &str| stripped(line).len() < unquoted(line).trim_start().len();
-    let is_long = width_of(last) == width && line.len() < 10_000;
-    is_long && !next.trim().is_empty() && has_prefix(line) && !has_prefix(next)
+    let is_long = self::width(last) == width && line.len() < 10_000;
+    is_long && !next.trim().is_empty() && is_log(line) && !is_log(next)
 }
 
-/// The line without the quotation marks of a mail: `> `, `>> `, `| `.
-fn unquoted(raw: &str) -> &str {
-    let mut text = raw;
+/// Whether a line has the prefix of a log.
+pub(super) fn is_log(line: &str) -> bool {
+    stripped(line).len() < unquoted(line).trim_start().len()
+}
+
+/// The line without the quotation marks of a mail, `> `, `>> `, `| `, and without those of a list, `"…",`.
+pub(super) fn unquoted(raw: &str) -> &str {
+    let member = raw.trim().strip_prefix('"').and_then(|text| text.trim_end_matches(',').strip_suffix('"'));
+    let mut text = member.filter(|text| !text.contains('"')).unwrap_or(raw);
     while let Some(rest) = text.trim_start().strip_prefix(['>', '|']) {
         // perf draws its call graphs with `|`.
         if text.trim_start().starts_with('|') && !rest.starts_with(" [") && !rest.contains("kB") {
@@ -109,8 +168,8 @@ fn unquoted(raw: &str) -> &str {
 }
 
 /// The line without quotation marks of a mail and without the prefix of a log.
-fn stripped(raw: &str) -> &str {
-    let mut text = enveloped(numbered(unquoted(raw)));
+pub(super) fn stripped(raw: &str) -> &str {
+    let mut text = enveloped(unquoted(raw));
     // `Feb  9 08:09:39 host kernel: `, `kernel: `, `kern.info: `; several, if a log was logged.
     let marks = [
         "kernel:",
@@ -153,24 +212,17 @@ fn stripped(raw: &str) -> &str {
     }
 }
 
-/// The line without the number that an editor or `grep -n` puts before it.
-fn numbered(line: &str) -> &str {
-    let text = line.trim_start();
-    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
-    let rest = if rest.len() < text.len() { rest.strip_prefix([':', ' ', '\t']) } else { None };
-    rest.filter(|rest| rest.trim_start().starts_with("[ ") && rest.contains("] ")).unwrap_or(line)
-}
-
 /// The message within what tools of logs put around it: a record of `/dev/kmsg` and of netconsole (`4,1234,567890,-;`), the facility of
 /// `dmesg -x` (`kern  :warn  : `), a member of JSON, a time with or without its date, `logcat`.
 fn enveloped(line: &str) -> &str {
     let text = line.trim_start();
     // Most lines have none of these.
-    if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '{' | 'k' | 'u')) {
+    let is_answer = text.contains("\"stdout\":");
+    if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '{' | 'k' | 'u')) && !is_answer {
         return line;
     }
-    if let Some(record) = text.strip_prefix('{') {
-        let members = ["\"log\":", "\"MESSAGE\":", "\"message\":", "\"msg\":"];
+    if let Some(record) = text.strip_prefix('{').or(Some(text).filter(|_| is_answer)) {
+        let members = ["\"log\":", "\"MESSAGE\":", "\"message\":", "\"stdout\":", "\"msg\":"];
         let value = |member: &&str| record[record.find(*member)? + member.len()..].trim_start().strip_prefix('"');
         let found = members.iter().find_map(value);
         return found.map_or(line, |found| enveloped(&found[..found.find('"').unwrap_or(found.len())]));
@@ -286,8 +338,6 @@ mod tests {
             ("  2.02%  [kernel]   [k] clear_page_rep", "  2.02%  [kernel]   [k] clear_page_rep"),
             ("4,1234,567890123,-;swapper/0: page", "swapper/0: page"),
             ("[  +0.002367] swapper/0: page", "swapper/0: page"),
-            ("162 [  843.072392] swapper/0: page", "swapper/0: page"),
-            ("12:[  843.072392] swapper/0: page", "swapper/0: page"),
             ("6,12,5,-,caller=T1;a; b", "a; b"),
             ("kern  :warn  : [    1.234567] swapper/0: page", "swapper/0: page"),
             ("kern: warning: [2026-01-12T20:27:31.913975631Z]: swapper/0: page", "swapper/0: page"),
@@ -313,7 +363,7 @@ mod tests {
 
     fn all(text: &str) -> Vec<(u64, String)> {
         let mut all = Vec::new();
-        each(text, |line| all.push((line.at, line.text.to_owned())));
+        each(&clean(text), &Dress::default(), |line| all.push((line.at, line.text.to_owned())));
         all
     }
 

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `heads` | whether a line can have one of many words |
 //! | `line` | lines without the prefixes of logs, mails and terminals |
+//! | `dress` | what stands around each line, found by trying |
 //! | `envelope` | what stands around each line, as the whole text shows it |
 //! | `request` | the message about a request |
 //! | `mem_info` | Mem-Info in logs |
@@ -16,6 +17,7 @@
 //!
 //! The reader of zoneinfo is that of recordings.
 
+mod dress;
 mod envelope;
 pub(crate) mod events;
 pub(crate) mod heads;
@@ -28,6 +30,7 @@ pub(crate) mod request;
 pub(crate) mod rows;
 pub(crate) mod tables;
 
+use dress::{Dress, Read};
 use pageset_trace::procfs::{PartialReader, PartialZone};
 
 #[derive(Debug, Default)]
@@ -47,16 +50,39 @@ pub(crate) struct Texts {
 
 /// Reads the inputs, each with its name.
 pub(crate) fn read(inputs: &[(&str, &str)]) -> Texts {
-    let mut texts = Texts::default();
-    let mut profile = profile::Reader::default();
+    let mut readers = Readers::default();
     for (name, text) in inputs {
+        let text = line::clean(text);
+        let dress = Dress::of(&text, |part, dress| {
+            let mut tried = Readers::default();
+            tried.input(name, part, dress);
+            tried.read
+        });
+        readers.input(name, &text, &dress);
+    }
+    readers.texts.profile = readers.profile.finish();
+    readers.texts
+}
+
+/// The readers, and what they have read.
+#[derive(Default)]
+struct Readers {
+    texts: Texts,
+    profile: profile::Reader,
+    /// How much of it; headings say nothing.
+    read: Read,
+}
+
+impl Readers {
+    fn input(&mut self, name: &str, text: &str, dress: &Dress) {
+        let Readers { texts, profile, read } = self;
         texts.notices.tables.input(name);
         let mut zoneinfo = PartialReader::default();
         let mut mem_info = mem_info::Reader::default();
-        line::each(text, |line| {
+        line::each(text, dress, |line| {
             let trimmed = line.text.trim();
             // Fences of Markdown and HTML are no lines of a text.
-            let is_blank = trimmed.is_empty() || trimmed.starts_with("```") || matches!(trimmed, "<pre>" | "</pre>" | "--")
+            let is_blank = trimmed.is_empty() || trimmed.starts_with("```") || trimmed == "--"
                 // What is left of a record of JSON after the message.
                 || trimmed.starts_with("\",\"");
             if is_blank {
@@ -72,20 +98,24 @@ pub(crate) fn read(inputs: &[(&str, &str)]) -> Texts {
                 || zoneinfo.line(line.at, line.text).unwrap_or(false)
                 || mem_info.line(line.text)
                 || texts.rows.counter(trimmed)
-                || profile.line(line.text)
-                || is_heading(trimmed);
+                || profile.line(line.text);
+            if line.parts > 1 {
+                profile.breaks();
+            }
             let taken = texts.notices.line(trimmed) || taken;
-            if !taken {
+            match taken {
+                true => read.known += 1,
+                false => read.unknown.extend(line.at..line.at + line.parts),
+            }
+            if !taken && !is_heading(trimmed) {
                 texts.unknown += 1;
-                let first = || ((*name).to_owned(), line.at, line.raw.trim().chars().take(80).collect());
+                let first = || (name.to_owned(), line.at, line.raw.trim().chars().take(80).collect());
                 texts.first_unknown.get_or_insert_with(first);
             }
         });
         texts.zoneinfo.extend(zoneinfo.finish());
         texts.reports.extend(mem_info.finish());
     }
-    texts.profile = profile.finish();
-    texts
 }
 
 /// Headings of tables that say nothing by themselves.

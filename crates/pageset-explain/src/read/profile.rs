@@ -36,6 +36,8 @@ pub(crate) struct Profile {
     pub(crate) is_per_cent: bool,
     /// The profile has addresses in place of the kernel's functions.
     pub(crate) is_unresolved: bool,
+    /// A call graph lacks its indentation, or has broken lines: it does not show which function calls which.
+    pub(crate) is_broken: bool,
     /// Functions that waited for the locks of `/proc/lock_stat`.
     pub(crate) callers: Vec<Caller>,
     /// A call trace that belongs to no sample, the innermost function first.
@@ -82,6 +84,8 @@ pub(crate) struct Reader {
     /// Stacks of waits in the graphs below the row of the function that waits. Other rows have the same stacks again.
     own: Vec<Stack>,
     nodes: Vec<Node>,
+    /// The column of the graph's first function.
+    left: Option<usize>,
     /// Per cent of children are relative to their parent's.
     is_relative: bool,
     /// Rows with nothing but a share and a function were read.
@@ -154,6 +158,7 @@ impl Reader {
             return true;
         }
         if let Some((frames, weight)) = folded(trimmed) {
+            self.profile.is_per_cent |= trimmed.contains("% ");
             self.push(frames, weight);
             return true;
         }
@@ -171,14 +176,14 @@ impl Reader {
                     self.close(count);
                     true
                 }
-                None => frame(trimmed).is_some_and(|frame| self.frame(frame)),
+                None => alone(trimmed).is_some_and(|frame| self.frame(frame)),
             },
             Open::None | Open::Plain | Open::Log => self.plain_line(trimmed),
         }
     }
 
     fn open_graph(&mut self, symbol: String, all: f64) {
-        (self.open, self.row, self.is_relative) = (Open::Graph, (symbol, all), false);
+        (self.open, self.row, self.is_relative, self.left) = (Open::Graph, (symbol, all), false, None);
         self.profile.is_per_cent = true;
     }
 
@@ -226,6 +231,17 @@ impl Reader {
             self.open = Open::Plain;
             return self.frame(frame);
         }
+        // crash: `#1 [ffff9e1d0a4bc8] rmqueue_bulk at ffffffff9e1d0a4b`; gdb: `#1  0xffffffff9e1d0a4b in rmqueue_bulk (zone=…) at …`.
+        if let Some((_, rest)) =
+            text.strip_prefix('#').and_then(|rest| rest.split_once("] ").or(rest.split_once(" in ")))
+            && let Some(frame) = rest.split_once(" at ").and_then(|(name, _)| alone(name))
+        {
+            self.open = Open::Plain;
+            return self.frame(frame);
+        }
+        if self.open == Open::Plain && is_place(text) {
+            return true;
+        }
         // bcc: a function on each line, then the count.
         if self.open == Open::Plain
             && let Ok(count) = text.parse::<f64>()
@@ -241,7 +257,7 @@ impl Reader {
             self.open = Open::Log;
             return self.frame(frame);
         }
-        match frame(text).filter(|frame| self.open == Open::Plain || text.contains("+0x") || locks::is_known(frame)) {
+        match alone(text).filter(|frame| self.open == Open::Plain || text.contains("+0x") || locks::is_known(frame)) {
             // `symbol+0x16b/0x200` without `RIP:` is the call trace of a failure, not a sample.
             Some(frame) if text.contains("/0x") => self.trace(frame),
             Some(frame) => {
@@ -288,6 +304,11 @@ impl Reader {
         }
     }
 
+    /// Notes that the last line was in parts: the columns of a call graph are lost.
+    pub(crate) fn breaks(&mut self) {
+        self.profile.is_broken |= self.open == Open::Graph && !self.nodes.is_empty();
+    }
+
     /// Ends the open stack or graph.
     fn close(&mut self, weight: f64) {
         self.pop_to(0);
@@ -306,7 +327,9 @@ impl Reader {
         if rest.is_empty() {
             return true;
         }
-        let column_of = |part: &str| text[..text.len() - part.len()].chars().count();
+        // A tab goes on to the next of its places.
+        let after = |column: usize, c: char| if c == '\t' { column / 8 * 8 + 8 } else { column + 1 };
+        let column_of = |part: &str| text[..text.len() - part.len()].chars().fold(0, after);
         let (per_cent, symbol) = match rest.split_once('%') {
             Some((share, symbol)) if share.len() <= 6 && number(share).is_some() => {
                 (number(share), symbol.trim_start_matches(is_line))
@@ -318,12 +341,23 @@ impl Reader {
         if is_address(word) {
             return true;
         }
-        let Some(name) = frame(word) else {
+        let Some(name) = alone(symbol) else {
             self.close(1.0);
             return self.plain_line(text.trim());
         };
         let name = name.to_owned();
         let column = if per_cent.is_some() { column_of(rest) } else { column_of(symbol) };
+        // Graphs are indented. One word of another text is not.
+        if !text.starts_with(|c: char| c.is_whitespace() || c == '|') {
+            if per_cent.is_none() && !name.contains('_') {
+                self.close(1.0);
+                return false;
+            }
+            self.profile.is_broken = true;
+        }
+        // Nor does a graph go left of its first function.
+        self.profile.is_broken |= self.left.is_some_and(|left| column + 1 < left);
+        self.left.get_or_insert(column);
         let keep =
             self.nodes.iter().take_while(|node| node.column < column || per_cent.is_none() && node.column == column);
         self.pop_to(keep.count());
@@ -377,6 +411,9 @@ impl Reader {
             // perf shows the stacks of a wait again below each caller's row, if it counts callers (`Children`).
             self.profile.stacks.retain(|stack| !self.profile.is_per_cent || !waits(stack));
             self.profile.stacks.append(&mut self.own);
+        }
+        if self.profile.is_broken {
+            self.profile.stacks.clear();
         }
         self.profile
     }
@@ -438,6 +475,8 @@ fn bare_row(text: &str) -> Option<(String, f64)> {
 /// A function: without address, offset, size, module and the compiler's suffix.
 fn frame(text: &str) -> Option<&str> {
     let word = text.split_ascii_whitespace().next()?;
+    // Older bcc prints `b'symbol'`.
+    let word = word.strip_prefix("b'").map_or(word, |word| word.trim_end_matches('\''));
     let word = word.trim_end_matches([',', '(', ')']);
     let name = word.split('+').next()?;
     let name = name.strip_suffix("_[k]").unwrap_or(name);
@@ -446,7 +485,19 @@ fn frame(text: &str) -> Option<&str> {
         && name.len() <= 200;
     let ends = [".isra", ".constprop", ".part", ".cold", ".llvm"];
     let end = ends.iter().filter_map(|end| name.find(end)).min().unwrap_or(name.len());
-    (is_name && !name.ends_with(':')).then(|| &name[..end])
+    (is_name && !is_place(name) && !name.ends_with(':')).then(|| &name[..end])
+}
+
+/// Whether a word is a line of the source: `page_alloc.c:3051`.
+fn is_place(word: &str) -> bool {
+    word.rsplit_once(':').is_some_and(|(file, line)| file.contains('.') && number(line).is_some())
+}
+
+/// The function of a line that has nothing else but where it is: `rmqueue+0x1ab (inlined)`.
+fn alone(text: &str) -> Option<&str> {
+    let mut words = text.split_ascii_whitespace();
+    let name = frame(words.next()?);
+    name.filter(|_| words.next().is_none_or(|word| word.starts_with(['(', '[', '<']) || word == "inlined"))
 }
 
 /// `[<ffffffff81124c57>] rmqueue_bulk+0xec/0x140` or `rmqueue_bulk+0xec/0x140`; not `? rmqueue_bulk+…`, which may be left from earlier.
@@ -470,6 +521,10 @@ fn folded(text: &str) -> Option<(Vec<String>, f64)> {
     let of = |part: &str| Some(if is_nameless(part) { part } else { frame(part)? }.to_owned());
     let mut frames: Vec<String> = functions.split(';').rev().map(of).collect::<Option<_>>()?;
     frames.extend(stack.split(';').next().and_then(frame).map(str::to_owned));
+    // `-g callee` prints the innermost function first.
+    if frames.last().is_some_and(|last| locks::spins(last)) {
+        frames.reverse();
+    }
     (frames.len() > 1 && frames.iter().any(|frame| !is_nameless(frame))).then_some((frames, count))
 }
 

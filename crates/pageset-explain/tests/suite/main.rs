@@ -3,6 +3,7 @@
 
 mod damaged;
 mod dressed;
+mod posted;
 mod short;
 mod texts;
 

@@ -7,6 +7,7 @@
 //!        dd 193 [001] 435.725794:  kmem:mm_page_free: page=0x1 pfn=0x1 order=0      perf script
 //!        dd-193 [001] 435.725794: mm_page_free:  page=0x1 pfn=0x1 order=0           trace-cmd report
 //!        dd-193 [001] d..1. 435.725794: mm_page_free: page=0x1 pfn=0x1 order=0      ftrace
+//!        dd-193   1d..1. 435.725794: mm_page_free: page=0x1 pfn=0x1 order=0         trace-cmd report -l
 //! ```
 
 use pageset::Order;
@@ -50,6 +51,10 @@ impl<'a> Line<'a> {
                 // perf may print the event's period first.
                 let (first, after) = rest.split_once(' ').unwrap_or((rest, ""));
                 if dialect == Dialect::Perf && first.bytes().all(|b| b.is_ascii_digit()) {
+                    rest = after.trim_ascii_start();
+                }
+                // `trace-cmd report --ts-diff` prints the time since the last event.
+                if let Some((_, after)) = rest.strip_prefix("(+").and_then(|rest| rest.split_once(") ")) {
                     rest = after.trim_ascii_start();
                 }
                 let (name, fields) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -157,19 +162,22 @@ fn task(text: &str) -> Option<(Dialect, u32, Option<u64>, Context)> {
     let mut word = words.next()?;
     let bracketed = |word: &str| word.strip_prefix('[')?.strip_suffix(']')?.parse::<u64>().ok();
     let (mut cpu, mut context) = (bracketed(word), Context::Process);
+    // ftrace's flags: the third one is the context.
+    let context_of = |flags: &str| match flags.as_bytes().get(2) {
+        Some(b'z' | b'Z') => Context::Nmi,
+        Some(b'h' | b'H') => Context::HardIrq,
+        Some(b's') => Context::SoftIrq,
+        _ => Context::Process,
+    };
     if cpu.is_some() {
+        word = words.next()?;
+    } else if let Some((number, flags)) = cpu_and_flags(word) {
+        (cpu, context) = (Some(number), context_of(flags));
         word = words.next()?;
     } else if let Some(before) = words.clone().next()
         && let Some(number) = bracketed(before)
     {
-        // ftrace's flags: the third one is the context.
-        context = match word.as_bytes().get(2) {
-            Some(b'z' | b'Z') => Context::Nmi,
-            Some(b'h' | b'H') => Context::HardIrq,
-            Some(b's') => Context::SoftIrq,
-            _ => Context::Process,
-        };
-        cpu = Some(number);
+        (cpu, context) = (Some(number), context_of(word));
         words.next();
         word = words.next()?;
     }
@@ -189,6 +197,14 @@ fn task(text: &str) -> Option<(Dialect, u32, Option<u64>, Context)> {
     let (_, pid) = word.rsplit_once('-')?;
     cpu?;
     Some((Dialect::Ftrace, number(pid)?, cpu, context))
+}
+
+/// The CPU and the flags in one word, as in ftrace's latency format: `1d..1.`.
+fn cpu_and_flags(word: &str) -> Option<(u64, &str)> {
+    let flags = word.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_flags = (4..=8).contains(&flags.len()) && flags.bytes().all(|b| b == b'.' || b.is_ascii_alphanumeric());
+    let cpu = word[..word.len() - flags.len()].parse().ok()?;
+    (is_flags && flags.contains('.')).then_some((cpu, flags))
 }
 
 /// The bits of a request's flags by their names, as kernels from 6.10 on number them. A replay uses bits 0 to 5 and 10,
@@ -348,6 +364,8 @@ mod tests {
             ("<idle>-0     [000] d.h.. 5.000001:", (Ftrace, 0, Some(0), HardIrq, 5_000_001_000)),
             ("<...>-7 (     7) [000] d.Z3 5.000001:", (Ftrace, 7, Some(0), Nmi, 5_000_001_000)),
             ("<...>-7 (-------) [000] .... 12345:", (Ftrace, 7, Some(0), Process, 12345)),
+            ("trace-cm-1464   12d.s1. 5.000001:", (Ftrace, 1464, Some(12), SoftIrq, 5_000_001_000)),
+            ("dd-193 [001] 435.725794: (+5270) ", (Ftrace, 193, Some(1), Process, 435_725_794_000)),
         ];
         for (head, expected) in rows {
             assert_eq!(parsed(head), Some(expected), "{head}");

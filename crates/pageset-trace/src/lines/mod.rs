@@ -54,6 +54,11 @@ pub(crate) fn is_trace(start: &[u8]) -> bool {
     start.split(|&byte| byte == b'\n').any(|line| Line::parse(&plain(line)).is_some())
 }
 
+/// Whether a text has events of the page allocator, in whatever form.
+pub(crate) fn has_events(start: &[u8]) -> bool {
+    plain(start).lines().any(|line| line.contains("mm_page_") && line.contains(": "))
+}
+
 /// The data of the text that is read before its events.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -144,8 +149,8 @@ impl Seen {
             // perf prints a call graph as lines of an address and a function.
             let address = line.split_ascii_whitespace().next().unwrap_or_default();
             self.call_graphs |= address.len() >= 5 && address.bytes().all(|byte| byte.is_ascii_hexdigit());
-        } else if line == "=> " || line.starts_with(" => ") || line.contains("<stack trace>") {
-            self.call_graphs = true;
+            // ftrace prints it as lines of an arrow and a function.
+            self.call_graphs |= address == "=>";
         }
     }
 }
@@ -214,7 +219,9 @@ impl<R: Read> LineReader<R> {
                 limits::cpu(cpu).ok_or_else(|| wrong(format!("CPU {cpu} is not allowed")).allowed(CPU_ALLOWED))?;
             if line.time_ns.saturating_add(MAX_BACK_NS) < self.time_ns {
                 let what = format!("time goes back from {} to {} ns", self.time_ns, line.time_ns);
-                return Err(wrong(what).allowed("events in the order of time"));
+                return Err(
+                    wrong(what).allowed("events in the order of time, as perf script prints them without --deltatime")
+                );
             }
             self.time_ns = self.time_ns.max(line.time_ns);
             self.seen.dialect.get_or_insert(line.dialect);

@@ -1,8 +1,15 @@
 //! Warnings about recordings of other tools: what their recipe left out, and the figures that suffer.
 
+use std::collections::BTreeSet;
+
+use pageset::policy::Release;
+
 use super::warnings::{Name, Warning};
 use crate::coverage::Coverage;
 use crate::facts::{Facts, Recipe};
+use crate::procfs::Zoneinfo;
+use crate::replay::setting::{BOUNDS, has_bounds};
+use crate::snapshots::Snapshots;
 use crate::tracepoint::decode::{TRACEPOINTS, Tracepoint, VMSTAT_WORK};
 
 /// The events from which on the absence of a kind or a CPU means something. A guess: a hundred refills or drains happen
@@ -20,12 +27,16 @@ pub(super) fn was_recorded(facts: &Facts, name: &str) -> bool {
 }
 
 /// The warnings about a recording of another tool; none for a recording of the recorder.
-pub(crate) fn of_recipe(facts: &Facts, coverage: &Coverage) -> Vec<Warning> {
+pub(crate) fn of_recipe(facts: &Facts, snapshots: &Snapshots, coverage: &Coverage) -> Vec<Warning> {
     let Some(recipe) = &facts.recipe else { return Vec::new() };
     let mut all = Vec::new();
+    let info = snapshots.start().map(|(_, info)| info);
+    let other = info.and_then(|info| zoneinfo(facts, recipe, info, coverage));
+    let listed = info.filter(|_| other.is_none()).map_or(BTreeSet::new(), cpus_of);
+    all.extend(other);
     all.extend(events(facts, recipe, coverage));
     // Some processes run on some CPUs.
-    all.extend(processes(recipe, coverage).or_else(|| cpus(facts, recipe, coverage)));
+    all.extend(processes(recipe, coverage).or_else(|| cpus(facts, recipe, &listed, coverage)));
     if recipe.call_graphs {
         all.push(Warning::new(
             Name::CallGraphs,
@@ -85,8 +96,13 @@ fn events(facts: &Facts, recipe: &Recipe, coverage: &Coverage) -> Option<Warning
     (!texts.is_empty()).then(|| Warning::new(Name::EventsMissing, texts.join(". ")))
 }
 
-/// The warning about CPUs that were not recorded, or that have no event.
-fn cpus(facts: &Facts, recipe: &Recipe, coverage: &Coverage) -> Option<Warning> {
+/// The CPUs with pagesets.
+fn cpus_of(info: &Zoneinfo) -> BTreeSet<u32> {
+    info.zones.iter().flat_map(|zone| &zone.pagesets).map(|set| set.cpu).collect()
+}
+
+/// The warning about CPUs that were not recorded, or that have no event, though the zoneinfo may list them.
+fn cpus(facts: &Facts, recipe: &Recipe, listed_in: &BTreeSet<u32>, coverage: &Coverage) -> Option<Warning> {
     let listed = |cpus: &[u32]| {
         let numbers: Vec<String> = cpus.iter().map(u32::to_string).collect();
         format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, numbers.join(", "))
@@ -95,7 +111,8 @@ fn cpus(facts: &Facts, recipe: &Recipe, coverage: &Coverage) -> Option<Warning> 
         let of = if facts.cpus > 0 { format!(" of {}", facts.cpus) } else { String::new() };
         format!("only {}{of} was recorded", listed(only))
     } else {
-        let idle: Vec<u32> = (0..facts.cpus).filter(|cpu| !coverage.counts.contains_key(cpu)).collect();
+        let all: BTreeSet<u32> = (0..facts.cpus).chain(listed_in.iter().copied()).collect();
+        let idle: Vec<u32> = all.into_iter().filter(|cpu| !coverage.counts.contains_key(cpu)).collect();
         if idle.is_empty() || coverage.events() < EVENTS_MIN {
             return None;
         }
@@ -104,6 +121,31 @@ fn cpus(facts: &Facts, recipe: &Recipe, coverage: &Coverage) -> Option<Warning> 
     let remedy = "pages that other CPUs allocate or free are missing, so refills and drains are right only of CPUs whose \
                   pages stay with them; record all CPUs";
     Some(Warning::new(Name::CpusMissing, format!("{text}; {remedy}")))
+}
+
+/// The warning about a zoneinfo of another machine or of another kernel.
+fn zoneinfo(facts: &Facts, recipe: &Recipe, info: &Zoneinfo, coverage: &Coverage) -> Option<Warning> {
+    let listed = cpus_of(info);
+    let lacks = coverage.counts.keys().find(|cpu| !listed.contains(cpu));
+    let release = facts.kernel_release.as_deref().and_then(Release::parse);
+    let bounds = release.map(|release| (release.major, release.minor) >= BOUNDS);
+    let what = if let Some(cpu) = lacks {
+        format!("lacks CPU {cpu}, which has events")
+    } else if recipe.tool != "text" && facts.cpus > 0 && listed.len() > facts.cpus as usize {
+        format!("has {} CPUs, and the recording {}", listed.len(), facts.cpus)
+    } else if bounds.is_some_and(|bounds| bounds != has_bounds(info)) {
+        let (prints, of) = if has_bounds(info) { ("prints", "later") } else { ("does not print", "earlier") };
+        format!("{prints} high_min, as {of} kernels than {} do", facts.kernel_release.as_deref().unwrap_or("this one"))
+    } else {
+        return None;
+    };
+    Some(Warning::new(
+        Name::OtherZoneinfo,
+        format!(
+            "the zoneinfo {what}: it is of another machine or kernel, so the sizes of zones and lists are wrong, and with \
+             them every replay and all advice; the counts of the kernel's own events stay right"
+        ),
+    ))
 }
 
 /// The warning about a recording of some processes.

@@ -45,6 +45,7 @@ names! {
     CutEnd = "cut-end",
     OtherClock = "other-clock",
     NoZoneinfo = "no-zoneinfo",
+    OtherZoneinfo = "other-zoneinfo",
     KernelUnknown = "kernel-unknown",
     KernelTraffic = "kernel-traffic",
     CacheUnknown = "cache-unknown",

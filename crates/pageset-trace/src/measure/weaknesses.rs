@@ -53,7 +53,7 @@ pub(super) fn of_trace(
     let mut all = Vec::new();
     all.extend(identified.map(traffic));
     all.extend(losses(facts));
-    all.extend(replay.coverage().into_iter().flat_map(|coverage| of_recipe(facts, coverage)));
+    all.extend(replay.coverage().into_iter().flat_map(|coverage| of_recipe(facts, trace.snapshots(), coverage)));
     all.extend(machine(trace, replay, runs));
     all.extend(marks(trace));
     all.extend(unseen(notes, facts, level));

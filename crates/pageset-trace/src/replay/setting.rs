@@ -364,8 +364,11 @@ pub fn tuned_of(info: &Zoneinfo) -> &'static Preset {
     tuned.unwrap_or_else(|| kernel_of(None, None, info).0)
 }
 
-/// Whether the kernel prints the bounds of `high`: from 6.13 on.
-fn has_bounds(info: &Zoneinfo) -> bool {
+/// The release from which on zoneinfo has the bounds of `high`.
+pub(crate) const BOUNDS: (u32, u32) = (6, 13);
+
+/// Whether the kernel prints the bounds of `high`.
+pub(crate) fn has_bounds(info: &Zoneinfo) -> bool {
     info.zones.iter().flat_map(|z| &z.pagesets).any(|p| p.high_max.is_some())
 }
 

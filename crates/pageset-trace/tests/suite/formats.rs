@@ -1,28 +1,25 @@
 //! The forms of other tools: each has the events that the tool itself prints, and a wrong recipe is named.
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use pageset_trace::info::Info;
-use pageset_trace::measure::warnings::Name;
 use pageset_trace::replay::agreement::agrees;
 use pageset_trace::replay::{Level, Replay};
 use pageset_trace::{Context, ErrorKind, Event, Form, Kind, OpenOptions, Trace, TraceError};
 use proptest::prelude::*;
 
-fn data(name: &str) -> PathBuf {
+pub(super) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/formats").join(name)
 }
 
-fn unpacked(name: &str) -> Vec<u8> {
+pub(super) fn unpacked(name: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(data(&format!("{name}.zst"))).unwrap();
     zstd::Decoder::new(file).unwrap().read_to_end(&mut bytes).unwrap();
     bytes
 }
 
-fn text(name: &str) -> String {
+pub(super) fn text(name: &str) -> String {
     String::from_utf8(unpacked(name)).unwrap()
 }
 
@@ -32,7 +29,7 @@ fn open(bytes: &[u8]) -> Result<Trace, TraceError> {
     Trace::open_with(file.path(), &OpenOptions { without_snapshots: true, ..OpenOptions::default() })
 }
 
-fn read(bytes: &[u8]) -> Result<(Trace, Vec<Event>), TraceError> {
+pub(super) fn read(bytes: &[u8]) -> Result<(Trace, Vec<Event>), TraceError> {
     let trace = open(bytes)?;
     let events = trace.events()?.collect::<Result<Vec<_>, _>>()?;
     assert_eq!(trace.events()?.count(), events.len(), "a second pass");
@@ -136,91 +133,6 @@ fn a_zoneinfo_beside_the_text_makes_it_a_recording() {
     let options = OpenOptions { zoneinfo: Some(data("ftrace.zoneinfo")), ..OpenOptions::default() };
     let trace = Trace::open_with(file.path(), &options).unwrap();
     assert_eq!((trace.facts().nodes, trace.snapshots().zoneinfo.len()), (1, 1));
-}
-
-/// The warnings of `trace info`: names and texts.
-fn warnings(bytes: &[u8]) -> BTreeMap<&'static str, String> {
-    let info = Info::gather(&open(bytes).unwrap()).unwrap();
-    info.warnings.into_iter().map(|warning| (warning.name.text(), warning.text)).collect()
-}
-
-/// Each wrong recipe has its warning, and no other one except those that all files share.
-#[test]
-fn wrong_recipes_are_named() {
-    let lines = |keep: fn(&str) -> bool| {
-        text("ftrace.txt").lines().filter(|line| keep(line)).map(|line| format!("{line}\n")).collect::<String>()
-    };
-    let cut = |name: &str, bytes: usize| unpacked(name)[..bytes].to_vec();
-    let ends_in_a_field = text("script.txt").rfind(" order=0 migratetype").unwrap() + 3;
-    type Row<'a> = (&'a str, Vec<u8>, &'a [(Name, &'a str)]);
-    let rows: Vec<Row<'_>> = vec![
-        (
-            "perf without -a",
-            unpacked("one-process.data"),
-            &[(Name::SomeProcesses, "only some processes were recorded")],
-        ),
-        ("perf -C 0", unpacked("one-cpu.data"), &[(Name::CpusMissing, "only CPU 0 of 2 was recorded")]),
-        ("perf -g", unpacked("call-graphs.data"), &[(Name::CallGraphs, "record without -g")]),
-        ("a group", unpacked("groups.data"), &[(Name::EventGroups, "record them without { }")]),
-        (
-            "no refills",
-            unpacked("no-zone.data"),
-            &[(Name::EventsMissing, "mm_page_alloc_zone_locked (the kernel's refills are unknown")],
-        ),
-        (
-            "no allocations",
-            unpacked("no-alloc.data"),
-            &[(Name::EventsMissing, "mm_page_alloc (nothing can be replayed)")],
-        ),
-        ("trace-cmd -F", unpacked("one-process.dat"), &[(Name::SomeProcesses, "all events are of process ")]),
-        (
-            "trace-cmd -M 1",
-            unpacked("one-cpu.dat"),
-            &[(Name::CpusMissing, "no event is of CPU 1: not recorded, or idle")],
-        ),
-        ("trace-cmd's default clock", unpacked("local.dat"), &[(Name::OtherClock, "the clock `local` can differ")]),
-        ("a clock that counts", unpacked("counter.txt"), &[(Name::OtherClock, "the clock `counter` counts events")]),
-        ("lost events", unpacked("lost.txt"), &[(Name::EventsLost, "events were lost")]),
-        (
-            "a text without refills",
-            lines(|line| !line.contains("zone_locked")).into_bytes(),
-            &[(Name::EventsMissing, "if they were not recorded: mm_page_alloc_zone_locked (the kernel's refills")],
-        ),
-        (
-            "a text of one CPU",
-            lines(|line| !line.contains("[001]")).into_bytes(),
-            &[(Name::CpusMissing, "no event is of CPU 1")],
-        ),
-        ("a text that is cut", cut("script.txt", ends_in_a_field), &[(Name::CutEnd, "ends in the middle of an event")]),
-        ("no zoneinfo", unpacked("v7.dat"), &[(Name::NoZoneinfo, "give a copy of /proc/zoneinfo")]),
-    ];
-    for (what, bytes, expected) in &rows {
-        let found = warnings(bytes);
-        for (name, text) in *expected {
-            let sentence = found.get(name.text()).unwrap_or_else(|| panic!("{what}: {found:?}"));
-            assert!(sentence.contains(text), "{what}: {sentence}");
-        }
-        // Only the named ones, and those of all files here: no zoneinfo, and no events of reclaim and works in some.
-        let shared = [Name::NoZoneinfo, Name::EventsMissing].map(Name::text);
-        let others =
-            found.keys().filter(|name| !shared.contains(name) && !expected.iter().any(|(e, _)| e.text() == **name));
-        assert_eq!(others.collect::<Vec<_>>(), Vec::<&&str>::new(), "{what}: {found:?}");
-    }
-}
-
-/// Without what every replay needs, the file opens for `trace info` only.
-#[test]
-fn a_recording_without_allocations_cannot_be_replayed() {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    for bytes in [unpacked("no-alloc.data"), text("ftrace.txt").replace("mm_page_alloc:", "other:").into_bytes()] {
-        file.as_file_mut().set_len(0).unwrap();
-        std::io::Seek::rewind(&mut file).unwrap();
-        file.write_all(&bytes).unwrap();
-        let options = OpenOptions { zoneinfo: Some(data("ftrace.zoneinfo")), ..OpenOptions::default() };
-        let error = Trace::open_with(file.path(), &options).unwrap_err().to_string();
-        assert!(error.contains("kmem:mm_page_alloc was not recorded, so nothing can be replayed"), "{error}");
-        assert!(error.contains("`pageset trace info`"), "{error}");
-    }
 }
 
 /// Colours, carriage returns and a text before the first event change nothing.

@@ -9,6 +9,7 @@ mod own_form;
 mod perf;
 mod procfs;
 mod real;
+mod recipes;
 #[cfg(target_endian = "little")] // the capture is x86-64's
 mod ring_buffers;
 mod text;
