@@ -56,6 +56,7 @@ fn look(second: u64, unix_s: u64, cpus: &[(u32, u64, Duration)]) -> Look {
         sites: None,
         cpu_nodes: Vec::new(),
         caches: Vec::new(),
+        batch_scale_max: None,
         missing: Vec::new(),
     }
 }

@@ -100,6 +100,7 @@ pub(super) fn look(cpus: u32, scale: u64) -> Look {
         sites: Some(sites(scale)),
         cpu_nodes: Vec::new(),
         caches: Vec::new(),
+        batch_scale_max: None,
         missing: Vec::new(),
     }
 }

@@ -32,10 +32,12 @@ pub(crate) struct HoldRules {
 const PAGE: u64 = 4096;
 
 impl HoldRules {
-    /// The rules of this preset on a machine with these zones.
-    pub(crate) fn new(preset: &str, zones: &[Zone], caches: &[CpuCache]) -> Self {
+    /// The rules of this preset on a machine with these zones, with the scale of its kernel's configuration if that is known.
+    pub(crate) fn new(preset: &str, zones: &[Zone], caches: &[CpuCache], configured: Option<u8>) -> Self {
         let tuning = Preset::find(preset).map(|preset| preset.tuning);
-        let scale = tuning.map_or(5, |tuning| tuning.batch_scale_max.into());
+        // The kernel's build allows 0 to 6. Specification: `linux-page-allocator.md` 9.
+        let configured = configured.filter(|scale| *scale <= 6).map(u32::from);
+        let scale = configured.unwrap_or_else(|| tuning.map_or(5, |tuning| tuning.batch_scale_max.into()));
         // A file may have any number; the kernel's are of 32 bits.
         let batch = zones.iter().map(|zone| zone.batch).max().unwrap_or(0).clamp(1, u32::MAX.into());
         let high_min = zones.iter().max_by_key(|zone| zone.managed).and_then(|zone| zone.high_min).unwrap_or(0);
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn what_travels_needs_holds_of_any_list() {
         let least = |preset: &str, now: Traffic| {
-            let rules = HoldRules { batch: 63, ..HoldRules::new(preset, &[], &[]) };
+            let rules = HoldRules { batch: 63, ..HoldRules::new(preset, &[], &[], None) };
             rules.least(&now, Some(&Traffic::default()), Some(2.0)).unwrap()
         };
         // What a CPU takes and returns, larger lists keep.
@@ -149,7 +151,7 @@ mod tests {
         let freed = cpu([0; 5], [0, 2016, 0, 0, 0], 0);
         assert_eq!((least("linux-6.18", freed), least("linux-5.18", freed)), (1.0, 0.0));
         assert_eq!(least("linux-6.18", cpu([0; 5], [0; 5], 50)), 50.0);
-        let rules = HoldRules::new("linux-6.18", &[], &[]);
+        let rules = HoldRules::new("linux-6.18", &[], &[], None);
         assert_eq!(rules.least(&cpu([9; 5], [0; 5], 0), None, Some(2.0)), None, "a CPU that came since has no rate");
     }
 
@@ -161,7 +163,7 @@ mod tests {
         (now.holds.refill, now.holds.drain) = (100, 10);
         let caches = [CpuCache { cpu: 3, bytes: 16 << 20, sharers: 4 }];
         let holds = |preset: &str, caches: &[CpuCache]| {
-            let rules = HoldRules { batch: 62, ..HoldRules::new(preset, &[], caches) };
+            let rules = HoldRules { batch: 62, ..HoldRules::new(preset, &[], caches, None) };
             rules.holds(&now, Some(&Traffic::default()), Some(1.0)).unwrap()
         };
         assert_eq!((holds("linux-6.15", &[]), holds("linux-6.15", &caches)), (1110.0, 120.0));
@@ -171,15 +173,21 @@ mod tests {
         // Holds without a gap that is seen.
         let mut close = cpu([20 * 2016, 14, 0, 0, 0], [0; 5], 0);
         (close.cpu, close.drain_pages) = (3, 3 * 2016);
-        let rules = HoldRules { batch: 63, ..HoldRules::new("linux-6.18", &[], &caches) };
+        let rules = HoldRules { batch: 63, ..HoldRules::new("linux-6.18", &[], &caches, None) };
         assert_eq!(rules.holds(&close, Some(&Traffic::default()), Some(1.0)), Some(20.0 + 14.0 / 31.0 + 3.0));
         let huge = cpu([0; 5], [0, 0, 0, 0, 40], 0);
-        let rules = HoldRules::new("linux-6.19", &[], &caches);
+        let rules = HoldRules::new("linux-6.19", &[], &caches, None);
         assert_eq!(rules.holds(&huge, Some(&Traffic::default()), Some(1.0)), Some(40.0), "a huge page is one chunk");
         let least = |preset: &str| {
-            let rules = HoldRules { batch: 63, ..HoldRules::new(preset, &[], &[]) };
+            let rules = HoldRules { batch: 63, ..HoldRules::new(preset, &[], &[], None) };
             rules.least(&now, Some(&Traffic::default()), Some(1.0)).unwrap()
         };
+        // Another scale of the batch moves as much more or less at once; a damaged file has no such one.
+        let scaled = |scale| {
+            let rules = HoldRules { batch: 63, ..HoldRules::new("linux-6.18", &[], &caches, Some(scale)) };
+            rules.holds(&close, Some(&Traffic::default()), Some(1.0)).unwrap()
+        };
+        assert_eq!((scaled(4), scaled(200)), (40.0 + 14.0 / 31.0 + 6.0, 20.0 + 14.0 / 31.0 + 3.0));
         // They come with lists of any size from 6.7 to 6.15 only.
         assert!(least("linux-6.15") >= 1010.0 && least("linux-6.18") < 30.0 && least("linux-5.18") < 30.0);
     }

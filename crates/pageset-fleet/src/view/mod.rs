@@ -269,7 +269,7 @@ impl View {
             missing.push("this kernel does not print high_min and high_max (kernels from 6.13 on do)".to_owned());
         }
         let kernel = Kernel::new(look, &zones);
-        let rules = HoldRules::new(&kernel.rules, &zones, &look.caches);
+        let rules = HoldRules::new(&kernel.rules, &zones, &look.caches, look.batch_scale_max);
         let lost = |pages, wait_ns| Lost::new(pages, wait_ns, look.wait_times.is_some());
         View {
             schema: SCHEMA.to_owned(),

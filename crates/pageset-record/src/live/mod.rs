@@ -26,7 +26,7 @@ pub use self::holds::Holds;
 pub use self::processes::{Process, Processes};
 pub use self::sites::{Site, Sites};
 pub use self::times::WaitTimes;
-pub use crate::machine::{caches, cpu_nodes, online_cpus};
+pub use crate::machine::{batch_scale_max, caches, cpu_nodes, online_cpus};
 
 /// The traffic of one CPU since counting began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,9 +12,9 @@
 //! | 40 to 47 | for each [`Path`], the number and the duration of waits for zone locks |
 //! | 48 to 63 | recent other locks, and the remaining skips of each |
 //! | 64 to 319 | for each [`Path`], the number of waits in each of [`BUCKETS`] classes of duration |
-//! | 320 to 453 | see `by_hold` |
-//! | 454 to 463 | see `by_process` |
-//! | 464 to 525 | see `by_site` |
+//! | 320 to 581 | see `by_hold` |
+//! | 582 to 591 | see `by_process` |
+//! | 592 to 653 | see `by_site` |
 //!
 //! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
 //! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
@@ -290,7 +290,7 @@ mod tests {
         let maps = |processes, sites| Maps { cpus: 3, processes, sites };
         let length = |processes, sites| by_order(maps(processes, sites), REFILLS, Of::RefillPages).len();
         let none = length(None, None);
-        assert_eq!((none, length(Some(4), None) - none, length(None, Some(5)) - none), (88, 122, 107));
+        assert_eq!((none, length(Some(4), None) - none, length(None, Some(5)) - none), (89, 122, 107));
         let length = |processes, sites| wait_ends(maps(processes, sites)).len();
         let none = length(None, None);
         assert_eq!((length(Some(4), None) - none, length(None, Some(5)) - none), (119, 60));
