@@ -13,6 +13,8 @@ use pageset_trace::procfs::{BuddyInfo, ZoneSection, Zoneinfo};
 
 use pageset_report::error::{Exit, Failure};
 
+use crate::view::extra_pages;
+
 /// The values at one moment.
 pub struct Look {
     /// `live`, or the file's name.
@@ -125,7 +127,10 @@ impl Machine {
             Counting::All => Detail::Movers,
             Counting::OnlyCpus => Detail::Cpus,
         };
-        match Counters::start(detail) {
+        // Without zoneinfo, no list is larger.
+        let text = fs::read_to_string(ZONEINFO).unwrap_or_default();
+        let extra = Zoneinfo::parse(&text).map_or(0, |zoneinfo| extra_pages(&zoneinfo.zones, &cpu_nodes()));
+        match Counters::start(detail, extra) {
             Ok(counters) => machine(Some(counters), None),
             Err(error) => {
                 let help = error.help().map(|help| format!("; {help}")).unwrap_or_default();

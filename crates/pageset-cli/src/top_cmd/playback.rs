@@ -6,13 +6,13 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
-use pageset_record::live::holds::{HoldCounter, Move, Sums};
+use pageset_record::live::holds::{HoldCounter, LargerLists, Move, Sums};
 use pageset_record::live::{ORDERS, Traffic};
 use pageset_trace::Kind;
 use pageset_trace::trace::{START_BYTES, is_recording};
 
 use super::look::{self, Look, When};
-use super::view::{SCHEMA, View};
+use super::view::{self, SCHEMA, View};
 use crate::error::{Exit, Failure};
 use crate::recordings;
 
@@ -97,6 +97,9 @@ fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Fai
     let trace = recordings::open(path)?;
     let mut totals: BTreeMap<u32, Traffic> = BTreeMap::new();
     let (mut counters, mut sums): (BTreeMap<u32, HoldCounter>, Sums) = Default::default();
+    let first = trace.snapshots().start();
+    let extra = first.map_or(0, |(_, zoneinfo)| view::extra_pages(&zoneinfo.zones, &trace.facts().cpu_nodes));
+    let mut larger: BTreeMap<u32, LargerLists> = BTreeMap::new();
     let mut before: Option<Look> = None;
     for event in trace.events()? {
         let event = event?;
@@ -107,6 +110,11 @@ fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Fai
             _ => None,
         };
         if let Some((block, order)) = block {
+            if ORDERS.contains(&order.get().into()) {
+                let larger = larger.entry(event.cpu.0).or_insert(LargerLists::new(extra));
+                larger.pass(block, order.get().into());
+                traffic.passed_largest = larger.passed;
+            }
             counters.entry(event.cpu.0).or_default().count(block, order.get().into(), event.time_ns);
         }
         match &event.kind {

@@ -115,6 +115,33 @@ fn limits<'g>(all: impl Iterator<Item = &'g Gaps> + Clone) -> [usize; KINDS] {
     limits
 }
 
+/// Lists that hold more pages than the kernel's, as the BPF programs fill them: with what a CPU drains, for what it refills. What they can
+/// neither take nor give still passes under zone locks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LargerLists {
+    extra: u64,
+    held: u64,
+    /// The pages of refills and of drains that still pass.
+    pub passed: [u64; 2],
+}
+
+impl LargerLists {
+    /// Empty lists that hold `extra` pages more.
+    pub const fn new(extra: u64) -> Self {
+        LargerLists { extra, held: 0, passed: [0; 2] }
+    }
+
+    /// Moves a block of a cached order.
+    pub const fn pass(&mut self, block: Move, order: u32) {
+        let pages = 1 << order;
+        match block {
+            Move::Refill(_) if self.held >= pages => self.held -= pages,
+            Move::Drain if self.held + pages <= self.extra => self.held += pages,
+            _ => self.passed[matches!(block, Move::Drain) as usize] += pages,
+        }
+    }
+}
+
 /// Counts the holds of one CPU from its events with their times, such as those of a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HoldCounter {
@@ -248,6 +275,23 @@ mod tests {
             }
         }
         assert_eq!(holds(&mut Sums::default(), &counter).drain, 20);
+    }
+
+    #[test]
+    fn larger_lists_avoid_what_they_hold() {
+        let mut lists = LargerLists::new(100);
+        let mut pass = |block, order, blocks: u32| {
+            (0..blocks).for_each(|_| lists.pass(block, order));
+            lists.passed
+        };
+        // They begin empty.
+        assert_eq!(pass(Move::Refill(0), 0, 30), [30, 0]);
+        assert_eq!(pass(Move::Drain, 3, 13), [30, 8]);
+        assert_eq!(pass(Move::Refill(0), 0, 100), [34, 8]);
+        assert_eq!(pass(Move::Drain, 9, 1), [34, 520]);
+        // What comes and goes by less than they hold never passes.
+        (0..50).for_each(|_| drop((pass(Move::Drain, 0, 100), pass(Move::Refill(0), 0, 100))));
+        assert_eq!(pass(Move::Drain, 0, 0), [34, 520]);
     }
 
     /// The kernel's clock may step back by a few nanoseconds, and that of a recording by any time.

@@ -48,6 +48,8 @@ pub struct Traffic {
     pub drain_blocks: [u64; ORDERS.len()],
     /// Holds of zone locks.
     pub holds: Holds,
+    /// Pages of refills and of drains that would pass under zone locks with the largest lists too.
+    pub passed_largest: [u64; 2],
     /// Waits for zone locks, if measured.
     pub waits: Option<Waits>,
 }
