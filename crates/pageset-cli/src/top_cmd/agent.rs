@@ -110,13 +110,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             }
             view => view?,
         };
-        let Some(view) = view else {
-            if watch.missing() != said {
-                say(watch.missing());
-                said = watch.missing().to_vec();
-            }
-            continue;
-        };
+        if watch.missing() != said {
+            say(watch.missing());
+            said = watch.missing().to_vec();
+        }
+        let Some(view) = view else { continue };
         let mut all = findings(&view);
         let finding = all.swap_remove(0);
         let mut failed = |why| say(&[format!("no recording was made: {why}")]);
