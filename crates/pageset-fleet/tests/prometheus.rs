@@ -139,7 +139,7 @@ fn counted_holds_of_a_server_set_nothing_without_a_recording() {
 /// A look at a machine of one node, whose CPU 1 has moved what `traffic` says.
 fn look(second: u64, (release, fraction): (&str, u32), traffic: Traffic, free: u64) -> Look {
     let tunes = fraction == 0 && release != "6.1.0";
-    let high = if fraction == 0 { 500 } else { 100_000 / fraction / 2 };
+    let high = 50_000_u32.checked_div(fraction).unwrap_or(500);
     let sets = [0, 1].map(|cpu| {
         let bounds = match release {
             "6.1.0" | "6.12.0" => String::new(),
@@ -241,9 +241,7 @@ fn scraped(texts: [String; 2], has_verdict: bool) -> String {
         };
         let compared = |mark: char| {
             let (a, b) = query.split_once(&format!(" {mark} ")).unwrap();
-            let pairs = named(a)
-                .into_iter()
-                .filter_map(|((_, labels), a)| Some((labels, *a, now[&(b.to_owned(), labels.clone())])));
+            let pairs = named(a).into_iter().map(|((_, labels), a)| (labels, *a, now[&(b.to_owned(), labels.clone())]));
             pairs
                 .filter(|(_, a, b)| if mark == '>' { a > b } else { a < b })
                 .map(|(labels, a, _)| of(labels, a))
