@@ -156,7 +156,9 @@ fn watch() -> Ability {
 
 fn count() -> Ability {
     let note = |_: Counters| "by BPF programs, with waits for zone locks".to_owned();
-    Ability::new("count refills and drains", "pageset top").run_by_root().tried(Counters::start(Detail::Movers), note)
+    Ability::new("count refills and drains", "pageset top")
+        .run_by_root()
+        .tried(Counters::start(Detail::Movers, 0), note)
 }
 
 /// The newest recording in the current folder.

@@ -5,11 +5,15 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pageset_record::live::{Counters, Detail, Processes, Sites, Traffic, WaitTimes, caches, cpu_nodes, online_cpus};
+use pageset_record::live::{
+    Counters, Detail, Processes, Sites, Traffic, WaitTimes, batch_scale_max, caches, cpu_nodes, online_cpus,
+};
 use pageset_trace::CpuCache;
 use pageset_trace::procfs::{BuddyInfo, ZoneSection, Zoneinfo};
 
 use pageset_report::error::{Exit, Failure};
+
+use crate::view::extra_pages;
 
 /// The values at one moment.
 pub struct Look {
@@ -45,6 +49,8 @@ pub struct Look {
     pub cpu_nodes: Vec<u32>,
     /// The last-level cache of each CPU that has one.
     pub caches: Vec<CpuCache>,
+    /// The kernel's `CONFIG_PCP_BATCH_SCALE_MAX`, if it is known.
+    pub batch_scale_max: Option<u8>,
     /// The unavailable values, each with the reason.
     pub missing: Vec<String>,
 }
@@ -96,10 +102,11 @@ pub struct Machine {
     not_counted: Option<String>,
     begin: Instant,
     looks: u64,
-    /// Read once: a CPU does not change its node.
+    /// The CPUs that are on-line, their nodes and caches: read again when a CPU comes or goes.
+    cpus: Vec<u32>,
     cpu_nodes: Vec<u32>,
-    /// Of the CPUs that are on-line at the start.
     caches: Vec<CpuCache>,
+    batch_scale_max: Option<u8>,
 }
 
 impl Machine {
@@ -110,15 +117,20 @@ impl Machine {
             not_counted,
             begin: Instant::now(),
             looks: 0,
-            cpu_nodes: cpu_nodes(),
-            caches: caches(&online_cpus()),
+            cpus: Vec::new(),
+            cpu_nodes: Vec::new(),
+            caches: Vec::new(),
+            batch_scale_max: batch_scale_max(),
         };
         let detail = match counting {
             Counting::Off => return machine(None, None),
             Counting::All => Detail::Movers,
             Counting::OnlyCpus => Detail::Cpus,
         };
-        match Counters::start(detail) {
+        // Without zoneinfo, no list is larger.
+        let text = fs::read_to_string(ZONEINFO).unwrap_or_default();
+        let extra = Zoneinfo::parse(&text).map_or(0, |zoneinfo| extra_pages(&zoneinfo.zones, &cpu_nodes()));
+        match Counters::start(detail, extra) {
             Ok(counters) => machine(Some(counters), None),
             Err(error) => {
                 let help = error.help().map(|help| format!("; {help}")).unwrap_or_default();
@@ -142,6 +154,10 @@ impl Machine {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let when = When { unix_ns: u64::try_from(since.as_nanos()).ok(), since: self.begin.elapsed() };
         let mut missing: Vec<String> = self.not_counted.iter().cloned().collect();
+        let cpus = online_cpus();
+        if cpus != self.cpus {
+            (self.cpu_nodes, self.caches, self.cpus) = (cpu_nodes(), caches(&cpus), cpus);
+        }
         let is_first = self.looks == 0;
         self.looks += 1;
         let mut traffic = match self.counters.as_mut().map(Counters::read) {
@@ -189,6 +205,7 @@ impl Machine {
             sites: self.counters.as_ref().filter(|_| traffic.is_some()).and_then(Counters::sites).cloned(),
             cpu_nodes: self.cpu_nodes.clone(),
             caches: self.caches.clone(),
+            batch_scale_max: self.batch_scale_max,
             counted: traffic.is_some(),
             counts_holds: true,
             traffic,
@@ -228,6 +245,7 @@ pub fn saved(path: &Path) -> Result<Look, Failure> {
         sites: None,
         cpu_nodes: Vec::new(),
         caches: Vec::new(),
+        batch_scale_max: None,
         missing: Vec::new(),
     })
 }

@@ -1,5 +1,6 @@
 //! A look as OpenMetrics text, for a scrape or for a file that a collector reads.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use pageset_columns::{Column, columns};
@@ -7,6 +8,7 @@ use pageset_trace::verdict::machine::{Finding, Larger};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
+use crate::look::Look;
 use crate::view::{CpuTraffic, HUGE, PATHS, Pageset, PathWait, View, Zone};
 
 /// The labels of a sample, and the object with its value, or the value.
@@ -61,6 +63,34 @@ pub fn names() -> impl Iterator<Item = String> {
     of.map(|column| column.metric).chain([FRAGMENTATION[0].to_owned()])
 }
 
+/// One look after the other as metrics. The counter of holds has what the kernel's rules add, so that its rate is what an agent judges by.
+#[derive(Default)]
+pub struct Exporter {
+    before: Option<Look>,
+    holds: BTreeMap<u32, f64>,
+}
+
+impl Exporter {
+    /// The text of the next look. The verdict is that of an agent's last interval.
+    pub fn text(&mut self, look: Look, verdict: Option<&Finding>) -> String {
+        let view = View::new(&look, self.before.as_ref());
+        self.before = Some(look);
+        self.of_view(view, verdict)
+    }
+
+    /// The text of a view with the changes since the one before.
+    pub fn of_view(&mut self, mut view: View, verdict: Option<&Finding>) -> String {
+        let seconds = view.seconds().unwrap_or(0.0);
+        for cpu in view.traffic.iter_mut().flatten() {
+            let Some(counted) = &mut cpu.zone_lock_holds else { continue };
+            let sum = self.holds.entry(cpu.cpu).or_insert(*counted as f64);
+            *sum += seconds * cpu.zone_lock_holds_per_s.unwrap_or(0.0);
+            *counted = *sum as u64;
+        }
+        text(&view, verdict)
+    }
+}
+
 /// The text, with the end mark that OpenMetrics requires. The verdict is that of an agent's last interval.
 pub fn text(view: &View, verdict: Option<&Finding>) -> String {
     let (mut text, traffic) = (String::new(), || view.traffic.iter().flatten());
@@ -97,8 +127,9 @@ pub fn text(view: &View, verdict: Option<&Finding>) -> String {
             text,
             "# HELP pageset_verdict The verdict of the last interval, and the setting that may help.\n\
              # TYPE pageset_verdict info\n\
-             pageset_verdict_info{{verdict=\"{}\",set=\"{}\",needs_recording=\"{}\"}} 1\n",
+             pageset_verdict_info{{verdict=\"{}\",level=\"{}\",set=\"{}\",needs_recording=\"{}\"}} 1\n",
             finding.key(),
+            json!(finding.level()).as_str().unwrap_or_default(),
             finding.set().map(Larger::text).unwrap_or_default(),
             finding.needs_recording(),
         );

@@ -1,5 +1,5 @@
-//! A Prometheus server as the source: the metrics of `pageset agent --listen` and `pageset top --listen`, judged as an agent does. No
-//! metric shows waits for direct reclaim, so that verdict is the agent's only.
+//! A Prometheus server as the source. The verdict of `pageset agent --listen` is read as it is; the metrics of `pageset top --listen` are
+//! judged as an agent does, without what no metric shows: waits for direct reclaim, and how many holds larger lists avoid.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{Read as _, Write as _};
@@ -7,7 +7,7 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 use pageset_trace::printable::printable;
-use pageset_trace::verdict::machine::{Held, Lists, Numbers, PURPOSES, Short, Wait, judge};
+use pageset_trace::verdict::machine::{Held, KEYS, Larger, Lists, Numbers, PURPOSES, Short, Wait, judge};
 use serde::Deserialize;
 
 use crate::line::{Line, Verdict};
@@ -59,6 +59,8 @@ impl Sample {
 struct Machine {
     numbers: Numbers,
     cpus: u32,
+    /// That of an agent.
+    verdict: Option<Verdict>,
     /// The waits of each CPU by path, in percent of its time.
     waits: BTreeMap<u32, [f64; 4]>,
 }
@@ -76,6 +78,10 @@ pub(crate) fn lines(url: &str) -> Result<Vec<Line>, String> {
         }
         Ok(())
     };
+    each("pageset_verdict_info", &|machine, sample, _| {
+        // Series of one machine may differ in other labels: the first one counts.
+        machine.verdict = machine.verdict.take().or_else(|| verdict(sample));
+    })?;
     each("count by (instance) (count by (instance, cpu) (pageset_high_pages))", &|machine, _, number| {
         machine.cpus = number as u32;
     })?;
@@ -94,11 +100,11 @@ pub(crate) fn lines(url: &str) -> Result<Vec<Line>, String> {
         machine.numbers.moves = most.or(Some((sample.cpu(), number)));
     })?;
     each("sum by (instance, cpu) (rate(pageset_zone_lock_holds_total[5m]))", &|machine, sample, number| {
-        // Counted holds replace the pages per batch.
+        // Counted holds replace the pages per batch: they have what the kernel's rules add.
         let most = machine.numbers.moves.filter(|(_, most)| machine.numbers.held.is_some() && *most >= number);
         machine.numbers.moves = most.or(Some((sample.cpu(), number)));
         // No metric tells how many of them larger lists avoid.
-        machine.numbers.held = Some(Held { unavoidable: None, are_largest: false });
+        machine.numbers.held = Some(Held::default());
     })?;
     for (mark, is_min) in [("low", false), ("min", true)] {
         each(&format!("pageset_zone_{mark}_pages > pageset_zone_free_pages"), &|machine, sample, number| {
@@ -117,6 +123,15 @@ pub(crate) fn lines(url: &str) -> Result<Vec<Line>, String> {
     let mut seen = HashSet::new();
     let kernels = kernels.iter().filter(|kernel| seen.insert(kernel.label("instance")));
     Ok(kernels.map(|kernel| line(kernel, machines.remove(kernel.label("instance")).unwrap_or_default())).collect())
+}
+
+/// The verdict in an agent's labels; `None` if no agent has such.
+fn verdict(sample: &Sample) -> Option<Verdict> {
+    let key = KEYS.into_iter().find(|key| *key == sample.label("verdict"))?;
+    let level = serde_json::from_value(sample.label("level").into()).ok()?;
+    let set = [Larger::Tune, Larger::Eighth].map(Larger::text).into_iter().find(|set| *set == sample.label("set"));
+    let needs_recording = sample.label("needs_recording") == "true";
+    Some(Verdict { key: key.to_owned(), level, sentence: key.to_owned(), set: set.map(str::to_owned), needs_recording })
 }
 
 /// The line of a machine, of its kernel's labels and its numbers.
@@ -150,7 +165,7 @@ fn line(kernel: &Sample, machine: Machine) -> Line {
         auto_tuning: kernel.label("auto_tuning").to_owned(),
         rules: kernel.label("rules").to_owned(),
         zone_lock_wait_ns_per_s: ns_per_s,
-        ..Line::of(Verdict::from(&judge(&numbers)[0]))
+        ..Line::of(machine.verdict.unwrap_or_else(|| Verdict::from(&judge(&numbers)[0])))
     }
 }
 

@@ -78,11 +78,14 @@ impl<L: Looks, S: FnMut() -> Result<L, Failure>> Watch<L, S> {
         Ok(Some(view))
     }
 
-    /// Whether counting began anew.
+    /// Whether counting began anew. Where it did not, the interval has a line without counts.
     fn begin_anew(&mut self) -> bool {
         let Ok(mut machine) = (self.start)() else { return false };
         let Ok(before) = machine.look() else { return false };
         self.missing.clone_from(&before.missing);
+        if before.traffic.is_none() {
+            return false;
+        }
         (self.machine, self.before, self.uncounted) = (machine, before, 0);
         true
     }

@@ -1,23 +1,32 @@
 //! A Prometheus server that does not exist, asked for its machines.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::thread;
+use std::time::Duration;
 
+use pageset_fleet::agent::of_view;
+use pageset_fleet::look::{Look, When};
+use pageset_fleet::metrics::Exporter;
+use pageset_fleet::view::View;
 use pageset_fleet::{Fleet, Merge};
+use pageset_record::live::{Holds, Traffic, Wait, Waits};
+use pageset_trace::procfs::Zoneinfo;
+use pageset_trace::verdict::machine::judge;
 
 /// Serves what `answer` says of a query, and returns the address.
-fn server(answer: fn(&str) -> String) -> String {
+fn server(answer: impl Fn(&str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut request = String::new();
-            BufReader::new(&stream).read_line(&mut request).unwrap();
-            // The rest of the request is read, so that closing does not reset the connection.
-            thread::sleep(std::time::Duration::from_millis(5));
-            let _ = stream.write_all(answer(&request).as_bytes());
+            // All of the request is read, so that closing does not reset the connection.
+            let request: Vec<String> =
+                BufReader::new(&stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+            let request = &request[0];
+            let _ = stream.write_all(answer(request).as_bytes());
         }
     });
     format!("http://{address}")
@@ -125,6 +134,196 @@ fn counted_holds_of_a_server_set_nothing_without_a_recording() {
     let row = |host: &str, verdict: &str, recording| (host.to_owned(), verdict.to_owned(), recording);
     assert_eq!(rows, [row("a:9763", "tuning-off", true), row("b:9763", "healthy", false)]);
     assert!(fleet.sentence.contains("run `pageset advise --live 5`"), "{}", fleet.sentence);
+}
+
+/// A look at a machine of one node, whose CPU 1 has moved what `traffic` says.
+fn look(second: u64, (release, fraction): (&str, u32), traffic: Traffic, free: u64) -> Look {
+    let tunes = fraction == 0 && release != "6.1.0";
+    let high = 50_000_u32.checked_div(fraction).unwrap_or(500);
+    let sets = [0, 1].map(|cpu| {
+        let bounds = match release {
+            "6.1.0" | "6.12.0" => String::new(),
+            _ => format!(" high_min: {high}\n high_max: {}\n", if tunes { 6250 } else { high }),
+        };
+        format!("    cpu: {cpu}\n count: 0\n high: {high}\n batch: 63\n{bounds}")
+    });
+    let zone = format!(
+        "Node 0, zone Normal\n  pages free {free}\n boost 0\n min 100\n low 200\n high 300\n spanned 100000\n present 100000\n \
+         managed 100000\n cma 0\n protection: (0, 0)\n  pagesets\n{}  node_unreclaimable: 0\n  start_pfn: 1\n",
+        sets.concat()
+    );
+    Look {
+        source: "live".to_owned(),
+        when: Some(When { unix_ns: Some(second * 1_000_000_000), since: Duration::from_secs(second) }),
+        zoneinfo: Zoneinfo::parse(&zone).unwrap(),
+        buddyinfo: None,
+        vmstat: [("allocstall_normal".to_owned(), traffic.fallbacks)].into(),
+        release: Some(release.to_owned()),
+        version: None,
+        high_fraction: Some(fraction),
+        counted: true,
+        counts_holds: true,
+        traffic: Some(vec![Traffic { waits: traffic.waits.map(|_| Waits::default()), ..Traffic::default() }, traffic]),
+        wait_times: None,
+        processes: None,
+        sites: None,
+        cpu_nodes: Vec::new(),
+        caches: Vec::new(),
+        batch_scale_max: None,
+        missing: Vec::new(),
+    }
+}
+
+/// What a CPU may do in a minute: nothing, and loads of each kind that a verdict tells apart.
+fn loads() -> Vec<Traffic> {
+    let counted = |refill, drain, direct, orders: [(u32, u64); 2]| {
+        let mut traffic = Traffic { cpu: 1, holds: Holds { refill, drain, direct }, ..Traffic::default() };
+        orders.into_iter().for_each(|(order, blocks)| {
+            traffic.refilled(order, blocks);
+            traffic.drained(order, blocks);
+        });
+        traffic.passed_largest = [traffic.refill_pages, traffic.drain_pages / 5];
+        traffic
+    };
+    let mut all = vec![
+        counted(0, 0, 0, [(0, 0); 2]),
+        counted(70_000, 60_000, 0, [(0, 9_000_000), (3, 10)]),
+        // Only the rules tell these holds: drains of order 3, and those of 6.19 for each batch.
+        counted(600, 600, 0, [(0, 1000), (3, 90_000)]),
+        counted(600, 600, 0, [(0, 8_000_000), (9, 3)]),
+        counted(0, 0, 40_000, [(0, 0); 2]),
+    ];
+    all.push(Traffic { passed_largest: [0; 2], ..all[1] });
+    all.push(Traffic { drain_pages: 0, drain_blocks: [0; 5], ..all[1] });
+    // Direct reclaim, and waits.
+    all.push(Traffic { fallbacks: 6000, ..all[0] });
+    let waits = |ns| Some(Waits { drain: Wait { times: 9, ns }, ..Waits::default() });
+    all.extend([1_000_000, 20_000_000_000].map(|ns| Traffic { waits: waits(ns), ..all[1] }));
+    all
+}
+
+/// The samples of a text by name and labels.
+fn samples(text: &str) -> BTreeMap<(String, String), f64> {
+    let sample = |line: &str| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let (name, labels) = series.split_once('{')?;
+        Some(((name.to_owned(), labels.trim_end_matches('}').to_owned()), value.parse().ok()?))
+    };
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect()
+}
+
+/// A server that has scraped these two texts of a machine, a minute apart, and knows the queries of `fleet`.
+fn scraped(texts: [String; 2], has_verdict: bool) -> String {
+    let [then, now] = texts.map(|text| samples(&text));
+    server(move |request| {
+        let query = request.split("query=").nth(1).unwrap().split(' ').next().unwrap();
+        let query =
+            query.replace("%28", "(").replace("%29", ")").replace("%20", " ").replace("%3E", ">").replace("%3C", "<");
+        let query = query.replace("%5B", "[").replace("%2B", "+");
+        let named = |name: &str| now.iter().filter(move |((of, _), _)| of == name).collect::<Vec<_>>();
+        let json = |labels: &str| {
+            labels
+                .strip_suffix('"')
+                .unwrap_or_default()
+                .split("\",")
+                .map(|part| {
+                    let (label, value) = part.split_once("=\"").unwrap();
+                    format!(",\"{label}\":\"{value}\"")
+                })
+                .collect::<String>()
+        };
+        let of = |labels: &str, value: f64| sample(&format!("\"instance\":\"m\"{}", json(labels)), &value.to_string());
+        let rate = |name: &str| -> Vec<(String, f64)> {
+            let rate = |((_, labels), value): &(&(String, String), &f64)| {
+                Some((labels.clone(), (*value - then.get(&(name.to_owned(), labels.clone()))?) / 60.0))
+            };
+            named(name).iter().filter_map(rate).collect()
+        };
+        let compared = |mark: char| {
+            let (a, b) = query.split_once(&format!(" {mark} ")).unwrap();
+            let pairs = named(a).into_iter().map(|((_, labels), a)| (labels, *a, now[&(b.to_owned(), labels.clone())]));
+            pairs
+                .filter(|(_, a, b)| if mark == '>' { a > b } else { a < b })
+                .map(|(labels, a, _)| of(labels, a))
+                .collect::<Vec<_>>()
+        };
+        let all: Vec<String> = match &query {
+            _ if query == "pageset_verdict_info" && !has_verdict => Vec::new(),
+            _ if query.ends_with("_info") => {
+                named(&query).into_iter().map(|((_, labels), value)| of(labels, *value)).collect()
+            }
+            _ if query.contains("pageset_high_pages") => vec![sample("\"instance\":\"m\"", "2")],
+            _ if query.contains("pageset_refill_pages_total") => {
+                let drains: BTreeMap<String, f64> = rate("pageset_drain_pages_total").into_iter().collect();
+                rate("pageset_refill_pages_total")
+                    .into_iter()
+                    .map(|(cpu, rate)| of(&cpu, (rate + drains[&cpu]) / 63.0))
+                    .collect()
+            }
+            _ if query.contains("(rate(") => {
+                let name = query.split("(rate(").nth(1).unwrap().split('[').next().unwrap();
+                rate(name).into_iter().map(|(labels, rate)| of(&labels, rate)).collect()
+            }
+            _ if query.contains(" > ") => compared('>'),
+            _ => compared('<'),
+        };
+        ok(&all.join(","))
+    })
+}
+
+/// An agent has one verdict, in its lines and over Prometheus, under each kernel's rules. Without an agent, the metrics of `top` never look
+/// healthier: they have the holds that the kernel's rules add.
+#[test]
+fn a_verdict_over_prometheus_is_that_of_the_line() {
+    let (mut seen, mut by_rules) = (BTreeSet::new(), 0);
+    for kernel in ["6.1.0", "6.12.0", "6.18.0", "6.19.0", "7.3.0"]
+        .into_iter()
+        .flat_map(|release| [0, 50, 1000].map(|f| (release, f)))
+    {
+        let loads = loads();
+        let short = [(loads[0], 150), (loads[1], 50)];
+        for (traffic, free) in loads.into_iter().map(|load| (load, 90_000)).chain(short) {
+            let before = Traffic { cpu: 1, waits: traffic.waits.map(|_| Waits::default()), ..Traffic::default() };
+            let (then, now) = (look(0, kernel, before, free), look(60, kernel, traffic, free));
+            let view = View::new(&now, Some(&then));
+            let finding = &judge(&view.numbers())[0];
+            let line = of_view(&view, finding);
+            let mut merge = Merge::default();
+            merge.read("line", serde_json::to_string(&line).unwrap().as_bytes()).unwrap();
+            let (expected, mut exporter) = (merge.finish(), Exporter::default());
+            let texts = [exporter.text(then, None), exporter.text(now, Some(finding))];
+            let same = |fleet: &Fleet| {
+                let group = &fleet.groups[0];
+                (
+                    group.verdict.clone(),
+                    group.level,
+                    group.set.clone(),
+                    group.needs_recording,
+                    group.kernels.clone(),
+                    fleet.groups.len(),
+                )
+            };
+            let of_agent = asked(&scraped(texts.clone(), true)).unwrap();
+            assert_eq!(same(&of_agent), same(&expected), "{kernel:?} {traffic:?} {free}");
+            let is_waiting = |fleet: &Fleet| fleet.groups[0].waiting_cpus.map(|cpus| (1000.0 * cpus).round());
+            assert_eq!(is_waiting(&of_agent), is_waiting(&expected));
+            let of_top = asked(&scraped(texts, false)).unwrap();
+            let key = line.verdict.key.as_str();
+            if key != "direct-reclaim" {
+                let (top, is_healthy) = (&of_top.groups[0], key == "healthy");
+                assert_eq!(
+                    top.verdict == "healthy",
+                    is_healthy,
+                    "{kernel:?} {traffic:?} {free}: {key} {}",
+                    top.verdict
+                );
+            }
+            by_rules += u32::from(key != "healthy" && free == 90_000 && traffic.holds.refill == 600);
+            seen.insert(line.verdict.key);
+        }
+    }
+    assert_eq!(seen.len(), 7, "{seen:?}");
+    assert!(by_rules > 4, "{by_rules} looks are not healthy by the rules only");
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::path::Path;
 
 use pageset_trace::facts::{CpuCache, Facts};
 use pageset_trace::limits::MAX_CPUS;
@@ -143,10 +142,18 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-fn batch_scale_max() -> Option<u8> {
-    let mut config = String::new();
-    let file = fs::File::open(Path::new("/proc/config.gz")).ok()?;
-    flate2::read::GzDecoder::new(file).read_to_string(&mut config).ok()?;
+/// `CONFIG_PCP_BATCH_SCALE_MAX` of the running kernel: from the kernel itself, or from the file that its package installs.
+pub fn batch_scale_max() -> Option<u8> {
+    let own = || {
+        let mut config = String::new();
+        flate2::read::GzDecoder::new(fs::File::open("/proc/config.gz").ok()?).read_to_string(&mut config).ok()?;
+        Some(config)
+    };
+    let installed = || fs::read_to_string(format!("/boot/config-{}", text("/proc/sys/kernel/osrelease")?)).ok();
+    own().or_else(installed).and_then(|config| scale_of(&config))
+}
+
+fn scale_of(config: &str) -> Option<u8> {
     config.lines().find_map(|line| line.strip_prefix("CONFIG_PCP_BATCH_SCALE_MAX="))?.parse().ok()
 }
 
@@ -167,6 +174,8 @@ mod tests {
         assert_eq!(size("x"), None);
         assert_eq!(pageblock_order("Page block order: 9\nPages per block:  512\n"), Some(9));
         assert_eq!(pageblock_order(""), None);
+        assert_eq!(scale_of("CONFIG_NUMA=y\nCONFIG_PCP_BATCH_SCALE_MAX=3\n"), Some(3));
+        assert_eq!(scale_of("# CONFIG_PCP_BATCH_SCALE_MAX is not set\n"), None);
         let buddyinfo =
             "Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      2 \n";
         assert_eq!(highest_order(buddyinfo), Some(10));

@@ -2,14 +2,14 @@
 
 mod table;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::ProgressBar;
 use pageset_record::{Destination, HOLD, Limits, Note, Options, Phase};
 use pageset_trace::Trace;
 use pageset_trace::advise::{Advice, AdviceSet};
@@ -19,7 +19,7 @@ use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{self, JsonOption, WideOption, is_standard, write_json};
 use crate::recordings;
-use crate::replay_cmd::progress::{Progress, style};
+use crate::replay_cmd::progress::{Progress, waiting};
 use crate::time;
 
 /// Say whether another setting of the recorded kernel serves a load better, with its gain and its cost
@@ -175,33 +175,6 @@ fn recording_names(traces: &[Trace], paths: &[PathBuf]) -> Vec<String> {
     traces.iter().zip(paths).map(of).collect()
 }
 
-/// Says on a terminal what runs, for how long, and how to stop it.
-struct Waiting {
-    bar: ProgressBar,
-    time: Duration,
-}
-
-impl Waiting {
-    fn new(time: Duration) -> Self {
-        Waiting { bar: ProgressBar::hidden(), time }
-    }
-
-    fn note(&mut self, note: &Note<'_>) {
-        if matches!(note, Note::Phase(Phase::Recording)) && io::stderr().is_terminal() {
-            let line = format!(
-                "recording this machine for {} s, {{elapsed}} so far; Ctrl-C stops without advice",
-                self.time.as_secs()
-            );
-            self.bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style(&line));
-            self.bar.enable_steady_tick(Duration::from_millis(250));
-        }
-    }
-
-    fn clear(self) {
-        self.bar.finish_and_clear();
-    }
-}
-
 /// Records this machine as it runs.
 fn record_for(time: Duration, path: &Path) -> Result<(), Failure> {
     let options = Options {
@@ -212,10 +185,16 @@ fn record_for(time: Duration, path: &Path) -> Result<(), Failure> {
         limits: Limits { duration: Some(time), ..Limits::default() },
         launcher: vec!["/proc/self/exe".into(), HOLD.into()],
     };
-    let mut progress = Waiting::new(time);
-    let summary =
-        pageset_record::record(&options, &mut |note| progress.note(&note)).map_err(crate::record_cmd::failure)?;
-    progress.clear();
+    let line =
+        format!("recording this machine for {} s, {{elapsed}} so far; Ctrl-C stops without advice", time.as_secs());
+    let mut bar = ProgressBar::hidden();
+    let mut note = |note: Note<'_>| {
+        if matches!(note, Note::Phase(Phase::Recording)) {
+            bar = waiting(&line);
+        }
+    };
+    let summary = pageset_record::record(&options, &mut note).map_err(crate::record_cmd::failure)?;
+    bar.finish_and_clear();
     match summary.interrupted {
         Some(signal) => Err(Failure::new(Exit::of_signal(signal), "cannot advise: interrupted while recording")),
         None => Ok(()),

@@ -1,13 +1,23 @@
 //! A progress bar on the terminal for work that takes more than a second.
 
 use std::io::{self, IsTerminal as _};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 pub(crate) use pageset_report::progress::style;
 use pageset_report::progress::{PATIENCE, STEP};
 use pageset_trace::Trace;
 use pageset_trace::replay::{PASSES, Step};
+
+/// Says on a terminal what is waited for: a template in which `{elapsed}` is the time so far. Hidden if standard error is no terminal.
+pub(crate) fn waiting(line: &str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style(line));
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
 
 /// The progress of a command on standard error. Hidden if standard error is not a terminal.
 pub(crate) struct Progress<'t> {

@@ -5,20 +5,22 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use indicatif::ProgressBar;
 use pageset_fleet::Line;
 use pageset_fleet::agent::{Lines, of_view};
+use pageset_fleet::metrics::Exporter;
 use pageset_fleet::recorder::Recorder;
 use pageset_fleet::watch::Watch;
 
 use super::listen::{Scrapes, loopback};
 use super::look::{Counting, Machine};
 use super::unusual::findings;
-use super::view::View;
-use super::{Reader, STOPS, interval, metrics, wait};
+use super::{Reader, STOPS, interval, wait};
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::is_standard;
 use crate::record_cmd::{parse_size, parse_time};
+use crate::replay_cmd::progress::waiting;
 
 /// Say once a minute whether this machine waits for zone locks, and what to set, without a recording
 ///
@@ -79,11 +81,14 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let mut watch = Watch::new(|| Ok(Machine::new(Counting::OnlyCpus)))?;
     let mut said = watch.missing().to_vec();
     say(&said);
+    let mut exporter = Exporter::default();
+    let line = format!("counting for {} s, {{elapsed}} so far; Ctrl-C stops without a result", every.as_secs_f64());
+    let bar = if args.once { waiting(&line) } else { ProgressBar::hidden() };
     let (mut found, mut until) = (None, Instant::now() + every);
     loop {
         match &scrapes {
             Some(scrapes) if Instant::now() < until && interrupt.keep_on() => {
-                let mut text = || Ok(metrics::text(&View::new(&watch.look()?, None), found.as_ref()));
+                let mut text = || Ok(exporter.text(watch.look()?, found.as_ref()));
                 if let Err(error) = scrapes.answer(&mut text) {
                     lines.report(Some(io::Error::other(error.to_string())));
                 }
@@ -91,7 +96,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             }
             _ => {}
         }
-        if let Some(exit) = wait(until, &interrupt, out.as_ref()) {
+        let ended = wait(until, &interrupt, out.as_ref());
+        bar.finish_and_clear();
+        if let Some(exit) = ended {
             return Ok(exit);
         }
         // An agent that was stopped does not catch up: short intervals say nothing.
@@ -103,13 +110,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             }
             view => view?,
         };
-        let Some(view) = view else {
-            if watch.missing() != said {
-                say(watch.missing());
-                said = watch.missing().to_vec();
-            }
-            continue;
-        };
+        if watch.missing() != said {
+            say(watch.missing());
+            said = watch.missing().to_vec();
+        }
+        let Some(view) = view else { continue };
         let mut all = findings(&view);
         let finding = all.swap_remove(0);
         let mut failed = |why| say(&[format!("no recording was made: {why}")]);

@@ -48,8 +48,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pageset_fleet::look;
+use pageset_fleet::metrics::Exporter;
 use pageset_fleet::view::{self, View};
-use pageset_fleet::{look, metrics};
 use schemars::{Schema, schema_for};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -137,7 +138,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = String> {
     let counters = view::SHOWN.into_iter().map(|name| name.trim_end_matches('_').to_owned());
-    metrics::names().chain(counters).chain(["mark", "fragmentation index"].map(str::to_owned))
+    pageset_fleet::metrics::names().chain(counters).chain(["mark", "fragmentation index"].map(str::to_owned))
 }
 
 /// Who reads standard output.
@@ -190,10 +191,11 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             None if args.once => Apart::Whole,
             interval => Apart::Least(interval.unwrap_or_default()),
         };
-        let views = playback::views(&args.from, apart)?;
+        let mut views = playback::views(&args.from, apart)?;
         if !on_screen {
             let first = if args.once { views.len().saturating_sub(1) } else { 0 };
-            views[first..].iter().try_for_each(|view| print(view, &args))?;
+            views.drain(..first);
+            views.into_iter().try_for_each(|view| print(view, &args, &mut Exporter::default()))?;
             return Ok(Exit::Done);
         }
         let Some(mut saved) = Saved::new(views) else {
@@ -205,9 +207,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let counting = if args.no_count { Counting::Off } else { Counting::All };
     let mut machine = Machine::new(counting);
     if let Some(address) = args.listen {
-        let scrapes = Scrapes::open(address)?;
+        let (scrapes, mut exporter) = (Scrapes::open(address)?, Exporter::default());
         while interrupt.keep_on() {
-            scrapes.answer(&mut || Ok(metrics::text(&View::new(&machine.look()?, None), None)))?;
+            scrapes.answer(&mut || Ok(exporter.text(machine.look()?, None)))?;
         }
         return Ok(interrupt.exit());
     }
@@ -232,14 +234,14 @@ fn lines(
     interrupt: &Interrupt,
 ) -> Result<Exit, Failure> {
     let mut before: Option<Look> = None;
-    let mut printed = 0;
+    let (mut printed, mut exporter) = (0, Exporter::default());
     let out = args.openmetrics.as_deref().is_none_or(is_standard).then(Reader::new);
     loop {
         let begin = Instant::now();
         let look = look()?;
         // The first look has no changes. Metrics are totals and need no changes.
         if !(args.once && before.is_none() && args.openmetrics.is_none()) {
-            match (print(&View::new(&look, before.as_ref()), args), &out) {
+            match (print(View::new(&look, before.as_ref()), args, &mut exporter), &out) {
                 (Err(_), Some(out)) if out.is_gone() => return Ok(out.end),
                 (printed, _) => printed?,
             }
@@ -255,18 +257,18 @@ fn lines(
     }
 }
 
-fn print(view: &View, args: &Args) -> Result<(), Failure> {
+fn print(view: View, args: &Args, exporter: &mut Exporter) -> Result<(), Failure> {
     if let Some(path) = &args.openmetrics {
-        let text = metrics::text(view, None);
+        let text = exporter.of_view(view, None);
         let mut out = Output::create(Path::new(path))?;
         out.write_all(text.as_bytes())?;
         return Ok(out.commit()?);
     }
     if !args.json {
-        return Ok(output::print(&format!("{}\n", plain::text(view, Fit::new(&args.wide))))?);
+        return Ok(output::print(&format!("{}\n", plain::text(&view, Fit::new(&args.wide))))?);
     }
     let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, view).map_err(io::Error::from)?;
+    serde_json::to_writer(&mut out, &view).map_err(io::Error::from)?;
     writeln!(out)?;
     Ok(out.flush()?)
 }

@@ -6,13 +6,13 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
-use pageset_record::live::holds::{Follower, Passes, Sums};
+use pageset_record::live::holds::{HoldCounter, LargerLists, Move, Sums};
 use pageset_record::live::{ORDERS, Traffic};
 use pageset_trace::Kind;
 use pageset_trace::trace::{START_BYTES, is_recording};
 
 use super::look::{self, Look, When};
-use super::view::{SCHEMA, View};
+use super::view::{self, SCHEMA, View};
 use crate::error::{Exit, Failure};
 use crate::recordings;
 
@@ -96,18 +96,26 @@ fn lines(path: &Path, views: &mut Vec<View>) -> Result<(), Failure> {
 fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Failure> {
     let trace = recordings::open(path)?;
     let mut totals: BTreeMap<u32, Traffic> = BTreeMap::new();
-    let (mut followers, mut sums): (BTreeMap<u32, Follower>, Sums) = Default::default();
+    let (mut counters, mut sums): (BTreeMap<u32, HoldCounter>, Sums) = Default::default();
+    let first = trace.snapshots().start();
+    let extra = first.map_or(0, |(_, zoneinfo)| view::extra_pages(&zoneinfo.zones, &trace.facts().cpu_nodes));
+    let mut larger: BTreeMap<u32, LargerLists> = BTreeMap::new();
     let mut before: Option<Look> = None;
     for event in trace.events()? {
         let event = event?;
         let traffic = totals.entry(event.cpu.0).or_insert(Traffic { cpu: event.cpu.0, ..Traffic::default() });
-        let passes = match &event.kind {
-            Kind::ZoneLocked { order, .. } => Some((Passes::Refill(order.get().into()), order)),
-            Kind::Drain { order, .. } => Some((Passes::Drain, order)),
+        let block = match &event.kind {
+            Kind::ZoneLocked { order, .. } => Some((Move::Refill(order.get().into()), order)),
+            Kind::Drain { order, .. } => Some((Move::Drain, order)),
             _ => None,
         };
-        if let Some((passes, order)) = passes {
-            followers.entry(event.cpu.0).or_default().passes(passes, order.get().into(), event.time_ns);
+        if let Some((block, order)) = block {
+            if ORDERS.contains(&order.get().into()) {
+                let larger = larger.entry(event.cpu.0).or_insert(LargerLists::new(extra));
+                larger.pass(block, order.get().into());
+                traffic.passed_largest = larger.passed;
+            }
+            counters.entry(event.cpu.0).or_default().count(block, order.get().into(), event.time_ns);
         }
         match &event.kind {
             Kind::ZoneLocked { order, .. } if ORDERS.contains(&u32::from(order.get())) => {
@@ -129,7 +137,7 @@ fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Fai
                 for set in zoneinfo.zones.iter().flat_map(|zone| &zone.pagesets) {
                     totals.entry(set.cpu).or_insert(Traffic { cpu: set.cpu, ..Traffic::default() });
                 }
-                let gaps: Vec<_> = totals.keys().map(|cpu| (*cpu, followers.entry(*cpu).or_default().gaps)).collect();
+                let gaps: Vec<_> = totals.keys().map(|cpu| (*cpu, counters.entry(*cpu).or_default().gaps)).collect();
                 totals.values_mut().zip(sums.add(&gaps)).for_each(|(traffic, holds)| traffic.holds = holds);
                 let facts = trace.facts();
                 let look = Look {
@@ -149,6 +157,7 @@ fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Fai
                     sites: None,
                     cpu_nodes: facts.cpu_nodes.clone(),
                     caches: facts.caches.clone(),
+                    batch_scale_max: facts.batch_scale_max,
                     missing: vec!["recordings have no waits for zone locks".to_owned()],
                 };
                 let view = View::new(&look, before.as_ref());

@@ -4,12 +4,13 @@ use pageset_record::live::{Process, Processes, Site, Sites, Wait};
 use ratatui::crossterm::event::KeyCode;
 
 use super::order::Sort;
+use super::plain;
 use super::source::Position;
 use super::state::State;
 use super::tests::{Shown, drawn, look, press, view};
 use super::view::View;
-use super::{metrics, plain};
 use crate::columns::Fit;
+use pageset_fleet::metrics;
 
 /// Two processes more than the text shows.
 pub(super) fn processes(scale: u64) -> Processes {

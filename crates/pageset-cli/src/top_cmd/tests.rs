@@ -17,8 +17,9 @@ use super::source::Position;
 use super::state::{Scene, State};
 use super::unusual::Unusual;
 use super::view::{AutoTuning, View};
-use super::{metrics, plain, screen};
+use super::{plain, screen};
 use crate::columns::Fit;
+use pageset_fleet::metrics;
 
 /// A zoneinfo of a small and a large zone; `scale` changes the counts. Without `bounds` it is that of a kernel before
 /// 6.13.
@@ -100,6 +101,7 @@ pub(super) fn look(cpus: u32, scale: u64) -> Look {
         sites: Some(sites(scale)),
         cpu_nodes: Vec::new(),
         caches: Vec::new(),
+        batch_scale_max: None,
         missing: Vec::new(),
     }
 }

@@ -38,6 +38,15 @@ fn no_color_disables_all_colours() {
     ]);
 }
 
+/// A first result takes an interval: a terminal shows how long it lasts, a pipe shows nothing.
+#[test]
+fn an_agent_that_is_waited_for_says_so() {
+    let screen = terminal::shown(command(&[&"agent", &"--once", &"-i", &"0.9"]));
+    assert!(screen.contains("counting for 0.9 s, 0s so far; Ctrl-C stops without a result"), "{screen}");
+    let (_, error) = ends(0, &[&"agent", &"--once", &"-i", &"0.9"]);
+    assert!(!error.contains("so far; Ctrl-C"), "{error}");
+}
+
 /// On a terminal no command breaks a line inside a word: the terminal does so with lines that are too long.
 #[test]
 fn lines_fit_the_terminal() {

@@ -108,6 +108,7 @@ impl MadeUp {
             sites: Some(self.sites(seconds)),
             cpu_nodes: (0..self.size.cpus).map(|cpu| self.node(cpu)).collect(),
             caches: Vec::new(),
+            batch_scale_max: None,
             missing: Vec::new(),
         };
         self.look += 1;

@@ -6,6 +6,7 @@
 
 use pageset_record::live::{ORDERS, Traffic};
 use pageset_trace::CpuCache;
+use pageset_trace::procfs::ZoneSection;
 use pageset_trace::replay::{BulkFree, Preset, Tuning};
 
 use super::{Zone, per_s};
@@ -24,6 +25,8 @@ pub(crate) struct HoldRules {
     high_orders: bool,
     /// Whether they do so with lists of any size.
     always_high_orders: bool,
+    /// Whether all zones are of one node: no event tells zones apart, and lists of one node's zones keep no page for another's.
+    is_one_node: bool,
     /// The CPUs with a large cache: they keep a batch at such frees.
     large_caches: Vec<u32>,
 }
@@ -32,10 +35,12 @@ pub(crate) struct HoldRules {
 const PAGE: u64 = 4096;
 
 impl HoldRules {
-    /// The rules of this preset on a machine with these zones.
-    pub(crate) fn new(preset: &str, zones: &[Zone], caches: &[CpuCache]) -> Self {
+    /// The rules of this preset on a machine with these zones, with the scale of its kernel's configuration if that is known.
+    pub(crate) fn new(preset: &str, zones: &[Zone], caches: &[CpuCache], configured: Option<u8>) -> Self {
         let tuning = Preset::find(preset).map(|preset| preset.tuning);
-        let scale = tuning.map_or(5, |tuning| tuning.batch_scale_max.into());
+        // The kernel's build allows 0 to 6. Specification: `linux-page-allocator.md` 9.
+        let configured = configured.filter(|scale| *scale <= 6).map(u32::from);
+        let scale = configured.unwrap_or_else(|| tuning.map_or(5, |tuning| tuning.batch_scale_max.into()));
         // A file may have any number; the kernel's are of 32 bits.
         let batch = zones.iter().map(|zone| zone.batch).max().unwrap_or(0).clamp(1, u32::MAX.into());
         let high_min = zones.iter().max_by_key(|zone| zone.managed).and_then(|zone| zone.high_min).unwrap_or(0);
@@ -52,6 +57,7 @@ impl HoldRules {
             high_orders: tuning.is_some_and(|tuning| tuning.drain_high_order && is_reached(&tuning)),
             // Before, a full list begins the growth of drains that such frees need. 4.0.
             always_high_orders: tuning.is_some_and(|tuning| tuning.free_count && !tuning.high_threshold_616),
+            is_one_node: zones.windows(2).all(|pair| pair[0].node == pair[1].node),
             large_caches: caches.iter().filter(is_large).map(|cache| cache.cpu).collect(),
             refill_scale: if tuning.is_none_or(|tuning| tuning.alloc_factor) { scale } else { 0 },
             drain_scale: tuning.is_none_or(|tuning| tuning.scale_cap).then_some(scale),
@@ -74,6 +80,11 @@ impl HoldRules {
 
     /// Holds per second.
     pub(crate) fn holds(&self, now: &Traffic, then: Option<&Traffic>, seconds: Option<f64>) -> Option<f64> {
+        Some(self.by_purpose(now, then, seconds)?.iter().sum())
+    }
+
+    /// Holds per second to refill, to drain, and past the pagesets.
+    fn by_purpose(&self, now: &Traffic, then: Option<&Traffic>, seconds: Option<f64>) -> Option<[f64; 3]> {
         let grown = |of: fn(&Traffic) -> u64| per_s(of(now), then.map(of), seconds);
         // A block larger than a batch is a chunk of its own.
         let of_order = |(place, order): (usize, u32)| {
@@ -94,7 +105,19 @@ impl HoldRules {
             .max(chunks.unwrap_or(0.0))
             .max(longest)
             .max(self.high_order_drains(now, then, seconds));
-        Some(refills + drains + 2.0 * grown(|cpu| cpu.holds.direct)?)
+        Some([refills, drains, 2.0 * grown(|cpu| cpu.holds.direct)?])
+    }
+
+    /// Holds per second that a CPU would need with the largest lists that a setting makes: in proportion to the pages that would pass.
+    pub(crate) fn with_largest(&self, now: &Traffic, then: Option<&Traffic>, seconds: Option<f64>) -> Option<f64> {
+        let [refills, drains, direct] = self.by_purpose(now, then, seconds).filter(|_| self.is_one_node)?;
+        let share = |way: usize, pages: fn(&Traffic) -> u64| {
+            let all = per_s(pages(now), then.map(pages), seconds)?;
+            let passed = per_s(now.passed_largest[way], then.map(|then| then.passed_largest[way]), seconds)?;
+            Some(if all > 0.0 { (passed / all).min(1.0) } else { 0.0 })
+        };
+        let left = refills * share(0, |cpu| cpu.refill_pages)? + drains * share(1, |cpu| cpu.drain_pages)? + direct;
+        Some(left.max(self.least(now, then, seconds)?))
     }
 
     /// Holds per second that a CPU needs with lists of any size.
@@ -119,6 +142,23 @@ impl HoldRules {
     }
 }
 
+/// The pages of the largest pagesets of a zone: an eighth of it, divided by its CPUs. Specification: `linux-page-allocator.md` 9.
+pub(super) fn largest(managed: u64, cpus: usize) -> u64 {
+    managed / 8 / cpus.max(1) as u64
+}
+
+/// By how many pages the largest lists that a setting makes hold more than the present ones: of each node's largest zone, the fewest.
+pub fn extra_pages(zones: &[ZoneSection], cpu_nodes: &[u32]) -> u64 {
+    let node_of = |cpu: u32| cpu_nodes.get(cpu as usize).copied();
+    let extra = |zone: &ZoneSection| {
+        let local = zone.pagesets.iter().filter(|set| node_of(set.cpu).is_none_or(|node| node == zone.node));
+        let (cpus, high) = local.fold((0, 0), |(cpus, high), set| (cpus + 1, set.high.max(high)));
+        (cpus > 0).then(|| largest(zone.managed, cpus).saturating_sub(high))
+    };
+    let is_largest = |zone: &&ZoneSection| zones.iter().all(|of| of.node != zone.node || of.managed <= zone.managed);
+    zones.iter().filter(is_largest).filter_map(extra).min().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,7 +172,7 @@ mod tests {
     #[test]
     fn what_travels_needs_holds_of_any_list() {
         let least = |preset: &str, now: Traffic| {
-            let rules = HoldRules { batch: 63, ..HoldRules::new(preset, &[], &[]) };
+            let rules = HoldRules { batch: 63, ..HoldRules::new(preset, &[], &[], None) };
             rules.least(&now, Some(&Traffic::default()), Some(2.0)).unwrap()
         };
         // What a CPU takes and returns, larger lists keep.
@@ -149,8 +189,42 @@ mod tests {
         let freed = cpu([0; 5], [0, 2016, 0, 0, 0], 0);
         assert_eq!((least("linux-6.18", freed), least("linux-5.18", freed)), (1.0, 0.0));
         assert_eq!(least("linux-6.18", cpu([0; 5], [0; 5], 50)), 50.0);
-        let rules = HoldRules::new("linux-6.18", &[], &[]);
+        let rules = HoldRules::new("linux-6.18", &[], &[], None);
         assert_eq!(rules.least(&cpu([9; 5], [0; 5], 0), None, Some(2.0)), None, "a CPU that came since has no rate");
+    }
+
+    /// Holds are in proportion to the pages that larger lists cannot keep. With several nodes nobody knows.
+    #[test]
+    fn the_largest_lists_avoid_holds_for_what_they_keep() {
+        let mut now = cpu([8000, 0, 0, 0, 0], [8000, 0, 0, 0, 0], 5);
+        (now.refill_pages, now.drain_pages, now.passed_largest) = (8000, 8000, [2000, 800]);
+        (now.holds.refill, now.holds.drain) = (200, 100);
+        let rules = HoldRules { batch: 63, ..HoldRules::new("linux-6.1", &[], &[], None) };
+        let largest = |rules: &HoldRules, now: &Traffic| rules.with_largest(now, Some(&Traffic::default()), Some(1.0));
+        assert_eq!(largest(&rules, &now), Some(200.0 * 0.25 + 100.0 * 0.1 + 10.0));
+        assert_eq!(largest(&HoldRules { is_one_node: false, ..rules.clone() }, &now), None);
+        // Never fewer than lists of any size need.
+        now.drain_blocks[0] = 0;
+        assert_eq!(largest(&rules, &now), Some(8000.0 / 63.0 + 10.0));
+    }
+
+    #[test]
+    fn the_largest_lists_are_an_eighth_of_the_largest_zone() {
+        let pages = |nodes: &[u32], high: u64| {
+            let zone = |node: u32, name: &str, managed: u64| {
+                let sets = [0, 1].map(|cpu| format!("    cpu: {cpu}\n count: 0\n high: {}\n batch: 63\n", high + cpu));
+                format!(
+                    "Node {node}, zone {name}\n  pages free 1\n min 1\n low 2\n high 3\n spanned {managed}\n present {managed}\n \
+                     managed {managed}\n cma 0\n protection: (0, 0)\n  pagesets\n{}  node_unreclaimable: 0\n  start_pfn: 1\n",
+                    sets.concat()
+                )
+            };
+            let text: String =
+                nodes.iter().map(|node| zone(*node, "DMA", 16_000) + &zone(*node, "Normal", 160_000)).collect();
+            extra_pages(&pageset_trace::procfs::Zoneinfo::parse(&text).unwrap().zones, &[0, 1])
+        };
+        assert_eq!((pages(&[0], 999), pages(&[0, 1], 999)), (20_000 - 999, 20_000 - 1000));
+        assert_eq!(pages(&[0], 30_000), 0);
     }
 
     /// Rules add what the gaps hide: drains of orders 1 to 3 in a row, and drains that release the lock after each batch.
@@ -161,7 +235,7 @@ mod tests {
         (now.holds.refill, now.holds.drain) = (100, 10);
         let caches = [CpuCache { cpu: 3, bytes: 16 << 20, sharers: 4 }];
         let holds = |preset: &str, caches: &[CpuCache]| {
-            let rules = HoldRules { batch: 62, ..HoldRules::new(preset, &[], caches) };
+            let rules = HoldRules { batch: 62, ..HoldRules::new(preset, &[], caches, None) };
             rules.holds(&now, Some(&Traffic::default()), Some(1.0)).unwrap()
         };
         assert_eq!((holds("linux-6.15", &[]), holds("linux-6.15", &caches)), (1110.0, 120.0));
@@ -171,15 +245,21 @@ mod tests {
         // Holds without a gap that is seen.
         let mut close = cpu([20 * 2016, 14, 0, 0, 0], [0; 5], 0);
         (close.cpu, close.drain_pages) = (3, 3 * 2016);
-        let rules = HoldRules { batch: 63, ..HoldRules::new("linux-6.18", &[], &caches) };
+        let rules = HoldRules { batch: 63, ..HoldRules::new("linux-6.18", &[], &caches, None) };
         assert_eq!(rules.holds(&close, Some(&Traffic::default()), Some(1.0)), Some(20.0 + 14.0 / 31.0 + 3.0));
         let huge = cpu([0; 5], [0, 0, 0, 0, 40], 0);
-        let rules = HoldRules::new("linux-6.19", &[], &caches);
+        let rules = HoldRules::new("linux-6.19", &[], &caches, None);
         assert_eq!(rules.holds(&huge, Some(&Traffic::default()), Some(1.0)), Some(40.0), "a huge page is one chunk");
         let least = |preset: &str| {
-            let rules = HoldRules { batch: 63, ..HoldRules::new(preset, &[], &[]) };
+            let rules = HoldRules { batch: 63, ..HoldRules::new(preset, &[], &[], None) };
             rules.least(&now, Some(&Traffic::default()), Some(1.0)).unwrap()
         };
+        // Another scale of the batch moves as much more or less at once; a damaged file has no such one.
+        let scaled = |scale| {
+            let rules = HoldRules { batch: 63, ..HoldRules::new("linux-6.18", &[], &caches, Some(scale)) };
+            rules.holds(&close, Some(&Traffic::default()), Some(1.0)).unwrap()
+        };
+        assert_eq!((scaled(4), scaled(200)), (40.0 + 14.0 / 31.0 + 6.0, 20.0 + 14.0 / 31.0 + 3.0));
         // They come with lists of any size from 6.7 to 6.15 only.
         assert!(least("linux-6.15") >= 1010.0 && least("linux-6.18") < 30.0 && least("linux-5.18") < 30.0);
     }

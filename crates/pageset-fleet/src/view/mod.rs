@@ -25,6 +25,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::holds::HoldRules;
+pub use self::holds::extra_pages;
 pub use self::kernel::{AutoTuning, Kernel};
 pub use self::movers::{By, Lost, Mover, sort};
 pub use self::processes::ProcessTraffic;
@@ -269,7 +270,7 @@ impl View {
             missing.push("this kernel does not print high_min and high_max (kernels from 6.13 on do)".to_owned());
         }
         let kernel = Kernel::new(look, &zones);
-        let rules = HoldRules::new(&kernel.rules, &zones, &look.caches);
+        let rules = HoldRules::new(&kernel.rules, &zones, &look.caches, look.batch_scale_max);
         let lost = |pages, wait_ns| Lost::new(pages, wait_ns, look.wait_times.is_some());
         View {
             schema: SCHEMA.to_owned(),
@@ -331,14 +332,15 @@ impl View {
     /// What is known of the holds, of which this CPU has most.
     fn held(&self, cpu: u32) -> Option<Held> {
         // A CPU that came since the last look has no rate yet.
-        let rates = self
-            .traffic
-            .iter()
-            .flatten()
-            .filter_map(|cpu| Some((cpu.least_zone_lock_holds_per_s?, cpu.zone_lock_holds_per_s?)));
-        let (least, all) = rates.reduce(|sum, rate| (sum.0 + rate.0, sum.1 + rate.1))?;
-        let unavoidable = Some(if all > 0.0 { least / all } else { 0.0 });
-        Some(Held { unavoidable, are_largest: self.are_largest(cpu) })
+        let of = |of: fn(&CpuTraffic) -> Option<f64>| {
+            let rates = self.traffic.iter().flatten();
+            let rates = rates.filter_map(|cpu| Some((of(cpu)?, cpu.zone_lock_holds_per_s?)));
+            let (some, all) = rates.reduce(|sum, rate| (sum.0 + rate.0, sum.1 + rate.1))?;
+            Some(if all > 0.0 { some / all } else { 0.0 })
+        };
+        let unavoidable = Some(of(|cpu| cpu.least_zone_lock_holds_per_s)?);
+        let with_largest = of(|cpu| cpu.zone_lock_holds_with_largest_per_s);
+        Some(Held { unavoidable, with_largest, are_largest: self.are_largest(cpu) })
     }
 
     /// Whether the pageset of the CPU's largest zone is as large as any setting makes it: an eighth of the zone, divided by its CPUs. The
@@ -348,7 +350,7 @@ impl View {
         let own = self.zones.iter().filter(|zone| node.is_none_or(|node| node == zone.node));
         let Some(zone) = own.max_by_key(|zone| zone.managed) else { return false };
         let cpus = zone.pagesets.iter().filter(|set| self.node_of(set.cpu).is_none_or(|of| of == zone.node)).count();
-        let largest = zone.high_max.unwrap_or(zone.managed / 8 / cpus.max(1) as u64);
+        let largest = zone.high_max.unwrap_or(holds::largest(zone.managed, cpus));
         zone.pageset_of(cpu).is_some_and(|set| largest > 0 && 8 * u128::from(set.high) >= 7 * u128::from(largest))
     }
 

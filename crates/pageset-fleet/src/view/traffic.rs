@@ -59,6 +59,11 @@ pub struct CpuTraffic {
     #[serde(default)]
     #[schemars(extend("as" = "zone-lock-moves"))]
     pub least_zone_lock_holds_per_s: Option<f64>,
+    /// How often per second the CPU would take a zone lock with the largest lists that `vm.percpu_pagelist_high_fraction` makes: in
+    /// proportion to the pages that would then pass, if such lists hold what the CPU drains until it refills.
+    #[serde(default)]
+    #[schemars(extend("as" = "zone-lock-moves"))]
+    pub zone_lock_holds_with_largest_per_s: Option<f64>,
     /// Waits for zone locks, by path: refill, drain, direct_alloc, direct_free.
     #[schemars(extend("as" = "wait %"))]
     pub zone_lock_waits: Option<CpuWaits>,
@@ -214,6 +219,7 @@ pub(crate) fn traffic(
             zone_lock_holds: is_counted.then(|| now.holds.all()),
             zone_lock_holds_per_s: rules.holds(now, then, seconds).filter(|_| is_counted),
             least_zone_lock_holds_per_s: rules.least(now, then, seconds).filter(|_| is_counted),
+            zone_lock_holds_with_largest_per_s: rules.with_largest(now, then, seconds).filter(|_| is_counted),
             refill_pages_per_s: per_s(now.refill_pages, then.map(|then| then.refill_pages), seconds),
             drain_pages_per_s: per_s(now.drain_pages, then.map(|then| then.drain_pages), seconds),
             high_order_drains_per_s: per_s(now.high_order_drains, then.map(|then| then.high_order_drains), seconds),

@@ -26,7 +26,7 @@ pub use self::holds::Holds;
 pub use self::processes::{Process, Processes};
 pub use self::sites::{Site, Sites};
 pub use self::times::WaitTimes;
-pub use crate::machine::{caches, cpu_nodes, online_cpus};
+pub use crate::machine::{batch_scale_max, caches, cpu_nodes, online_cpus};
 
 /// The traffic of one CPU since counting began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub struct Traffic {
     pub drain_blocks: [u64; ORDERS.len()],
     /// Holds of zone locks.
     pub holds: Holds,
+    /// Pages of refills and of drains that would pass under zone locks with the largest lists too.
+    pub passed_largest: [u64; 2],
     /// Waits for zone locks, if measured.
     pub waits: Option<Waits>,
 }

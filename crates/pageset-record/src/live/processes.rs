@@ -57,7 +57,7 @@ mod tests {
     /// the CPUs moved.
     #[test]
     fn touched_pages_belong_to_the_process() {
-        let mut counters = match Counters::start(Detail::Movers) {
+        let mut counters = match Counters::start(Detail::Movers, 0) {
             Ok(counters) => counters,
             Err(error) => return println!("SKIPPED touched_pages_belong_to_the_process: {error}"),
         };

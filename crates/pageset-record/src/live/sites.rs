@@ -231,7 +231,7 @@ mod tests {
     /// moved, but for the pages since the last sample.
     #[test]
     fn touched_pages_belong_to_the_page_fault() {
-        let mut counters = match Counters::start(Detail::Movers) {
+        let mut counters = match Counters::start(Detail::Movers, 0) {
             Ok(counters) => counters,
             Err(error) => return println!("SKIPPED touched_pages_belong_to_the_page_fault: {error}"),
         };

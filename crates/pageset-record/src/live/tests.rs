@@ -25,7 +25,7 @@ fn waits_have_the_names_of_their_paths() {
 /// As root: the pages that this test allocates are counted.
 #[test]
 fn pages_that_come_and_go_are_counted() {
-    let mut counters = match Counters::start(Detail::Movers) {
+    let mut counters = match Counters::start(Detail::Movers, 0) {
         Ok(counters) => counters,
         Err(error) => return println!("SKIPPED pages_that_come_and_go_are_counted: {error}"),
     };
@@ -70,7 +70,7 @@ fn bypass_pagesets(end: std::time::Instant) {
 #[test]
 fn waits_for_zone_locks_are_measured() {
     let skipped = |why: &str| println!("SKIPPED waits_for_zone_locks_are_measured: {why}");
-    let mut counters = match Counters::start(Detail::Movers) {
+    let mut counters = match Counters::start(Detail::Movers, 0) {
         Ok(counters) => counters,
         Err(error) => return skipped(&error.to_string()),
     };

@@ -33,6 +33,9 @@ const FRACTION_MIN: u32 = 8;
 /// Measured: docs/guide/advice.md, "What can be set".
 const FRACTION_POOR: u32 = 100;
 
+/// How far the share of holds with the largest lists may be off: next to the limit only a recording decides. A guess.
+const ESTIMATE: f64 = 0.1;
+
 /// A setting that makes lists larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Larger {
@@ -93,6 +96,8 @@ pub struct Held {
     /// The share of all CPUs' holds that no size of lists avoids: a CPU takes from zones what other CPUs free, a hold moves no more than the
     /// kernel's rules allow, and some frees empty any list. `None` is not measured, and decides nothing.
     pub unavoidable: Option<f64>,
+    /// The share of all CPUs' holds that would be left with the largest lists that a setting makes. `None` is not measured.
+    pub with_largest: Option<f64>,
     /// Whether the lists of the CPU that takes zone locks most often are as large as any setting makes them.
     pub are_largest: bool,
 }
@@ -102,6 +107,8 @@ pub struct Held {
 pub enum Decision {
     /// The lists should tune themselves, as they do by default.
     Tune,
+    /// The largest lists at least halve the holds.
+    Eighth,
     /// Lists of no size halve the holds: pages travel between CPUs, or the kernel's rules empty any list.
     Any,
     /// The lists are as large as any setting makes them.
@@ -113,10 +120,12 @@ impl Held {
     fn decides(self, lists: Lists) -> Option<Decision> {
         let unavoidable = self.unavoidable?;
         let is_fixed = matches!(lists, Lists::Fraction(_) | Lists::Fixed(_) | Lists::Without);
-        match lists.larger() {
+        match (lists.larger(), self.with_largest) {
             _ if unavoidable >= LOCKS_LEFT_MAX => Some(Decision::Any),
-            Some(Larger::Tune) => Some(Decision::Tune),
-            None if is_fixed || lists == Lists::Tuned && self.are_largest => Some(Decision::Largest),
+            (Some(Larger::Tune), _) => Some(Decision::Tune),
+            (Some(Larger::Eighth), Some(left)) if left <= LOCKS_LEFT_MAX - ESTIMATE => Some(Decision::Eighth),
+            (Some(Larger::Eighth), Some(left)) if left >= LOCKS_LEFT_MAX + ESTIMATE => Some(Decision::Any),
+            (None, _) if is_fixed || lists == Lists::Tuned && self.are_largest => Some(Decision::Largest),
             _ => None,
         }
     }
@@ -254,7 +263,7 @@ pub fn judge(numbers: &Numbers) -> Vec<Finding> {
             let decided = numbers.held.and_then(|held| held.decides(numbers.lists));
             let larger = larger.filter(|_| !matches!(decided, Some(Decision::Any | Decision::Largest)));
             // Where memory is short, larger lists are not the remedy.
-            let decided = decided.filter(|decided| *decided != Decision::Tune || larger.is_some());
+            let decided = decided.filter(|is| !matches!(is, Decision::Tune | Decision::Eighth) || larger.is_some());
             let are_holds = numbers.held.is_some();
             found.push(Finding::Moves { cpu, per_s, are_holds, limit, larger, decided });
         }
@@ -340,7 +349,7 @@ impl Finding {
             }
             Finding::Waits { worst: Wait { cpu, percent, mostly }, cpus, larger, .. } => vec![
                 format!("CPU {cpu} waits {percent:.0} % of its time for zone locks"),
-                next(*larger, true),
+                next(*larger, *larger == Some(Larger::Tune)),
                 format!("; mostly {mostly}{}", others(*cpus)),
             ],
             Finding::Moves { cpu, per_s, are_holds, limit, larger, decided } => vec![
@@ -352,7 +361,7 @@ impl Finding {
                 match decided {
                     Some(Decision::Any) => "; lists of no size halve that".to_owned(),
                     Some(Decision::Largest) => "; no setting makes its lists larger".to_owned(),
-                    Some(Decision::Tune) | None => next(*larger, decided.is_some()),
+                    Some(Decision::Tune | Decision::Eighth) | None => next(*larger, decided.is_some()),
                 },
                 "; waits are not measured".to_owned(),
             ],
@@ -394,11 +403,14 @@ impl Finding {
 /// The next command.
 const ADVISE: &str = "`pageset advise --live 5`";
 
-/// What to do about zone locks, whose waits or holds are measured or not.
-fn next(larger: Option<Larger>, is_measured: bool) -> String {
+/// What to do about zone locks, if that is decided without a recording.
+fn next(larger: Option<Larger>, is_decided: bool) -> String {
     match larger {
         None => format!("; run {ADVISE}"),
-        Some(Larger::Tune) if is_measured => format!("; set {}: lists tune themselves again", Larger::Tune.text()),
+        Some(Larger::Tune) if is_decided => format!("; set {}: lists tune themselves again", Larger::Tune.text()),
+        Some(larger) if is_decided => {
+            format!("; set {}: larger lists take them less than half as often", larger.text())
+        }
         Some(larger) => format!("; run {ADVISE}: {} may help", larger.text()),
     }
 }
@@ -531,8 +543,10 @@ mod tests {
             let moves = found.iter().find(|finding| matches!(finding, Finding::Moves { .. })).unwrap();
             (moves.key(), moves.set().map(Larger::text), moves.needs_recording())
         };
-        let held = |unavoidable, are_largest| Some(Held { unavoidable: Some(unavoidable), are_largest });
-        let number_only = Some(Held { unavoidable: None, are_largest: true });
+        let held =
+            |unavoidable, are_largest| Some(Held { unavoidable: Some(unavoidable), are_largest, with_largest: None });
+        let number_only = Some(Held { are_largest: true, ..Held::default() });
+        let left = |left| Some(Held { unavoidable: Some(0.0), with_largest: Some(left), are_largest: false });
         let (tune, eighth) = (Larger::Tune.text(), Larger::Eighth.text());
         for (lists, held, short, expected) in [
             (Lists::Fraction(1000), None, false, ("tuning-off", Some(tune), true)),
@@ -547,7 +561,15 @@ mod tests {
             (Lists::Tuned, held(0.0, true), false, ("zone-lock-moves", None, false)),
             (Lists::Tuned, None, false, ("zone-lock-moves", None, true)),
             (Lists::Unknown, held(0.0, true), false, ("zone-lock-moves", None, true)),
-            // How large lists of a fixed size should be, no count tells; 8 is the largest.
+            // Whether the largest lists halve the holds, pages that they would keep tell; next to the limit, a recording.
+            (Lists::Fixed(0), left(0.4), false, ("lists-too-small", Some(eighth), false)),
+            (Lists::Fixed(0), left(0.41), false, ("lists-too-small", Some(eighth), true)),
+            (Lists::Fixed(0), left(0.59), false, ("lists-too-small", Some(eighth), true)),
+            (Lists::Fixed(0), left(0.6), false, ("zone-lock-moves", None, false)),
+            (Lists::Fixed(0), left(0.0), true, ("zone-lock-moves", None, true)),
+            (Lists::Fraction(50), left(0.3), false, ("lists-too-small", Some(eighth), false)),
+            (Lists::Fraction(1000), left(0.9), false, ("tuning-off", Some(tune), false)),
+            (Lists::Tuned, left(0.0), false, ("zone-lock-moves", None, true)),
             (Lists::Fixed(0), held(0.49, false), false, ("lists-too-small", Some(eighth), true)),
             (Lists::Fixed(0), held(0.5, false), false, ("zone-lock-moves", None, false)),
             (Lists::Without, held(0.0, false), false, ("zone-lock-moves", None, false)),

@@ -96,11 +96,11 @@ fn refused(what: &str) -> impl Fn(io::Error) -> RecordError {
 }
 
 impl Counters {
-    /// Begins to count on all CPUs.
+    /// Begins to count on all CPUs. `extra` is the number of pages by which the largest lists hold more than the present ones.
     ///
     /// # Errors
     /// If the kernel refuses the programs or has no page events.
-    pub fn start(detail: Detail) -> Result<Counters, RecordError> {
+    pub fn start(detail: Detail, extra: u64) -> Result<Counters, RecordError> {
         let map = Map::new(possible_cpus()).map_err(refused("counters"))?;
         let may_hide_waits = online_cpus().len() > 1;
         let mut missing = Vec::new();
@@ -130,6 +130,7 @@ impl Counters {
             cpus: fd,
             processes: table.as_ref().map(Table::fd),
             sites: sites.as_ref().map(|sites| sites.table.fd()),
+            extra: i32::try_from(extra).unwrap_or(i32::MAX),
         };
         let mut programs = Vec::new();
         programs.push(
@@ -199,7 +200,12 @@ impl Counters {
             })?;
             may_hide_waits &= !programs::has_waited(&words);
             gaps.push((cpu, by_hold::gaps(&words)));
-            let mut traffic = Traffic { cpu, fallbacks: words[FALLBACKS], ..Traffic::default() };
+            let mut traffic = Traffic {
+                cpu,
+                fallbacks: words[FALLBACKS],
+                passed_largest: by_hold::passed(&words),
+                ..Traffic::default()
+            };
             for order in ORDERS {
                 traffic.refilled(order, words[REFILLS + order as usize]);
                 traffic.drained(order, words[DRAINS + order as usize]);

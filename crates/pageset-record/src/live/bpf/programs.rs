@@ -12,9 +12,9 @@
 //! | 40 to 47 | for each [`Path`], the number and the duration of waits for zone locks |
 //! | 48 to 63 | recent other locks, and the remaining skips of each |
 //! | 64 to 319 | for each [`Path`], the number of waits in each of [`BUCKETS`] classes of duration |
-//! | 320 to 453 | see `by_hold` |
-//! | 454 to 463 | see `by_process` |
-//! | 464 to 525 | see `by_site` |
+//! | 320 to 584 | see `by_hold` |
+//! | 585 to 594 | see `by_process` |
+//! | 595 to 656 | see `by_site` |
 //!
 //! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
 //! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
@@ -111,6 +111,8 @@ pub(super) struct Maps {
     pub(super) processes: Option<i32>,
     /// The table of call sites, if the kernel has one.
     pub(super) sites: Option<i32>,
+    /// The pages by which the largest lists hold more.
+    pub(super) extra: i32,
 }
 
 /// The flag of `contention_begin` for spinning; a plain spin lock sets only this flag. Source: the event's format.
@@ -151,7 +153,8 @@ pub(super) fn by_order(maps: Maps, first: usize, of: Of) -> Vec<Insn> {
     for order in crate::live::ORDERS {
         code.jump_if(R6, When::Equal, order as i32, cached);
     }
-    code.count_direct().jump(out).here(cached).count_hold(if of == Of::DrainPages { Way::Drain } else { Way::Refill });
+    let way = if of == Of::DrainPages { Way::Drain } else { Way::Refill };
+    code.count_direct().jump(out).here(cached).move_to_larger(way, maps.extra).count_hold(way);
     if maps.processes.is_some() || maps.sites.is_some() {
         code.set(R7, 1).shift_left_by(R7, R6);
     }
@@ -287,10 +290,10 @@ mod tests {
     /// What counting by process and by call site costs in instructions, at the most.
     #[test]
     fn only_programs_with_a_table_count_processes_and_call_sites() {
-        let maps = |processes, sites| Maps { cpus: 3, processes, sites };
+        let maps = |processes, sites| Maps { cpus: 3, processes, sites, extra: 1000 };
         let length = |processes, sites| by_order(maps(processes, sites), REFILLS, Of::RefillPages).len();
         let none = length(None, None);
-        assert_eq!((none, length(Some(4), None) - none, length(None, Some(5)) - none), (88, 122, 107));
+        assert_eq!((none, length(Some(4), None) - none, length(None, Some(5)) - none), (99, 122, 107));
         let length = |processes, sites| wait_ends(maps(processes, sites)).len();
         let none = length(None, None);
         assert_eq!((length(Some(4), None) - none, length(None, Some(5)) - none), (119, 60));

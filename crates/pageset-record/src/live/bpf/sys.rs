@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use super::code::Insn;
 
 /// Words of a map's element.
-pub(super) const WORDS: usize = 526;
+pub(super) const WORDS: usize = 657;
 
 pub(super) type Words = [u64; WORDS];
 
