@@ -79,7 +79,7 @@ impl<M: Machine> CachedZone<'_, M> {
         // Frees drain the list that they fill, so blocks that nobody wants any more would stay until a tick, and each refill bring little.
         let room = env.tuning.refill_room(pcp, wanted.order);
         if wanted.waits && pcp.high_max.get().saturating_sub(pcp.count()) < room {
-            self.drain(env, pcp, room, list + 1, None);
+            self.drain(env, pcp, room, list + 1, false, None);
         }
         let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
         pcp.update_threshold();
