@@ -8,6 +8,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | [`largest`] | the size of the largest lists that a setting makes |
 //! | [`look`] | one reading of the machine, or of a saved file |
 //! | [`view`] | the values of a look and their changes |
 //! | [`watch`] | one view after the other, whatever happens to the counting |
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod largest;
 mod line;
 pub mod look;
 mod merge;

@@ -13,7 +13,7 @@ use pageset_trace::procfs::{BuddyInfo, ZoneSection, Zoneinfo};
 
 use pageset_report::error::{Exit, Failure};
 
-use crate::view::extra_pages;
+use crate::largest::extra_pages;
 
 /// The values at one moment.
 pub struct Look {

@@ -49,11 +49,11 @@ mod tests {
         let of = |cpus: &[u32], zones: &[(u32, u64)]| filter_of(cpus, zones.iter().copied());
         assert_eq!(of(&[0, 0], &[(0, 1), (0, 4096)]), None, "one node");
         assert_eq!(of(&[], &[(0, 1)]), None, "no nodes");
-        let expected = "counter != 0 && (((CPU >= 0 && CPU <= 1) && start != 1 && start != 4096) || \
-                        ((CPU >= 2 && CPU <= 2) && start != 163840))";
+        let expected = "counter != 0 && ((((CPU >= 0 && CPU <= 1)) && start != 1 && start != 4096) || \
+                        (((CPU >= 2 && CPU <= 2)) && start != 163840))";
         assert_eq!(of(&[0, 0, 1], &[(0, 1), (0, 4096), (1, 163_840)]).as_deref(), Some(expected));
         // CPUs in turn, and a node without memory or without CPUs.
-        let expected = "counter != 0 && ((((CPU >= 0 && CPU <= 0) || (CPU >= 2 && CPU <= 2)) && start != 1) || ((CPU >= 1 && CPU <= 1)))";
+        let expected = "counter != 0 && ((((CPU >= 0 && CPU <= 0) || (CPU >= 2 && CPU <= 2)) && start != 1) || (((CPU >= 1 && CPU <= 1))))";
         assert_eq!(of(&[0, 1, 0], &[(0, 1), (2, 9)]).as_deref(), Some(expected));
     }
 }

@@ -6,13 +6,14 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
+use pageset_fleet::largest::extra_pages;
 use pageset_record::live::holds::{HoldCounter, LargerLists, Move, Sums};
 use pageset_record::live::{ORDERS, Traffic};
 use pageset_trace::Kind;
 use pageset_trace::trace::{START_BYTES, is_recording};
 
 use super::look::{self, Look, When};
-use super::view::{self, SCHEMA, View};
+use super::view::{SCHEMA, View};
 use crate::error::{Exit, Failure};
 use crate::recordings;
 
@@ -98,7 +99,7 @@ fn recording(path: &Path, apart: Apart, views: &mut Vec<View>) -> Result<(), Fai
     let mut totals: BTreeMap<u32, Traffic> = BTreeMap::new();
     let (mut counters, mut sums): (BTreeMap<u32, HoldCounter>, Sums) = Default::default();
     let first = trace.snapshots().start();
-    let extra = first.map_or(0, |(_, zoneinfo)| view::extra_pages(&zoneinfo.zones, &trace.facts().cpu_nodes));
+    let extra = first.map_or(0, |(_, zoneinfo)| extra_pages(&zoneinfo.zones, &trace.facts().cpu_nodes));
     let mut larger: BTreeMap<u32, LargerLists> = BTreeMap::new();
     let mut before: Option<Look> = None;
     for event in trace.events()? {

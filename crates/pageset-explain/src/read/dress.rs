@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::line::{is_log, stripped, unquoted};
+use super::prefix::{is_log, stripped, unquoted};
 
 /// Lines of a text that are tried. A longer text has its form from the first ones.
 const TRIED: usize = 1000;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::line::digits;
+use super::prefix::digits;
 
 /// What the events of a text say.
 #[derive(Debug, Default)]

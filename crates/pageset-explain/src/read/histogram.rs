@@ -1,6 +1,6 @@
 //! Histograms of bpftrace and of bcc's tools.
 
-use super::line::digits;
+use super::prefix::digits;
 
 /// The values of one histogram.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

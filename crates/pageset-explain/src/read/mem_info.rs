@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use super::heads::Heads;
-use super::line::{digits, words};
+use super::prefix::{digits, words};
 use super::request::{Message, Request, ZONES, release};
 
 /// One report: the requests before a Mem-Info, and the Mem-Info.

@@ -3,9 +3,10 @@
 //! | module | what it reads |
 //! | --- | --- |
 //! | `heads` | whether a line can have one of many words |
-//! | `line` | lines without the prefixes of logs, mails and terminals |
-//! | `dress` | what stands around each line, found by trying |
 //! | `envelope` | what stands around each line, as the whole text shows it |
+//! | `prefix` | what logs, mails and terminals put before a line |
+//! | `dress` | what stands around each line, found by trying |
+//! | `line` | lines without all of these |
 //! | `request` | the message about a request |
 //! | `mem_info` | Mem-Info in logs |
 //! | `histogram` | histograms of tracing tools |
@@ -25,6 +26,7 @@ pub(crate) mod histogram;
 pub(crate) mod line;
 pub(crate) mod mem_info;
 pub(crate) mod notices;
+pub(crate) mod prefix;
 pub(crate) mod profile;
 pub(crate) mod request;
 pub(crate) mod rows;

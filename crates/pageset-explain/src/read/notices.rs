@@ -8,7 +8,7 @@ use pageset_trace::number::grouped;
 use serde::Deserialize;
 
 use super::heads::Heads;
-use super::line::digits;
+use super::prefix::digits;
 use super::profile::is_executed;
 use super::tables::{TABLES, Tables};
 

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::heads::Heads;
-use super::line::digits;
+use super::prefix::digits;
 
 /// A message about a request that failed or that took long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pageset_trace::procfs::{BuddyInfo, pagetypeinfo};
 
-use super::line::digits;
+use super::prefix::digits;
 use super::request::ZONES;
 
 /// What the rows have. Zones are `(node, name)`.

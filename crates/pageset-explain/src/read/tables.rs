@@ -2,7 +2,7 @@
 //! answer needs them.
 
 use super::histogram::Histograms;
-use super::line::digits;
+use super::prefix::digits;
 
 /// A kind of table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -25,13 +25,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::holds::HoldRules;
-pub use self::holds::extra_pages;
 pub use self::kernel::{AutoTuning, Kernel};
 pub use self::movers::{By, Lost, Mover, sort};
 pub use self::processes::ProcessTraffic;
 pub use self::sites::SiteTraffic;
 pub use self::traffic::{CpuTraffic, CpuWaits, PATHS, PathTimes, PathWait, percentiles};
 use self::traffic::{traffic, wait_times};
+use crate::largest::largest;
 use crate::look::Look;
 
 /// The name and version of the JSON of a look.
@@ -350,7 +350,7 @@ impl View {
         let own = self.zones.iter().filter(|zone| node.is_none_or(|node| node == zone.node));
         let Some(zone) = own.max_by_key(|zone| zone.managed) else { return false };
         let cpus = zone.pagesets.iter().filter(|set| self.node_of(set.cpu).is_none_or(|of| of == zone.node)).count();
-        let largest = zone.high_max.unwrap_or(holds::largest(zone.managed, cpus));
+        let largest = zone.high_max.unwrap_or(largest(zone.managed, cpus));
         zone.pageset_of(cpu).is_some_and(|set| largest > 0 && 8 * u128::from(set.high) >= 7 * u128::from(largest))
     }
 
