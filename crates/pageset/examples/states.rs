@@ -364,7 +364,7 @@ const STATES: &[State] = &[
         name: "small-pagesets",
         age: small_pagesets,
         slow: &[(
-            "alloc_3 alloc_9 alloc_bulk alloc_unmovable free_3 free_9 free_bulk",
+            "alloc_3 alloc_9 alloc_bulk free_3 free_9 free_bulk",
             "the blocks in use at once are more pages than the 24 that a pageset may keep: each round has refills and drains",
         )],
         ..FRESH
