@@ -63,7 +63,7 @@ pub fn names() -> impl Iterator<Item = String> {
     of.map(|column| column.metric).chain([FRAGMENTATION[0].to_owned()])
 }
 
-/// One look after the other as metrics. The counter of holds has what the kernel's rules add, so that its rate is what an agent judges by.
+/// One look after the other as metrics. The counter of holds has what the kernel's rules add, so that its rate is at least what an agent judges by.
 #[derive(Default)]
 pub struct Exporter {
     before: Option<Look>,

@@ -23,14 +23,15 @@ pub(crate) fn offset_of(btf: &[u8], structure: &str, member: &str) -> Option<u32
     let mut at = types;
     while at < types + length {
         let (name, info) = (word(at)?, word(at + 4)?);
-        let (kind, count, has_bits) = (info >> 24 & 0x1f, (info & 0xffff) as usize, info >> 31 != 0);
+        let (kind, count, has_bits) = (info >> 24 & 0x7f, (info & 0x00ff_ffff) as usize, info >> 31 != 0);
         at += 12;
         if kind == STRUCT && is_named(name, structure) {
             let mut members = (0..count).map(|index| at + 12 * index);
-            let found = members.find(|at| word(*at).is_some_and(|name| is_named(name, member)))?;
-            // With bit fields in the structure, the upper byte is the field's width.
-            let bits = word(found + 8)? & if has_bits { 0x00ff_ffff } else { u32::MAX };
-            return Some(bits / 8);
+            if let Some(found) = members.find(|at| word(*at).is_some_and(|name| is_named(name, member))) {
+                // With bit fields in the structure, the upper byte is the field's width.
+                let bits = word(found + 8)? & if has_bits { 0x00ff_ffff } else { u32::MAX };
+                return Some(bits / 8);
+            }
         }
         at += match kind {
             // An integer, a variable, a tag of a declaration.
@@ -41,7 +42,8 @@ pub(crate) fn offset_of(btf: &[u8], structure: &str, member: &str) -> Option<u32
             STRUCT | 5 | 15 | 19 => 12 * count,
             // Enumerations and the arguments of functions.
             6 | 13 => 8 * count,
-            _ => 0,
+            2 | 7..=12 | 16 | 18 => 0,
+            _ => return None,
         };
     }
     None
@@ -80,5 +82,9 @@ mod tests {
             let _ = offset_of(&btf[..length], "zone", "zone_start_pfn");
         }
         assert_eq!(offset_of(b"", "zone", "a"), None);
+        // A kind of a later form, whose length is not known.
+        let mut later = btf;
+        later[24 + 4 + 3] = 33;
+        assert_eq!(offset_of(&later, "zone", "zone_start_pfn"), None);
     }
 }

@@ -85,7 +85,7 @@ const SOURCES: [Source; 6] = [
         ],
         without: None,
     },
-    // The counters of zones, whose changes delay the drains of other nodes' idle pages. The filter leaves those of other nodes.
+    // The counters of zones, whose changes delay the drains of other nodes' idle pages. The filter keeps only those of other nodes.
     Source {
         probes: &[
             Probe::new("p", ZONE_COUNTER[0], &["__mod_zone_page_state"], ZONE_CHANGE),
@@ -105,7 +105,7 @@ pub(super) struct Probes {
     group: String,
     /// Each set source and the function of its first probe.
     set: Vec<(&'static Source, &'static str)>,
-    /// The filter that leaves the counters of other nodes' zones; `None` on a machine with one node.
+    /// The filter that keeps only the counters of other nodes' zones; `None` on a machine with one node.
     remote: Option<String>,
     /// Whether another process removes them.
     handed_over: bool,
@@ -128,6 +128,7 @@ impl Probes {
         let group = format!("{PREFIX}{}", Owner::this().name('_'));
         let mut probes = Probes { file, group, set: Vec::new(), remote, handed_over: false };
         let has_probes = probes.file.exists();
+        let start = probes.remote.is_some().then(start_offset).flatten();
         for source in &SOURCES {
             check()?;
             let has = |probe: &Probe| probe.functions.iter().any(|function| known.has(function));
@@ -141,7 +142,7 @@ impl Probes {
             } else if source.is_of_counters() && probes.remote.is_none() {
                 continue;
             } else {
-                match probes.add(source, known) {
+                match probes.add(source, known, start) {
                     Ok(()) => continue,
                     Err(error) => format!("{} cannot be probed ({error})", source.probes[0].functions.join(" or ")),
                 }
@@ -173,10 +174,13 @@ impl Probes {
         &self.file
     }
 
-    /// Sets all probes of a source, or none.
-    fn add(&mut self, source: &'static Source, known: &Symbols) -> io::Result<()> {
+    /// Sets all probes of a source, or none. `start` is the offset of a zone's first page in the zone, if the kernel tells it.
+    fn add(&mut self, source: &'static Source, known: &Symbols, start: Option<u32>) -> io::Result<()> {
         let of_zones = source.probes.iter().any(|probe| probe.values.contains(START_OFFSET));
-        let offset = if of_zones { start_offset()?.to_string() } else { String::new() };
+        if of_zones && start.is_none() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let offset = start.unwrap_or_default().to_string();
         let function =
             |probe: &Probe| probe.functions.iter().copied().find(|function| known.has(function)).unwrap_or_default();
         let define = |probe: &Probe| {
@@ -238,8 +242,8 @@ pub(super) fn remove_stale(tracefs: &Tracefs, group: &str) -> io::Result<()> {
     remove(&kprobe_events(tracefs), group)
 }
 
-fn start_offset() -> io::Result<u32> {
-    btf::offset_of(&fs::read(btf::KERNEL)?, "zone", "zone_start_pfn").ok_or_else(|| io::ErrorKind::Unsupported.into())
+fn start_offset() -> Option<u32> {
+    btf::offset_of(&fs::read(btf::KERNEL).ok()?, "zone", "zone_start_pfn")
 }
 
 fn kprobe_events(tracefs: &Tracefs) -> PathBuf {
@@ -294,15 +298,34 @@ mod tests {
             handed_over: false,
         };
         let known = Symbols::of(&["__alloc_pages_bulk", "balance_pgdat"]);
-        probes.add(&SOURCES[0], &known).unwrap();
+        probes.add(&SOURCES[0], &known, None).unwrap();
         let set = "p:pageset_1_2/bulk_begin __alloc_pages_bulk gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32\n\
                    r512:pageset_1_2/bulk_end __alloc_pages_bulk got=$retval:u32\n";
         assert_eq!(fs::read_to_string(&file).unwrap(), set);
         fs::remove_file(&file).unwrap();
         // Without the file no probe can be set.
-        assert!(probes.add(&SOURCES[1], &known).is_err());
+        assert!(probes.add(&SOURCES[1], &known, None).is_err());
         let names: Vec<String> = probes.sources().map(|(name, ..)| name).collect();
         assert_eq!(names, ["kprobe:__alloc_pages_bulk"]);
+    }
+
+    #[test]
+    fn probes_of_counters_take_the_place_of_a_zones_first_page() {
+        let file = std::env::temp_dir().join(format!("pageset-counters-{}", std::process::id()));
+        fs::write(&file, "").unwrap();
+        let (group, remote) = ("pageset_1_2".into(), Some("counter!=0".into()));
+        let mut probes = Probes { file: file.clone(), group, set: Vec::new(), remote, handed_over: false };
+        let known = Symbols::of(&["__mod_zone_page_state", "mod_zone_page_state"]);
+        let counters = SOURCES.iter().find(|source| source.is_of_counters()).unwrap();
+        assert!(probes.add(counters, &known, None).is_err(), "without type information");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "");
+        probes.add(counters, &known, Some(144)).unwrap();
+        let set = "p:pageset_1_2/zone_counter __mod_zone_page_state start=+144($arg1):u64 counter=$arg2:u8 change=$arg3:s64\n\
+                   p:pageset_1_2/zone_counter_irq_safe mod_zone_page_state start=+144($arg1):u64 counter=$arg2:u8 change=$arg3:s64\n";
+        assert_eq!(fs::read_to_string(&file).unwrap(), set);
+        let filters: Vec<_> = probes.sources().map(|(name, _, filter, _)| (name, filter.map(str::to_owned))).collect();
+        assert_eq!(filters, [("kprobe:__mod_zone_page_state".to_owned(), Some("counter!=0".to_owned()))]);
+        fs::remove_file(&file).unwrap();
     }
 
     #[test]

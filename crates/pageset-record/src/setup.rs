@@ -120,7 +120,7 @@ pub(super) fn prepare(
     Ok(Prepared { layout, decoder: Decoder::new(&formats).map_err(unknown)?, clock, sources })
 }
 
-/// Enables all probes of a source in the instance, or none. `filter` leaves some of their events.
+/// Enables all probes of a source in the instance, or none. `filter` keeps a part of their events.
 fn enable_probes(
     instance: &Instance,
     group: &str,
@@ -130,15 +130,22 @@ fn enable_probes(
     let events: Vec<&str> = events.collect();
     let formats = events.iter().map(|event| read_format(instance, group, event)).collect::<Result<_, _>>()?;
     let set = |event: &str, file, text| instance.write(&format!("events/{group}/{event}/{file}"), text);
-    let enable = |event: &&str, on| {
-        filter.map_or(Ok(()), |filter| set(event, "filter", filter))?;
-        set(event, "enable", on)
+    let enable = |event: &&str| {
+        filter.map_or(Ok(()), |filter| set(event, "filter", filter)).map_err(|error| match error {
+            // The filter itself may be long.
+            RecordError::Io { source, help, .. } => {
+                let what = "restrict the probes of counters to other nodes' zones".into();
+                RecordError::Io { what, source, help }
+            }
+            other => other,
+        })?;
+        set(event, "enable", "1")
     };
-    match events.iter().try_for_each(|event| enable(event, "1")) {
+    match events.iter().try_for_each(enable) {
         Ok(()) => Ok(formats),
         Err(error) => {
             // The probes of a source are useful only together.
-            events.iter().for_each(|event| _ = enable(event, "0"));
+            events.iter().for_each(|event| _ = set(event, "enable", "0"));
             Err(error)
         }
     }

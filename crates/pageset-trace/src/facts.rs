@@ -183,6 +183,11 @@ impl Facts {
         }
     }
 
+    /// Whether the recorder has set its probes of the counters of other nodes' zones.
+    pub fn records_counters(&self) -> bool {
+        self.sources.iter().any(|source| source.contains("zone_page_state"))
+    }
+
     /// Whether events were lost on any CPU.
     pub fn lost_events(&self) -> bool {
         self.loss.iter().any(Loss::any)

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::dress::{Dress, width};
 use super::envelope::Envelope;
+use super::framing::{Framing, width};
 use super::prefix::{is_log, stripped, unquoted};
 
 /// A line of an input, without its prefix.
@@ -21,12 +21,12 @@ pub(crate) struct Line<'t> {
 }
 
 /// Gives each line of a text. syslog writes a line break as `#012`; JSON writes it as `\n`.
-pub(super) fn each(text: &str, dress: &Dress, mut take: impl FnMut(Line<'_>)) {
+pub(super) fn each(text: &str, framing: &Framing, mut take: impl FnMut(Line<'_>)) {
     let width = wrapped_at(text);
     let envelope = Envelope::of(text);
     let is_doubled = is_doubled(text);
     let mut blanks = 0;
-    let mut lines = text.lines().map(|line| dress.bare(line)).zip(1_u64..).peekable();
+    let mut lines = text.lines().map(|line| framing.unframed(line)).zip(1_u64..).peekable();
     while let Some((first, at)) = lines.next() {
         blanks = if first.trim().is_empty() { blanks + 1 } else { 0 };
         if is_doubled && blanks % 2 == 1 {
@@ -37,7 +37,7 @@ pub(super) fn each(text: &str, dress: &Dress, mut take: impl FnMut(Line<'_>)) {
             let is_rest = |next: &str| width.is_some_and(|width| continues(width, &line, last, next));
             let joint = match lines.peek() {
                 Some((next, _)) if is_rest(next) => "",
-                Some((next, _)) if dress.goes_on(last, next) => " ",
+                Some((next, _)) if framing.continues_on(last, next) => " ",
                 _ => break,
             };
             let Some((next, _)) = lines.next() else { break };
@@ -111,15 +111,16 @@ pub(super) fn clean(text: &str) -> Cow<'_, str> {
 /// Whether the tag that the text begins with breaks the line, and what follows it: `<pre>`, `<br />`, `[code]`, `{noformat}`.
 fn tag(text: &str) -> Option<(bool, &str)> {
     let close = match text.as_bytes().first()? {
-        b'<' => '>',
-        b'[' => ']',
-        b'{' => '}',
+        b'<' => b'>',
+        b'[' => b']',
+        b'{' => b'}',
         _ => return None,
     };
-    let (inner, after) = text[1..].split_once(close)?;
+    let end = text.bytes().take(82).position(|byte| byte == close)?;
+    let (inner, after) = (&text[1..end], &text[end + 1..]);
     let name = inner.split([' ', '=', ':', '/']).find(|part| !part.is_empty())?;
     let is_known = ["pre", "code", "br", "noformat"].iter().any(|known| name.eq_ignore_ascii_case(known));
-    (is_known && inner.len() < 80).then(|| (name.eq_ignore_ascii_case("br"), after))
+    is_known.then(|| (name.eq_ignore_ascii_case("br"), after))
 }
 
 /// What follows the rest of a sequence that changes the colour (`m`), clears the line (`K`) or turns a mode of pasting on or off.
@@ -155,7 +156,7 @@ mod tests {
 
     fn all(text: &str) -> Vec<(u64, String)> {
         let mut all = Vec::new();
-        each(&clean(text), &Dress::default(), |line| all.push((line.at, line.text.to_owned())));
+        each(&clean(text), &Framing::default(), |line| all.push((line.at, line.text.to_owned())));
         all
     }
 

@@ -436,7 +436,7 @@ mod tests {
 
     fn read(text: &str) -> Vec<Report> {
         let mut reader = Reader::default();
-        super::super::line::each(text, &super::super::dress::Dress::default(), |line| _ = reader.line(line.text));
+        super::super::line::each(text, &super::super::framing::Framing::default(), |line| _ = reader.line(line.text));
         reader.finish()
     }
 

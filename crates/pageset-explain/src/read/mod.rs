@@ -5,7 +5,7 @@
 //! | `heads` | whether a line can have one of many words |
 //! | `envelope` | what stands around each line, as the whole text shows it |
 //! | `prefix` | what logs, mails and terminals put before a line |
-//! | `dress` | what stands around each line, found by trying |
+//! | `framing` | what stands around each line, found by trying |
 //! | `line` | lines without all of these |
 //! | `request` | the message about a request |
 //! | `mem_info` | Mem-Info in logs |
@@ -18,9 +18,9 @@
 //!
 //! The reader of zoneinfo is that of recordings.
 
-mod dress;
 mod envelope;
 pub(crate) mod events;
+mod framing;
 pub(crate) mod heads;
 pub(crate) mod histogram;
 pub(crate) mod line;
@@ -32,7 +32,7 @@ pub(crate) mod request;
 pub(crate) mod rows;
 pub(crate) mod tables;
 
-use dress::{Dress, Read};
+use framing::{Framing, Read};
 use pageset_trace::procfs::{PartialReader, PartialZone};
 
 #[derive(Debug, Default)]
@@ -55,12 +55,12 @@ pub(crate) fn read(inputs: &[(&str, &str)]) -> Texts {
     let mut readers = Readers::default();
     for (name, text) in inputs {
         let text = line::clean(text);
-        let dress = Dress::of(&text, |part, dress| {
+        let framing = Framing::of(&text, |part, framing| {
             let mut tried = Readers::default();
-            tried.input(name, part, dress);
+            tried.input(name, part, framing);
             tried.read
         });
-        readers.input(name, &text, &dress);
+        readers.input(name, &text, &framing);
     }
     readers.texts.profile = readers.profile.finish();
     readers.texts
@@ -76,12 +76,12 @@ struct Readers {
 }
 
 impl Readers {
-    fn input(&mut self, name: &str, text: &str, dress: &Dress) {
+    fn input(&mut self, name: &str, text: &str, framing: &Framing) {
         let Readers { texts, profile, read } = self;
         texts.notices.tables.input(name);
         let mut zoneinfo = PartialReader::default();
         let mut mem_info = mem_info::Reader::default();
-        line::each(text, dress, |line| {
+        line::each(text, framing, |line| {
             let trimmed = line.text.trim();
             // Fences of Markdown and HTML are no lines of a text.
             let is_blank = trimmed.is_empty() || trimmed.starts_with("```") || trimmed == "--"

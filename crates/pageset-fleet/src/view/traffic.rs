@@ -30,7 +30,7 @@ pub struct CpuTraffic {
     pub fallbacks: u64,
     /// How often the CPU took a zone lock since counting began: to refill, to drain, and for blocks past the pagesets. Null if it was
     /// not counted. This is as the gaps between blocks tell: `zone_lock_holds_per_s` adds what follows from the kernel's rules, and may be
-    /// higher than the difference of two looks.
+    /// higher than the difference of two looks. In the metric these are added, so that its rate is what the agent judges by.
     #[schemars(extend("as" = "zone-lock-moves", "metric" = "pageset_zone_lock_holds"))]
     #[serde(default)]
     pub zone_lock_holds: Option<u64>,

@@ -223,8 +223,7 @@ fn marks(trace: &Trace) -> Vec<Warning> {
 
 /// Warnings about kernel activity that no event shows or that a replay does not repeat.
 fn unseen(notes: &Notes, facts: &Facts, level: Level) -> impl Iterator<Item = Warning> {
-    let has = |part| facts.sources.iter().any(|source| source.contains(part));
-    let recorded = has("bulk");
+    let recorded = facts.sources.iter().any(|source| source.contains("bulk"));
     let bulk = match level {
         _ if recorded => "the recording tells how many, not which",
         Level::Input => "they write no event, so the input shows them only when they are freed",
@@ -261,8 +260,8 @@ fn unseen(notes: &Notes, facts: &Facts, level: Level) -> impl Iterator<Item = Wa
             Name::Expiries,
             "drains of other nodes' idle pages by the timer work",
             notes.found.expiries,
-            if has("zone_page_state") {
-                "they follow counters of the zone, whose changes are recorded"
+            if facts.records_counters() {
+                "they follow counters of the zone, of which most changes are recorded"
             } else {
                 "they follow counters of the zone, of which events show a part"
             },

@@ -206,7 +206,7 @@ impl Setting {
             preempts: preempts(release_or_guess(release, version, start).0),
             frees_runs_whole: facts.kernel_release.as_deref().and_then(Release::parse).is_some_and(frees_whole),
             bulk_recorded,
-            counters_recorded: facts.sources.iter().any(|source| source.contains("zone_page_state")),
+            counters_recorded: facts.records_counters(),
             reclaim_ends_recorded: facts.sources.iter().any(|source| source == "kprobe:balance_pgdat"),
             page_size: facts.page_size,
             batch_scale_max: facts.batch_scale_max,
@@ -256,7 +256,11 @@ impl Setting {
         match change {
             StateChange::PagesetsOff(pfn)
             | StateChange::PagesetsOn(pfn)
-            | StateChange::ZoneCounter { zone: pfn, .. } => self.zone_of(pfn),
+            | StateChange::ZoneCounter { zone: pfn, .. } => {
+                // The page is a zone's first one. Another node's span may contain it.
+                let first = self.zones.iter().position(|zone| zone.frames.start == pfn.0);
+                first.or_else(|| self.zone_of(pfn))
+            }
             _ => None,
         }
     }

@@ -33,8 +33,8 @@ pub(super) struct ZoneCounters {
     /// Whether a refill of single pages changes the count of free pages once for each page, as kernels from 6.10 on. Larger blocks
     /// change it one by one in all kernels: on 6.1 with a threshold of 18, 15 blocks of order 1 are a change, and three of order 3 none.
     by_block: bool,
-    /// Whether the recording shows all changes but those of free pages. Else allocations and frees of pages of processes and files stand
-    /// for them.
+    /// Whether the recording shows the changes that `mod_zone_page_state` makes, but those of free pages. Else allocations and frees of
+    /// pages of processes and files stand for them.
     are_recorded: bool,
 }
 

@@ -74,7 +74,7 @@ pub const PAGESETS_OFF: &str = "pagesets_off";
 /// The probe event of [`StateChange::PagesetsOn`].
 pub const PAGESETS_ON: &str = "pagesets_on";
 /// The probe events of [`StateChange::ZoneCounter`]: two functions change counters.
-pub const ZONE_COUNTER: [&str; 2] = ["zone_counter", "zone_counter_folio"];
+pub const ZONE_COUNTER: [&str; 2] = ["zone_counter", "zone_counter_irq_safe"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BulkRequest {

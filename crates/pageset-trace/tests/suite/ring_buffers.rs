@@ -6,7 +6,7 @@ use pageset::{CpuId, Pfn};
 use pageset_trace::tracepoint::decode::Decoder;
 use pageset_trace::tracepoint::format::{Format, PageLayout};
 use pageset_trace::tracepoint::merge::{Merge, copy_full};
-use pageset_trace::{Context, Event, Kind};
+use pageset_trace::{Context, Event, Kind, StateChange};
 use proptest::prelude::*;
 
 const CPU0: &[u8] = include_bytes!("../data/ring/cpu0.raw");
@@ -93,6 +93,40 @@ fn events_equal_the_kernel_s_text() {
     assert_eq!(merge.counts().skipped, 0);
     assert_eq!(merge.counts().raw_bytes, (CPU0.len() + CPU1.len()) as u64);
     assert!(merge.missed_pages().all(|(_, pages)| pages == 0));
+}
+
+/// A record of the recorder's probe of counters: the change is signed.
+#[test]
+fn changes_of_a_zones_counter_are_decoded() {
+    for name in ["zone_counter", "zone_counter_irq_safe"] {
+        let field = |text: &str, offset: u32, size: u32, signed: u32| {
+            format!("\tfield:{text};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n")
+        };
+        let format = [
+            format!("name: {name}\nID: 77\nformat:\n"),
+            field("unsigned short common_type", 0, 2, 0),
+            field("unsigned char common_flags", 2, 1, 0),
+            field("unsigned char common_preempt_count", 3, 1, 0),
+            field("int common_pid", 4, 4, 1),
+            "\n".to_owned(),
+            field("unsigned long __probe_ip", 8, 8, 0),
+            field("u64 start", 16, 8, 0),
+            field("u8 counter", 24, 1, 0),
+            field("s64 change", 25, 8, 1),
+            "\nprint fmt: \"\"\n".to_owned(),
+        ];
+        let decoder = Decoder::new(&[Format::parse(&format.concat()).unwrap()]).unwrap();
+        for change in [-3_i64, 512] {
+            let mut record = vec![77, 0, 0, 0, 9, 0, 0, 0];
+            record.extend([0; 8]);
+            record.extend(163_840_u64.to_ne_bytes());
+            record.push(6);
+            record.extend(change.to_ne_bytes());
+            let event = decoder.decode(5, CpuId(3), &record).unwrap();
+            let expected = StateChange::ZoneCounter { zone: Pfn(163_840), counter: 6, change: change as i32 };
+            assert_eq!((event.pid, event.kind), (9, Kind::StateChange(expected)), "{name}");
+        }
+    }
 }
 
 #[test]

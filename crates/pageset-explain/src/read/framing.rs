@@ -14,7 +14,7 @@ const ROUNDS: usize = 3;
 
 /// What stands around the lines of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Dress {
+pub(super) struct Framing {
     /// The shapes of the text before each line, the outermost first.
     heads: Vec<String>,
     /// Lines are broken between words at this width.
@@ -30,23 +30,23 @@ pub(super) struct Read {
     pub(super) unknown: Vec<u64>,
 }
 
-impl Dress {
+impl Framing {
     /// The form of a text, which the readers try.
-    pub(super) fn of(text: &str, read: impl Fn(&str, &Dress) -> Read) -> Dress {
+    pub(super) fn of(text: &str, read: impl Fn(&str, &Framing) -> Read) -> Framing {
         let end = text.char_indices().filter(|(_, c)| *c == '\n').nth(TRIED).map_or(text.len(), |(at, _)| at);
         let text = &text[..end];
-        let mut dress = Dress::default();
-        let mut last = read(text, &dress);
+        let mut framing = Framing::default();
+        let mut last = read(text, &framing);
         // The same word and colon before all lines are no part of them, even if they are understood with it.
         if let Some(head) = common(text) {
-            let form = Dress { heads: vec![head], width: None };
+            let form = Framing { heads: vec![head], width: None };
             let tried = read(text, &form);
             if tried.known >= last.known && tried.unknown.len() <= last.unknown.len() {
-                (last, dress) = (tried, form);
+                (last, framing) = (tried, form);
             }
         }
         for _ in 0..ROUNDS {
-            let forms = dress.forms(text, &last.unknown).into_iter();
+            let forms = framing.forms(text, &last.unknown).into_iter();
             let tried = forms.map(|(form, changed)| (read(text, &form), changed, form));
             // Half of the lines that change become lines of a known kind, and no line that was of one is lost in another.
             let is_better = |read: &Read, changed: usize| {
@@ -55,17 +55,17 @@ impl Dress {
             let better = tried.filter(|(read, changed, _)| is_better(read, *changed));
             let best = better.min_by_key(|(read, _, _)| (read.unknown.len(), Reverse(read.known)));
             let Some((read, _, form)) = best else { break };
-            (last, dress) = (read, form);
+            (last, framing) = (read, form);
         }
-        dress
+        framing
     }
 
     /// This form with one thing more, as the lines that are not understood suggest, and how many lines it changes.
-    fn forms(&self, text: &str, unknown: &[u64]) -> Vec<(Dress, usize)> {
+    fn forms(&self, text: &str, unknown: &[u64]) -> Vec<(Framing, usize)> {
         if unknown.is_empty() {
             return Vec::new();
         }
-        let lines: Vec<&str> = text.lines().map(|line| self.bare(line)).collect();
+        let lines: Vec<&str> = text.lines().map(|line| self.unframed(line)).collect();
         let mut counts: HashMap<String, usize> = HashMap::new();
         for line in unknown.iter().filter_map(|at| lines.get(*at as usize - 1)).map(|line| stripped(line)) {
             // A number alone says nothing.
@@ -78,20 +78,20 @@ impl Dress {
         heads.sort_by_key(|(shape, count)| (Reverse(*count), shape.len(), shape.clone()));
         let headed = heads.into_iter().take(FORMS).map(|(shape, count)| {
             let heads = self.heads.iter().cloned().chain([shape]).collect();
-            (Dress { heads, ..self.clone() }, count)
+            (Framing { heads, ..self.clone() }, count)
         });
         let widest = lines.iter().map(|line| width(unquoted(line))).max().unwrap_or(0);
         let widths = [widest, 80, 79, 78, 76, 74, 72].into_iter().filter(|at| (50..=100).contains(at));
         let broken = widths.filter(|_| self.width.is_none()).map(|at| {
-            let dress = Dress { width: Some(at), ..self.clone() };
-            let changed = lines.windows(2).filter(|pair| dress.goes_on(pair[0], pair[1])).count();
-            (dress, changed)
+            let framing = Framing { width: Some(at), ..self.clone() };
+            let changed = lines.windows(2).filter(|pair| framing.continues_on(pair[0], pair[1])).count();
+            (framing, changed)
         });
         headed.chain(broken.filter(|(_, changed)| *changed > 0)).collect()
     }
 
     /// The line without the text before it.
-    pub(super) fn bare<'t>(&self, line: &'t str) -> &'t str {
+    pub(super) fn unframed<'t>(&self, line: &'t str) -> &'t str {
         let strip = |line: &'t str, head: &String| {
             let message = stripped(line);
             shapes(message).find(|(_, shape)| shape == head).map_or(line, |(end, _)| &message[end..])
@@ -100,7 +100,7 @@ impl Dress {
     }
 
     /// Whether the next line is the rest of this one: its first word did not fit.
-    pub(super) fn goes_on(&self, line: &str, next: &str) -> bool {
+    pub(super) fn continues_on(&self, line: &str, next: &str) -> bool {
         let Some(at) = self.width else { return false };
         let (line, next) = (unquoted(line).trim_end(), unquoted(next));
         let Some(first) = next.split_whitespace().next().map(width) else { return false };
