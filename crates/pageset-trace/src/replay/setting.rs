@@ -258,7 +258,7 @@ impl Setting {
             | StateChange::PagesetsOn(pfn)
             | StateChange::ZoneCounter { zone: pfn, .. } => {
                 // The page is a zone's first one. Another node's span may contain it.
-                let first = self.zones.iter().position(|zone| zone.frames.start == pfn.0);
+                let first = self.zones.iter().position(|zone| zone.frames.start == pfn.0 && !zone.frames.is_empty());
                 first.or_else(|| self.zone_of(pfn))
             }
             _ => None,
