@@ -121,8 +121,10 @@ void fragmentation(void)
 	unsigned int i;
 	u64 most;
 
-	if (pageset_audit(&books))
+	if (pageset_audit(&books)) {
+		pr_err("pageset_bench: failed: the audit before the pattern fragmentation\n");
 		return;
+	}
 	most = books.free + books.cached + books.in_use;
 	pages = vmalloc(most * sizeof(*pages));
 	if (!pages) {
