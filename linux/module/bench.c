@@ -35,9 +35,6 @@ MODULE_PARM_DESC(operations, "survive: operations of each CPU (1000000)");
 static bool lose;
 module_param(lose, bool, 0444);
 MODULE_PARM_DESC(lose, "survive: plants a fault: one page is never freed");
-static bool emulated_times;
-module_param(emulated_times, bool, 0444);
-MODULE_PARM_DESC(emulated_times, "compare: says times where QEMU emulates the processor, and they are none: a test of the module");
 
 #define SLOTS 512
 /* Pages that all CPUs together keep in the pattern churn, and how many of them a CPU replaces at a time, as in crates/pageset-bench. */
@@ -409,8 +406,8 @@ static struct kprobe lock_probes[] = {
 typedef u64 work_fn(struct worker *, unsigned int, unsigned int, unsigned long);
 
 /*
- * Whether QEMU emulates the processor. Under its -icount the clock counts instructions, and no time is a time. The words of `cpuid`
- * spell TCGTCGTCGTCG.
+ * Whether QEMU emulates the processor. Under its -icount the clock counts instructions, so ns measure nothing. The words of `cpuid` spell
+ * TCGTCGTCGTCG.
  */
 static bool emulated(void)
 {
@@ -539,7 +536,7 @@ static void cell(struct worker **workers, unsigned int cpus, const char *pattern
 	}
 	keep(workers, cpus, kernels, order, held, false);
 	/* Times where they are times, else instructions. */
-	if (emulated() && !emulated_times)
+	if (emulated())
 		snprintf(said, sizeof(said), "loop=%llu alloc_pages=%llu pageset=%llu", spent[0].instructions, spent[1].instructions,
 			 spent[2].instructions);
 	else
