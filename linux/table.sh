@@ -16,6 +16,9 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
         if (file == times) name[++cells] = at
         delete value
     }
+    # As below, of the second guest.
+    FILENAME != file && /^GUEST kernel/ { began = 1 }
+    FILENAME != file && began && (/^GUEST failed/ || /^pageset_bench: failed/ || warns()) { failures[++failed] = "with KVM: " $0; in_times = 1 }
     FILENAME != file || file == times && /^pageset_bench: cell/ { next }
     /^GUEST kernel/ { kernel = $3 }
     /^GUEST cpus/ { all = $3 }
@@ -49,7 +52,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
     /^pageset_bench: failed/ { if (planted == "page" && / 1 pages are in use/) found = 1; else failures[++failed] = $0 }
     /^pageset: a zone.s lock would be held with interrupts on/ { if (planted == "mask") unmasked = 1; else failures[++failed] = $0 }
     # Before the first line of the guest the module is not there: a warning then is of the kernel, or of the emulation.
-    kernel && /(BUG|WARNING|Oops|general protection|soft lockup|rcu.*stall)/ { failures[++failed] = $0 }
+    kernel && warns() { failures[++failed] = $0 }
     /^pageset_bench: survive/ && !planted && !pairs {
         values(3)
         pairs = value["pairs"]; interrupts = value["interrupts"]; cpus = value["cpus"]
@@ -102,6 +105,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
     function cell() {
         return sprintf("; %s of order %s, %s held, %s", value["pattern"], value["order"], value["held"], value["cpus"] == 1 ? "1 CPU" : value["cpus"] " CPUs")
     }
+    function warns() { return /(BUG|WARNING|Oops|general protection|soft lockup|rcu.*stall)/ }
     function list(text) { return substr(text, 3) }
     function pages(n) { return n == 1 ? "1 page" : n " pages" }
     END {
@@ -166,6 +170,6 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
         }
         printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code, %d of them for its calls, without audit and statistics. The guest took %d s.\n", most, text, calls, seconds
         for (i = 1; i <= failed; i++) print "error: " failures[i] > "/dev/stderr"
-        if (failed) { print "the guest said: " file > "/dev/stderr"; exit 1 }
+        if (failed) { print "the guest said: " file (in_times ? " and " times : "") > "/dev/stderr"; exit 1 }
     }
 ' "$2" "${more[@]}"

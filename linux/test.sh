@@ -48,6 +48,15 @@ expect times 'waits for a lock +ns a pair$' "$said"
 expect times '^   1  hold        4    32 .* 45\.6 +123\.4$' "$said"
 expect times '^pageset takes less time than alloc_pages in 2 of 2 cells' "$said"
 refuse times 'No time|exit' "$said"
+for line in 'GUEST failed the comparison ended early' 'pageset_bench: failed: no memory' '[    1.5] WARNING: CPU: 0 PID: 1'; do
+    { cat "$work/times" && echo "$line"; } >"$work/failed"
+    said=$(table compare counts "$work/failed")
+    expect "KVM, $line" '^error: with KVM: (GUEST failed|pageset_bench: failed|WARNING: CPU)' "$said"
+    expect "KVM, $line" '^exit 1$' "$said"
+done
+# A warning before the guest's first line is of the kernel.
+{ echo 'WARNING: CPU' && cat "$work/times"; } >"$work/early"
+refuse 'KVM, early' 'error:|exit' "$(table compare counts "$work/early")"
 said=$(table here times "$work/times")
 expect here '^pageset takes less time than alloc_pages in 2 of 2 cells, on this machine, Linux 6\.12\.$' "$said"
 expect here '^   1  hold        3    32 +45\.6 +123\.4$' "$said"
