@@ -110,10 +110,11 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
     function pages(n) { return n == 1 ? "1 page" : n " pages" }
     END {
         if (what == "here") {
-            if (!timed) failures[++failed] = "QEMU emulates this machine: its clock is not one of time"
+            if (!cells) failures[++failed] = "no cell was measured: the modules did not load, or ended early"
+            else if (!timed) failures[++failed] = "QEMU emulates this machine: its clock is not one of time"
             else printf "pageset takes less time than alloc_pages in %d of %d cells, on this machine, Linux %s.\n\n", faster, timed, kernel
             print "                           ns a pair\nCPUs  pattern order  held   pageset alloc_pages"
-            for (i = 1; i <= timed; i++) print name[i] time[name[i]]
+            for (i = 1; i <= cells; i++) print name[i] time[name[i]]
             print ""
         } else if (what == "compare") {
             if (cells && fewer == cells) printf "pageset takes fewer instructions than alloc_pages in all %d cells: %.0f to %.0f %% of them, on Linux %s.\n\n", cells, 100 * best, 100 * worst, kernel

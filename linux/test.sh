@@ -60,6 +60,16 @@ refuse 'KVM, early' 'error:|exit' "$(table compare counts "$work/early")"
 said=$(table here times "$work/times")
 expect here '^pageset takes less time than alloc_pages in 2 of 2 cells, on this machine, Linux 6\.12\.$' "$said"
 expect here '^   1  hold        3    32 +45\.6 +123\.4$' "$said"
+# All cells have a line, those without a time too.
+{ cells 'ns=20,0,0' | sed 's/held=32/held=1/' && cat "$work/times"; } >"$work/some"
+said=$(table here some "$work/some")
+expect 'here, some' '^pageset takes less time than alloc_pages in 2 of 2 cells' "$said"
+expect 'here, some' '^   1  hold        4    32 +45\.6 +123\.4$' "$said"
 said=$(table here counts "$work/counts")
+expect 'here, emulated' '^error: QEMU emulates this machine' "$said"
 expect 'here, emulated' '^exit 1$' "$said"
+echo 'GUEST kernel 6.12' >"$work/nothing"
+said=$(table here nothing "$work/nothing")
+expect 'here, nothing' '^error: no cell was measured: the modules did not load' "$said"
+refuse 'here, nothing' 'QEMU' "$said"
 echo "the comparison says times only of clocks of time"
