@@ -60,6 +60,19 @@ refuse 'KVM, early' 'error:|exit' "$(table compare counts "$work/early")"
 said=$(table here times "$work/times")
 expect here '^pageset takes less time than alloc_pages in 2 of 2 cells, on this machine, Linux 6\.12\.$' "$said"
 expect here '^   1  hold        3    32 +45\.6 +123\.4$' "$said"
+# A cell with refused calls has a time that counts for nobody.
+sed '/order=3/s/refused=0,0/refused=0,7/' "$work/times" >"$work/refused"
+said=$(table here refused "$work/refused")
+expect 'here, refused' '^pageset takes less time than alloc_pages in 1 of 1 cells' "$said"
+expect 'here, refused' '^   1  hold        3    32 +45\.6 +123\.4$' "$said"
+expect 'here, refused' '^Refused calls of alloc_pages, pageset: hold of order 3, 32 held, 1 CPU: 0,7\.$' "$said"
+said=$(table compare counts "$work/refused")
+expect 'KVM, refused' '^pageset takes less time than alloc_pages in 1 of 1 cells' "$said"
+expect 'KVM, refused' '^Refused calls of .*: hold of order 3, 32 held, 1 CPU, with KVM: 0,7\.$' "$said"
+sed -i 's/refused=0,0/refused=7,0/' "$work/refused"
+refuse 'here, all refused' 'QEMU|exit' "$(table here refused "$work/refused")"
+sed 's/refused=0,0/refused=7,0/' "$work/counts" >"$work/refused"
+expect refused '^Refused calls of .*: hold of order 3, .*1 CPU: 7,0; hold of order 4, .*: 7,0\.$' "$(table compare refused - why)"
 # All cells have a line, those without a time too.
 { cells 'ns=20,0,0' | sed 's/held=32/held=1/' && cat "$work/times"; } >"$work/some"
 said=$(table here some "$work/some")
