@@ -142,6 +142,8 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
                 printf "%-14s", "rounds"
                 for (i = 0; i <= rounds; i += rounds / 4) printf "%6d", i
                 print "\n" fragments("pageset") "\n" fragments("alloc_pages") "\n"
+                if (filled["alloc_pages"] != filled["pageset"])
+                    failures[++failed] = sprintf("alloc_pages fills %d pages in the pattern fragmentation, pageset %d", filled["alloc_pages"], filled["pageset"])
             } else failures[++failed] = "no line of the pattern fragmentation"
             if (!cells) failures[++failed] = "no cell was measured"
         }

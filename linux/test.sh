@@ -39,6 +39,10 @@ said=$(table compare counts - 'the reason')
 expect counts '^   1  hold        3    32      300          900     33 %        7           9 ' "$said"
 expect counts '^No time is measured: the reason\.$' "$said"
 refuse counts ' ns |exit' "$said"
+sed '/allocator=alloc_pages/s/pages=1024/pages=1000/' "$work/counts" >"$work/unequal"
+said=$(table compare unequal - why)
+expect unequal '^error: alloc_pages fills 1000 pages in the pattern fragmentation, pageset 1024$' "$said"
+expect unequal '^exit 1$' "$said"
 # The console of an emulated guest has no times.
 said=$(table compare counts "$work/counts")
 expect emulated '^No time is measured: the clock' "$said"
