@@ -10,7 +10,7 @@ under QEMU, and prints how many instructions a pair of calls takes, next to allo
 
   --here             instead loads the modules into this machine, which may crash, and measures ns; KERNEL is that of the machine
   --survive          instead loads the module 100 times, does random operations with interrupts, memory pressure and a CPU that comes
-                     and goes, maps /dev/pageset, and plants a fault
+                     and goes, maps /dev/pageset, and plants faults
   --operations N     operations of each CPU, with --survive (1000000)
   --cpus N           CPUs (2); the comparison uses 1, 2, 4 … of them
   --nodes N          nodes (1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # table.sh compare|here|survive FILE SECONDS TEXT CALLS [TIMES|-] [REASON]: the result of a guest, from its console. The first line is the
 # answer. TEXT is the size of the module's code, in bytes, and CALLS that without audit and statistics. TIMES is the console of a machine
-# whose clock is one of time; without it, REASON says why there is none. FILE and TIMES may be one.
+# whose clock is one of time; without it, REASON says why there is none. With here they are one file.
 set -euo pipefail
 times=${6:--}
 more=()
@@ -179,8 +179,8 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
             printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
             printf "%-44s %s\n", "the planted missing mask", unmasked ? "found" : "not found"
         }
-        printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code, %d of them for its calls, without audit and statistics. The guest took %d s.\n", most, text, calls, seconds
+        printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code, %d of them for its calls, without audit and statistics. The %s took %d s.\n", most, text, calls, what == "here" ? "run" : "guest", seconds
         for (i = 1; i <= failed; i++) print "error: " failures[i] > "/dev/stderr"
-        if (failed) { print "the guest said: " file (in_times ? " and " times : "") > "/dev/stderr"; exit 1 }
+        if (failed) { print (what == "here" ? "the console: " : "the guest said: ") file (in_times ? " and " times : "") > "/dev/stderr"; exit 1 }
     }
 ' "$2" "${more[@]}"

@@ -88,6 +88,8 @@ expect 'here, emulated' '^error: QEMU emulates this machine' "$said"
 expect 'here, emulated' '^exit 1$' "$said"
 echo 'GUEST kernel 6.12' >"$work/nothing"
 said=$(table here nothing "$work/nothing")
+expect 'here, nothing' '^the console: .*/nothing$' "$said"
+expect 'here, nothing' ' The run took 1 s\.$' "$said"
 expect 'here, nothing' '^error: no cell was measured: the modules did not load' "$said"
 refuse 'here, nothing' 'QEMU' "$said"
 echo "the comparison says times only of clocks of time"
