@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests without a guest: when the comparison measures time (clock.sh), and that its table (table.sh) has no time otherwise.
+# Tests without a guest: when the comparison measures time (clock.sh), that its table (table.sh) has no time otherwise, and what
+# `run.sh --here` installs.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
@@ -92,4 +93,19 @@ expect 'here, nothing' '^the console: .*/nothing$' "$said"
 expect 'here, nothing' ' The run took 1 s\.$' "$said"
 expect 'here, nothing' '^error: no cell was measured: the modules did not load' "$said"
 refuse 'here, nothing' 'QEMU' "$said"
+
+# --here, where apt has no lists yet: fakes instead of apt, of the root user and of rustup, and all other programs as they are.
+mkdir -p "$work/bin" && ln -s /usr/bin/* /bin/* "$work/bin/" 2>/dev/null || true
+rm -f "$work"/bin/{qemu-system-x86_64,busybox,id,apt-get,apt-cache,rustup}
+fake() { printf '#!/bin/bash\n%s\n' "$2" >"$work/bin/$1" && chmod +x "$work/bin/$1"; }
+release=$(uname -r)
+fake id 'echo 0'
+fake apt-get "echo \"\$*\" >>$work/asked"
+fake apt-cache "grep -q update $work/asked && [[ \$* == 'pkgnames linux-headers-$release' ]] && echo linux-headers-$release || true"
+fake rustup 'exit 1'
+mkdir -p "$work/here/kernels/$release/boot" && touch "$work/asked" "$work/here/kernels/$release/"{complete,"boot/vmlinuz-$release"}
+said=$(PATH=$work/bin bash "$here/run.sh" --here --dir "$work/here" 2>&1 || echo "exit $?")
+expect 'here, no lists' '^error: cannot install a nightly toolchain' "$said"
+expect 'here, no lists' '^exit 3$' "$said"
+refuse 'here, no lists' 'qemu|busybox' "$(cat "$work/asked")"
 echo "the comparison says times only of clocks of time"
