@@ -213,7 +213,7 @@ boot "$said" -cpu "Skylake-Client,-hle,-rtm" -smp "$cpus" -accel "tcg,thread=sin
     exit 1
 }
 times=- no_time=''
-if [[ $do == compare ]] && no_time=$(bash "$here/clock.sh"); then
+if [[ $do == compare ]] && no_time=$(bash "$here/clock.sh" "$cpus" "$nodes"); then
     times=$dir/times-$release-$cpus-cpus.log
     # More CPUs than the host has would wait for each other.
     boot "$times" -cpu host -smp "$((cpus < $(nproc) ? cpus : $(nproc)))" -accel kvm ||

@@ -17,10 +17,16 @@ echo 'flags : fpu vme svml' >"$work/without"
 echo 'flags : fpu vmx sse' >"$work/with"
 touch "$work/kvm"
 for of in none/with kvm/without none/without; do
-    ! said=$(bash "$here/clock.sh" "$work/${of%/*}" "$work/${of#*/}") || { echo "error: $of counts as a clock of time" && exit 1; }
+    ! said=$(bash "$here/clock.sh" 1 1 "$work/${of%/*}" "$work/${of#*/}") || { echo "error: $of counts as a clock of time" && exit 1; }
     expect "$of" 'cannot be written|no virtualisation' "$said"
 done
-bash "$here/clock.sh" "$work/kvm" "$work/with"
+clock() { bash "$here/clock.sh" "$@" "$work/kvm" "$work/with" || echo "exit $?"; }
+for of in '1 1' '1 2' '65536 1'; do
+    # shellcheck disable=SC2086
+    refuse "clock $of" . "$(clock $of)"
+done
+expect 'clock in nodes' '^65536 CPUs in nodes are more than the [0-9]+ of this machine$' "$(clock 65536 2)"
+expect 'clock in nodes' '^exit 1$' "$(clock 65536 2)"
 
 cells() {
     echo 'GUEST kernel 6.12'
