@@ -10,7 +10,7 @@ under QEMU, and prints how many instructions a pair of calls takes, next to allo
 
   --here             instead loads the modules into this machine, which may crash, and measures ns; KERNEL is that of the machine
   --survive          instead loads the module 100 times, does random operations with interrupts, memory pressure and a CPU that comes
-                     and goes, maps /dev/pageset, and plants a fault
+                     and goes, maps /dev/pageset, and plants faults
   --operations N     operations of each CPU, with --survive (1000000)
   --cpus N           CPUs (2); the comparison uses 1, 2, 4 … of them
   --nodes N          nodes (1)
@@ -59,13 +59,14 @@ command -v apt-get >/dev/null || missing "there is no apt-get to get a kernel wi
 newest() {
     apt-cache pkgnames "linux-headers-$kernel" | grep -E "^linux-headers-${kernel//+/\\+}([.+-].*)?-$flavour-amd64$" | sort -V | tail -n 1
 }
-headers=$(newest || true)
 if [[ $do == here ]]; then
     [[ $(id -u) == 0 ]] || missing "loading a module takes root"
-    headers=$(apt-cache pkgnames "linux-headers-$(uname -r)" | grep -x "linux-headers-$(uname -r)" || true)
-    [[ $headers ]] || missing "no package linux-headers-$(uname -r) for the kernel of this machine"
+    newest() { apt-cache pkgnames "linux-headers-$(uname -r)" | grep -xF "linux-headers-$(uname -r)"; }
 fi
-[[ $headers ]] || { apt-get update >/dev/null 2>&1 && headers=$(newest || true); } || true
+headers=$(newest || true)
+# A container may have no lists of packages yet.
+[[ $headers ]] || { apt-get update >/dev/null 2>&1 || true; headers=$(newest || true); }
+[[ $headers || $do != here ]] || missing "no package linux-headers-$(uname -r) for the kernel of this machine"
 [[ $headers ]] || missing "no package linux-headers-$kernel*-$flavour-amd64; try another KERNEL, or add its suite to apt's sources"
 release=${headers#linux-headers-}
 root=$dir/kernels/$release
@@ -93,9 +94,12 @@ image=$(image)
 
 # ---- tools
 tools=()
-command -v qemu-system-x86_64 >/dev/null || tools+=(qemu-system-x86)
 busybox=$(command -v busybox || true)
-[[ $busybox ]] && ! ldd "$busybox" >/dev/null 2>&1 || tools+=(busybox-static)
+# What only a guest needs.
+if [[ $do != here ]]; then
+    command -v qemu-system-x86_64 >/dev/null || tools+=(qemu-system-x86)
+    [[ $busybox ]] && ! ldd "$busybox" >/dev/null 2>&1 || tools+=(busybox-static)
+fi
 command -v make >/dev/null || tools+=(make)
 compiler=$(grep -oE 'gcc-[0-9]+' <<<"$depends" | head -n 1 || true)
 compiler=${compiler:-gcc}
@@ -104,7 +108,7 @@ if ((${#tools[@]})); then
     [[ $(id -u) == 0 ]] || missing "these packages are missing, and installing them takes root: ${tools[*]}"
     { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${tools[@]}"; } \
         >"$dir/tools.log" 2>&1 || missing "cannot install ${tools[*]}: $(tail -n 1 "$dir/tools.log")"
-    busybox=$(command -v busybox)
+    busybox=$(command -v busybox || true)
 fi
 rustup component list --toolchain nightly --installed 2>/dev/null | grep '^rust-src' >/dev/null ||
     rustup toolchain install nightly --profile minimal --component rust-src >"$dir/tools.log" 2>&1 ||
@@ -209,7 +213,7 @@ boot "$said" -cpu "Skylake-Client,-hle,-rtm" -smp "$cpus" -accel "tcg,thread=sin
     exit 1
 }
 times=- no_time=''
-if [[ $do == compare ]] && no_time=$(bash "$here/clock.sh"); then
+if [[ $do == compare ]] && no_time=$(bash "$here/clock.sh" "$cpus" "$nodes"); then
     times=$dir/times-$release-$cpus-cpus.log
     # More CPUs than the host has would wait for each other.
     boot "$times" -cpu host -smp "$((cpus < $(nproc) ? cpus : $(nproc)))" -accel kvm ||

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # table.sh compare|here|survive FILE SECONDS TEXT CALLS [TIMES|-] [REASON]: the result of a guest, from its console. The first line is the
 # answer. TEXT is the size of the module's code, in bytes, and CALLS that without audit and statistics. TIMES is the console of a machine
-# whose clock is one of time; without it, REASON says why there is none. FILE and TIMES may be one.
+# whose clock is one of time; without it, REASON says why there is none. With here they are one file.
 set -euo pipefail
 times=${6:--}
 more=()
@@ -12,10 +12,19 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
         values(3)
         at = key()
         split(value["ns"], ns, ",")
-        if (ns[2] > 0 && ns[3] > 0) { timed++; faster += ns[3] + 0 < ns[2] + 0; time[at] = sprintf("  %8.1f  %10.1f", ns[3] / 10, ns[2] / 10) }
+        if (ns[2] > 0 && ns[3] > 0) {
+            clock = 1
+            time[at] = sprintf("  %8.1f  %10.1f", ns[3] / 10, ns[2] / 10)
+            # An allocator that refuses calls does less work in its time.
+            if (value["refused"] == "0,0") { timed++; faster += ns[3] + 0 < ns[2] + 0 }
+        }
+        if (value["refused"] != "0,0") refused = refused cell() (file == times ? "" : ", with KVM") ": " value["refused"]
         if (file == times) name[++cells] = at
         delete value
     }
+    # As below, of the second guest.
+    FILENAME != file && /^GUEST kernel/ { began = 1 }
+    FILENAME != file && began && (/^GUEST failed/ || /^pageset_bench: failed/ || warns()) { failures[++failed] = "with KVM: " $0; in_times = 1 }
     FILENAME != file || file == times && /^pageset_bench: cell/ { next }
     /^GUEST kernel/ { kernel = $3 }
     /^GUEST cpus/ { all = $3 }
@@ -49,7 +58,7 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
     /^pageset_bench: failed/ { if (planted == "page" && / 1 pages are in use/) found = 1; else failures[++failed] = $0 }
     /^pageset: a zone.s lock would be held with interrupts on/ { if (planted == "mask") unmasked = 1; else failures[++failed] = $0 }
     # Before the first line of the guest the module is not there: a warning then is of the kernel, or of the emulation.
-    kernel && /(BUG|WARNING|Oops|general protection|soft lockup|rcu.*stall)/ { failures[++failed] = $0 }
+    kernel && warns() { failures[++failed] = $0 }
     /^pageset_bench: survive/ && !planted && !pairs {
         values(3)
         pairs = value["pairs"]; interrupts = value["interrupts"]; cpus = value["cpus"]
@@ -102,20 +111,22 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
     function cell() {
         return sprintf("; %s of order %s, %s held, %s", value["pattern"], value["order"], value["held"], value["cpus"] == 1 ? "1 CPU" : value["cpus"] " CPUs")
     }
+    function warns() { return /(BUG|WARNING|Oops|general protection|soft lockup|rcu.*stall)/ }
     function list(text) { return substr(text, 3) }
     function pages(n) { return n == 1 ? "1 page" : n " pages" }
     END {
         if (what == "here") {
-            if (!timed) failures[++failed] = "QEMU emulates this machine: its clock is not one of time"
+            if (!cells) failures[++failed] = "no cell was measured: the modules did not load, or ended early"
+            else if (!clock) failures[++failed] = "QEMU emulates this machine: its clock is not one of time"
             else printf "pageset takes less time than alloc_pages in %d of %d cells, on this machine, Linux %s.\n\n", faster, timed, kernel
             print "                           ns a pair\nCPUs  pattern order  held   pageset alloc_pages"
-            for (i = 1; i <= timed; i++) print name[i] time[name[i]]
+            for (i = 1; i <= cells; i++) print name[i] time[name[i]]
             print ""
         } else if (what == "compare") {
             if (cells && fewer == cells) printf "pageset takes fewer instructions than alloc_pages in all %d cells: %.0f to %.0f %% of them, on Linux %s.\n\n", cells, 100 * best, 100 * worst, kernel
             else printf "pageset takes fewer instructions than alloc_pages in %d of %d cells, on Linux %s. It takes more in: %s.\n\n", fewer, cells, kernel, list(more)
-            print "                          instructions a pair            zone lock taken      waits for a lock" (timed ? "    ns a pair" : "")
-            print "CPUs  pattern order  held  pageset  alloc_pages   part  pageset alloc_pages pageset alloc_pages" (timed ? "  pageset alloc_pages" : "")
+            print "                          instructions a pair            zone lock taken      waits for a lock" (clock ? "    ns a pair" : "")
+            print "CPUs  pattern order  held  pageset  alloc_pages   part  pageset alloc_pages pageset alloc_pages" (clock ? "  pageset alloc_pages" : "")
             for (i = 1; i <= cells; i++) print name[i] lines[i] time[name[i]]
             print "\nInstructions for a pair (an allocation and its free), under -icount: no time. The turn of the loop is up to " longest " of them."
             printf "Order 3 takes at most %.0f %% of order 4 (32 held).\n", 100 * of_four
@@ -124,16 +135,20 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
             if (of_four > 1.25) failures[++failed] = "order 3 takes more than a quarter more than order 4"
             printf "pageset takes a zone lock more often in %d cells, of bulk, random and churn in: %s.\n", held_more, held_in == "" ? "none" : list(held_in)
             printf "Its CPUs wait more often in: %s.\n", waited_in == "" ? "none" : list(waited_in)
-            if (timed) printf "pageset takes less time than alloc_pages in %d of %d cells.\n", faster, timed
+            if (clock) printf "pageset takes less time than alloc_pages in %d of %d cells.\n", faster, timed
             else print "No time is measured: " (reason == "" ? "the clock is not one of time" : reason) "."
             if (rounds) {
                 printf "\nSingle pages fill %d MiB, half of them go at random, and each round replaces a tenth of the rest. The free pages would make %d huge ones. So many more are free than before:\n", filled["pageset"] / 256, filled["pageset"] / 1024
                 printf "%-14s", "rounds"
                 for (i = 0; i <= rounds; i += rounds / 4) printf "%6d", i
                 print "\n" fragments("pageset") "\n" fragments("alloc_pages") "\n"
+                if (filled["alloc_pages"] != filled["pageset"])
+                    failures[++failed] = sprintf("alloc_pages fills %d pages in the pattern fragmentation, pageset %d", filled["alloc_pages"], filled["pageset"])
             } else failures[++failed] = "no line of the pattern fragmentation"
-            if (refused != "") print "Refused calls of alloc_pages, pageset: " list(refused) "."
             if (!cells) failures[++failed] = "no cell was measured"
+        }
+        if (what != "survive") {
+            if (refused != "") print "Refused calls of alloc_pages, pageset: " list(refused) "."
         } else {
             if (most > 4096) failures[++failed] = "the allocator used more than 4096 bytes of stack"
             before = free[1]; drift = free[1] - free[2]; later = free[1] - free[3]; end = free[1] - free[frees]
@@ -164,8 +179,8 @@ awk -v what="$1" -v file="$2" -v seconds="$3" -v text="$4" -v calls="$5" -v time
             printf "%-44s %s\n", "the planted lost page", found ? "found" : "not found"
             printf "%-44s %s\n", "the planted missing mask", unmasked ? "found" : "not found"
         }
-        printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code, %d of them for its calls, without audit and statistics. The guest took %d s.\n", most, text, calls, seconds
+        printf "The allocator was built on at most %d bytes of stack. The module has %d bytes of code, %d of them for its calls, without audit and statistics. The %s took %d s.\n", most, text, calls, what == "here" ? "run" : "guest", seconds
         for (i = 1; i <= failed; i++) print "error: " failures[i] > "/dev/stderr"
-        if (failed) { print "the guest said: " file > "/dev/stderr"; exit 1 }
+        if (failed) { print (what == "here" ? "the console: " : "the guest said: ") file (in_times ? " and " times : "") > "/dev/stderr"; exit 1 }
     }
 ' "$2" "${more[@]}"

@@ -95,14 +95,18 @@ static unsigned long one(const struct allocator *a, struct page **pages, unsigne
 
 	used = empty(a, pages, full, used, &random);
 	for (round = 0;; round++) {
+		unsigned long kept;
+
 		/* The kernel has more memory. What was free before counts for neither. */
 		pr_info("pageset_bench: fragmentation allocator=%s pages=%lu round=%u huge=%ld\n", a->name, full, round,
 			(long)(a->huge() - before));
 		if (round == ROUNDS)
 			break;
 		empty(a, pages, used, used - used / 10, &random);
-		if (fill(a, pages, used - used / 10, used) < used) {
+		kept = fill(a, pages, used - used / 10, used);
+		if (kept < used) {
 			pr_err("pageset_bench: failed: %s refuses a page of those that it got back\n", a->name);
+			used = kept;
 			break;
 		}
 	}
@@ -117,8 +121,10 @@ void fragmentation(void)
 	unsigned int i;
 	u64 most;
 
-	if (pageset_audit(&books))
+	if (pageset_audit(&books)) {
+		pr_err("pageset_bench: failed: the audit before the pattern fragmentation\n");
 		return;
+	}
 	most = books.free + books.cached + books.in_use;
 	pages = vmalloc(most * sizeof(*pages));
 	if (!pages) {

@@ -72,7 +72,7 @@ u32 host_cpu(void)
 /* While it is off, a lock costs a no-operation more. */
 static DEFINE_STATIC_KEY_FALSE(checks);
 
-/* An interrupt that wants a lock which its CPU holds waits for ever. Says so before the lock is taken, and masks interrupts. */
+/* An interrupt that wants a lock which its CPU holds waits for ever. Says so, and masks interrupts. */
 static __cold noinline void check_mask(void)
 {
 	if (!check || irqs_disabled())
@@ -81,15 +81,12 @@ static __cold noinline void check_mask(void)
 	pr_err_once("pageset: a zone's lock would be held with interrupts on\n");
 }
 
-/* As host_lock, in steps. The planted fault leaves out the first one. */
-static __cold noinline unsigned long lock_checked(raw_spinlock_t *lock)
+/* The planted fault: as host_lock without its mask. The check comes first: an interrupt must not meet the lock. */
+static __cold noinline unsigned long lock_unmasked(raw_spinlock_t *lock)
 {
 	unsigned long flags;
 
-	if (*fault == 'm')
-		local_save_flags(flags);
-	else
-		local_irq_save(flags);
+	local_save_flags(flags);
 	check_mask();
 	raw_spin_lock(lock);
 	return flags;
@@ -99,9 +96,11 @@ unsigned long host_lock(raw_spinlock_t *lock)
 {
 	unsigned long flags;
 
-	if (static_branch_unlikely(&checks))
-		return lock_checked(lock);
+	if (static_branch_unlikely(&checks) && *fault == 'm')
+		return lock_unmasked(lock);
 	raw_spin_lock_irqsave(lock, flags);
+	if (static_branch_unlikely(&checks))
+		check_mask();
 	return flags;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0
 /*
  * Statistics in debugfs: pageset/zoneinfo, in the form of /proc/zoneinfo, and pageset/counters, the allocator's own and the module's.
- * Without debugfs the module does without the files. And free huge pages.
+ * Without debugfs the module does without the files. Also counts free huge pages.
  */
 #include <linux/debugfs.h>
 #include <linux/module.h>
