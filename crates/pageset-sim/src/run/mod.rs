@@ -320,7 +320,6 @@ impl Run<'_> {
 }
 
 #[cfg(test)]
-#[path = "page_size_tests.rs"]
-mod page_sizes;
+mod page_size_tests;
 #[cfg(test)]
 mod tests;
