@@ -4,4 +4,4 @@
 set -eu
 cd "$(dirname "$0")/.."
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-    cargo test --locked -p pageset -p pageset-host --lib models::
+    cargo test --locked -p pageset -p pageset-host --lib -- models:: wait_model_tests::

@@ -30,7 +30,7 @@ for setting in "${settings[@]}"; do
         cargo test --quiet --locked -p pageset --all-features --test suite -- "${tests[@]}"
     # The simulator's memory, caches and clearing follow the page size.
     [ "$page_kib" = 4 ] || PAGESET_PAGE_KIB=$page_kib PAGESET_PAGEBLOCK_ORDER=$pageblock_order PAGESET_MAX_ORDER=$max_order \
-        cargo test --quiet --locked -p pageset-sim --lib -- page_sizes::
+        cargo test --quiet --locked -p pageset-sim --lib -- page_size_tests::
 done
 
 # What is refused, and the message: variable, value, text.

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Read by steps that need programs of the distribution: `. ci/tools.sh STEP`.
 step=$1
+tools_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 
 skip() {
     echo "SKIPPED $step: $1"
@@ -17,7 +18,9 @@ need() {
 
 # boot OPTION...: runs ./run.sh of a kernel under QEMU, with its output in $said, and prints the lines with $shown.
 boot() {
-    echo "== ${PWD##*/}/run.sh $*"
+    local here
+    here=$(pwd -P)
+    echo "== ${here#"$tools_root"/}/run.sh $*"
     ./run.sh "$@" >"$said" 2>&1 || { cat "$said" && exit 1; }
     grep -aE "$shown" "$said"
 }

@@ -365,6 +365,7 @@ fn default_tuning(bytes: usize) -> Tuning {
     }
 }
 
+/// In bytes.
 struct NodeSizes {
     /// The size in use from the start.
     initial: usize,

@@ -121,8 +121,7 @@ pub mod tick;
 pub mod topology;
 pub mod wait;
 #[cfg(all(loom, test))]
-#[path = "wait_model_tests.rs"]
-mod wait_models;
+mod wait_model_tests;
 mod waiters;
 mod withheld;
 mod zeroed;

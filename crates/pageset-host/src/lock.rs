@@ -117,6 +117,7 @@ fn fence_later(fence: impl Fn() -> bool) -> bool {
     false
 }
 
+/// Whether `cpu` is known to be offline.
 fn is_offline(cpu: u32) -> bool {
     online_cpus().is_some_and(|online| !online.contains(&cpu))
 }

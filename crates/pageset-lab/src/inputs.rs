@@ -72,6 +72,7 @@ fn read_table(path: &Path) -> Result<Vec<RunResult>, Failure> {
     })
 }
 
+/// The failure for a file that is neither JSON nor a table.
 fn other(path: &Path, command: &str) -> Failure {
     Failure::new(Exit::Damaged, format!("cannot read {}: it is neither JSON nor the table of a study", path.display()))
         .help(format!("`pageset {command}` reads recordings"))

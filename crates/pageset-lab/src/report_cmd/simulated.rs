@@ -29,6 +29,7 @@ type OfRow<'f> = &'f dyn Fn(&RunRow) -> Option<Spread>;
 
 /// A row of `pageset-lab sim`, with the keys that distinguish it from other rows.
 struct Row<'v> {
+    /// Without their batch.
     rules: String,
     batch: Option<u64>,
     row: &'v RunRow,

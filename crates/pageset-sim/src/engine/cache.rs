@@ -204,6 +204,7 @@ impl Caches {
         source
     }
 
+    /// Touches a line as any core, running or not, and returns its source.
     pub(super) fn locate(&self, running: &Running, core: Core, line: &LineState, node: Socket) -> Source {
         if core == running.core.get() && running.on.get() {
             return self.fetch(running, line, node, 1);

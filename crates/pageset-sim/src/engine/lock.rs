@@ -183,6 +183,7 @@ impl Engine {
         free
     }
 
+    /// The lock is free.
     fn take(&self, lock: &mut Lock, waiter: &Waiter) {
         lock.had(waiter, waiter.since);
         self.running.begin_hold(self.hold_variation.draw(&self.random));

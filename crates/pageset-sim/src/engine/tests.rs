@@ -552,6 +552,7 @@ fn a_slow_core_has_slow_work_and_slow_lines_from_outside_and_the_mean_stays() {
         let cpu = engine.cpu() as usize;
         engine.touch(&shared[cpu], NODE);
         engine.yield_now();
+        // Lines of other cores queue: the core's own speed counts for that part of their latency, too.
         engine.share(64, 1);
         let of = |act: &dyn Fn()| {
             let from = engine.now();

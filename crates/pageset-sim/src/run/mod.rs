@@ -121,6 +121,7 @@ impl From<NoMemory> for RunError {
 /// What a node that represents all nodes of a machine takes from the machine.
 #[derive(Clone, Copy)]
 struct OneOf {
+    /// All have the same work.
     nodes: u32,
     /// The node's part of the reserve, which would follow the formula in a machine of one node.
     reserve_kib: u64,
@@ -163,6 +164,7 @@ impl Run<'_> {
         }
     }
 
+    /// A machine of one node and the number of nodes, if one node represents all.
     fn one_node(&self) -> Option<(Machine, u32)> {
         let topology = self.machine.topology();
         let alike = self.tasks == topology.cpus() || self.tasks == topology.cores();
@@ -320,7 +322,6 @@ impl Run<'_> {
 }
 
 #[cfg(test)]
-#[path = "page_size_tests.rs"]
-mod page_sizes;
+mod page_size_tests;
 #[cfg(test)]
 mod tests;

@@ -42,6 +42,7 @@ pub type Job<'s> = Box<dyn Fn(u32) -> Result<(), AllocError> + 's>;
 /// Prepares a run of `tasks` tasks before virtual time begins. The preparation takes no virtual time.
 type Code = for<'s> fn(&'s System<'_>, u32) -> Result<Job<'s>, AllocError>;
 
+/// As [`Code`]; the second number is the size in GiB.
 type SizedCode = for<'s> fn(&'s System<'_>, u32, u32) -> Result<Job<'s>, AllocError>;
 
 /// A task with an address space.

@@ -76,7 +76,8 @@ impl<M: Machine> CachedZone<'_, M> {
             self.make_room(env, pcp, list);
         }
         self.borrow_for(env, pcp, pcp.high.get().max(pcp.count()) + wanted.order.pages() as u32);
-        // Frees drain the list that they fill, so blocks that nobody wants any more would stay until a tick, and each refill bring little.
+        // Frees drain only the list that they fill. Blocks of other lists would stay until a tick, and each refill would bring little: the
+        // other lists make room first.
         let room = env.tuning.refill_room(pcp, wanted.order);
         if wanted.waits && pcp.high_max.get().saturating_sub(pcp.count()) < room {
             self.drain(env, pcp, room, list + 1, false, None);

@@ -68,8 +68,8 @@ impl<M: Machine> CachedZone<'_, M> {
             given = store::HIDDEN.give(&drain, pcp);
         }
         if given.pages == 0 {
-            // None unless a rule of `research` is on: with the rules of 5.18 and later whole lists are drained. Other CPUs may have left
-            // pages for the pageset.
+            // None unless a rule of `research` is on: with the rules of 5.18 and later whole lists are drained. It may have
+            // added pages that other CPUs left: the count is read again.
             let by_research = self.drain_by_research(env, pcp, pages, start, capture);
             drain.wanted = pages.min(pcp.count());
             given = match by_research {

@@ -214,7 +214,7 @@ pub struct Tuning {
     pub block_scale_max: u8,
     /// The share of a zone that the pagesets of all online CPUs and the depots together may keep from CPUs that need it: one page of so
     /// many. 2 to 255; 0 for no limit, as in the kernels, where many CPUs may keep all of a small zone. Bounds set by hand
-    /// ([`crate::ZoneView::set_bounds`]) are not limited. Not a kernel rule; 2.2.
+    /// ([`crate::ZoneView::set_bounds`]) are not limited. A refill that finds little room first drains other lists. Not a kernel rule; 2.2.
     pub kept_fraction: u8,
 }
 

@@ -400,6 +400,30 @@ fn large_blocks_drain_by_the_batch() {
     assert_eq!(EIGHT.commit(&mut s, order(9), CALM), 5000, "more where more were freed in a row");
 }
 
+/// 2.2, [`Tuning::kept_fraction`]: the larger of the largest refill of single pages and a batch of blocks, at most half of `high_max`.
+#[test]
+fn the_room_that_a_refill_should_find() {
+    // Columns: rules, batch, high_max, order; pages. PAGESET: eight batches of pages, sixteen blocks.
+    for (tuning, batch, high_max, o, room) in [
+        (LINUX_6_18, 63, 10_000, 0, 0),
+        (Tuning { kept_fraction: 0, ..PAGESET }, 63, 10_000, 9, 0),
+        (PAGESET, 63, 10_000, 0, 504),
+        (PAGESET, 63, 10_000, 4, 504),
+        (PAGESET, 63, 10_000, 5, 512),
+        (PAGESET, 1, 10_000, 0, 16),
+        (PAGESET, 7, 10_000, 0, 56),
+        (PAGESET, 7, 10_000, 1, 56),
+        (PAGESET, 7, 10_000, 2, 64),
+        (PAGESET, 63, 20_000, 9, 8192),
+        (PAGESET, 63, 16_383, 9, 8191),
+        (PAGESET, 63, 1007, 0, 503),
+        (PAGESET, 63, 1, 9, 0),
+    ] {
+        let s = PcpState { batch, ..tuned(0, 0, 0, high_max) };
+        assert_eq!(tuning.refill_room(&s, order(o)), room, "batch {batch}, high_max {high_max}, order {o}");
+    }
+}
+
 #[test]
 fn before_patch_10_the_factor_stands_for_the_count() {
     // 4.7 steps 3 and 4, 4.8: R = B << free_factor, need = R + B.

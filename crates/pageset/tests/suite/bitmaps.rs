@@ -394,11 +394,16 @@ fn a_claim_that_fails_leaves_the_bitmap() {
         // One page on a list, where a claim finds it.
         world.free_with(Free::block(kept[0], Order::ZERO).to(FreeTo::Buddy)).expect("in use");
         let before = world.at(0).stats();
-        // One that waits first makes room in the pageset, and drains movable pages to the lists.
-        let unmovable = Request::new(Order::ZERO, MigrateType::Unmovable);
-        let request = Request { watermarks: false, wait: Wait::Nothing, ..unmovable };
-        assert_eq!(world.alloc(&request), Ok(kept[0]));
-        assert_eq!((world.at(0).stats().bitmap, before.bitmap > 1000), (before.bitmap, true));
+        // From a CPU with an empty pageset: another would first drain pages for a request that may wait.
+        world.machine().run_on(1);
+        assert_eq!(world.pageset(0, CpuId(1)).stats().count, 0);
+        for wait in [Wait::Nothing, Wait::Lock, Wait::Memory] {
+            let unmovable = Request::new(Order::ZERO, MigrateType::Unmovable);
+            let request = Request { watermarks: false, wait, ..unmovable };
+            assert_eq!(world.alloc(&request), Ok(kept[0]), "{wait:?}");
+            assert_eq!((world.at(0).stats().bitmap, before.bitmap > 1000), (before.bitmap, true), "{wait:?}");
+            world.free_with(Free::block(kept[0], Order::ZERO).to(FreeTo::Buddy)).expect("in use");
+        }
         check_books(world);
     });
 }

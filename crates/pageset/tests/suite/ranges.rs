@@ -278,6 +278,22 @@ fn errors_name_the_hole() {
     });
 }
 
+/// Where no store hides pages, a page that looks offline is offline: the first look ends the call.
+#[test]
+fn a_hole_ends_the_call_at_once() {
+    for tuning in [LINUX_6_18, LINUX_4_19] {
+        zone(tuning, 4096, |world| {
+            world.offline(range(700, 701), &Immovable).expect("all of it is free");
+            let before = world.at(0).stats().lock_map;
+            let error = world.alloc_range(range(512, 1024), MigrateType::Movable, &Immovable).expect_err("a hole");
+            assert_eq!(error, RangeError { pfn: page(700), obstacle: Obstacle::Offline });
+            // A try takes the lock once; merging may take it twice.
+            let holds = world.at(0).stats().lock_map - before;
+            assert!(holds <= 3, "{holds} holds of the lock");
+        });
+    }
+}
+
 /// An owner that allocates ranges inside its callbacks: an overlapping range fails cleanly, and so does one that shares
 /// only a pageblock.
 #[test]

@@ -271,3 +271,25 @@ fn blocks_of_another_order_give_way() {
         });
     }
 }
+
+/// A request that waits for nothing drains nothing, however little room it finds: one hold serves it, and the other lists keep their blocks.
+#[test]
+fn a_request_that_waits_for_nothing_makes_no_room() {
+    let [(nothing, kept), (lock, drained)] = [Wait::Nothing, Wait::Lock].map(|wait| {
+        machine(PAGESET, 1 << 17, 1, 2, |world| {
+            let [small, huge] = [Order::new(4).expect("an order"), Order::PAGEBLOCK];
+            let request = Request::new(small, MigrateType::Movable);
+            let blocks: Vec<_> = (0..1024).map(|_| world.alloc(&request).expect("memory")).collect();
+            blocks.into_iter().for_each(|pfn| world.free(pfn, small).expect("in use"));
+            let books = || (world.at(0).stats().lock_acquisitions(), world.pageset(0, CpuId(0)).stats().count);
+            let (holds, count) = books();
+            let request = Request { wait, ..Request::new(huge, MigrateType::Movable) };
+            assert!(world.alloc(&request).is_ok());
+            let (holds_after, count_after) = books();
+            world.at(0).audit().expect("the audit passes");
+            (holds_after - holds, count_after.cast_signed() - count.cast_signed())
+        })
+    });
+    assert_eq!((nothing, lock), (1, 2), "holds of the lock");
+    assert!(kept > 0 && drained < 0, "{kept} pages more on the lists, and {drained}");
+}

@@ -31,6 +31,7 @@ use crate::frame::{
 };
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
+use crate::store;
 use crate::zone::{Env, Zone, ZoneGuard};
 
 /// How often the passes over a range, and the moves of a block, are tried before they fail. A guess: a free that had
@@ -240,10 +241,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Isolates the pageblocks of a span. A page that belongs to no block may be on its way between a pageset and a bitmap: the call tries
-    /// again after such moves are over.
+    /// Isolates the pageblocks of a span. In a zone with stores that hide pages, a page that belongs to no block may be on its way
+    /// between a pageset and a bitmap: the call tries again after such moves are over.
     fn isolate<'r>(&'r self, zone: &'r CachedZone<'a, M>, span: Span) -> Result<Isolation<'r, 'a, M>, RangeError> {
         let new = || Isolation::new(self.env(), &zone.shared, span);
+        if !store::hides(&zone.shared) {
+            return new();
+        }
         let looks_offline =
             |result: &Result<_, RangeError>| result.as_ref().is_err_and(|error| error.obstacle == Obstacle::Offline);
         for _ in 1..TRIES {
