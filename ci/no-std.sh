@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 target_dir=$(realpath -m "${CARGO_TARGET_DIR:-../target}/no-std")
 
 # Bytes of code: all, and what the calls need after the construction. The aim for those is 40,960.
-text_most=58400 calls_most=46500
+text_most=58500 calls_most=46500
 
 for features in '' bulk; do
     (cd small-check && cargo run --quiet --locked --release --features "$features" --bin sizes --target-dir "$target_dir")
