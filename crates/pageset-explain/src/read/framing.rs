@@ -144,7 +144,7 @@ fn shapes(line: &str) -> impl Iterator<Item = (usize, String)> {
     let mut last = ' ';
     for (at, c) in line.char_indices().take(100) {
         let end = at + c.len_utf8();
-        // One blank belongs to the head: those that follow are the line's own.
+        // The head ends with one blank. Further blanks are the line's indentation.
         let is_end = MARKS.contains(&c) || c == ' ' && !last.is_whitespace();
         match c {
             '0'..='9' if last.is_ascii_digit() => {}

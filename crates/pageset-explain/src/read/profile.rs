@@ -355,7 +355,7 @@ impl Reader {
             }
             self.profile.is_broken = true;
         }
-        // Nor does a graph go left of its first function.
+        // A graph has no function to the left of its first one.
         self.profile.is_broken |= self.left.is_some_and(|left| column + 1 < left);
         self.left.get_or_insert(column);
         let keep =

@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(rules.least(&cpu([9; 5], [0; 5], 0), None, Some(2.0)), None, "a CPU that came since has no rate");
     }
 
-    /// Holds are in proportion to the pages that larger lists cannot keep. With several nodes nobody knows.
+    /// Holds are in proportion to the pages that larger lists cannot keep. With several nodes there is no estimate.
     #[test]
     fn the_largest_lists_avoid_holds_for_what_they_keep() {
         let mut now = cpu([8000, 0, 0, 0, 0], [8000, 0, 0, 0, 0], 5);

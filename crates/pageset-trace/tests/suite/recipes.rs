@@ -15,7 +15,7 @@ use super::formats::{data, read, text, unpacked};
 
 /// What a recipe leads to.
 enum Then {
-    /// This warning with this part of its text, and no other but those that all files of this form share.
+    /// This warning, with this part of its text. The only other warnings are those that all files of this form have.
     Warns(Name, &'static str),
     /// This error; every count of events may still be right, but the file is not replayed.
     Fails(&'static str),

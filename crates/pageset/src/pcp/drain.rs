@@ -46,8 +46,8 @@ impl<M: Machine> CachedZone<'_, M> {
 
     /// One hold's part of a drain of `pages` pages: whole lists from `start` on, the oldest blocks first. If `leaves`, and memory is not
     /// short, to the first store that takes any: depots, then bitmaps, then the free lists. Else to the free lists; the block that a
-    /// compaction waits for is captured. Returns how many of the `pages` are done: those that moved, or all if depots took some and less
-    /// than a batch is left. Specification 3.
+    /// compaction waits for is captured. Returns how many of the `pages` need no more work: those that moved, or all of
+    /// them if depots took some and less than a batch is left. Specification 3.
     pub(super) fn drain<G>(
         &self,
         env: Env<'_, M>,

@@ -29,7 +29,7 @@ impl Store for Lists {
         }
     }
 
-    /// The pages are there already; those that were freed without merging merge.
+    /// The pages are on the free lists already. Merges those that were freed without merging.
     fn settle<M: Machine>(&self, zone: &Zone<'_, M>, env: Env<'_, M>, scope: Scope) -> Option<Scope> {
         if scope == Scope::Unmerged {
             zone.merge_skipped(env);

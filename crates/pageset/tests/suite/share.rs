@@ -247,7 +247,7 @@ fn more_cpus_get_smaller_shares() {
     });
 }
 
-/// Blocks of order 4 that nobody wants any more fill what a CPU may keep. They give way to huge pages, so that from the second time on these
+/// Blocks of order 4 that nobody requests fill what a CPU may keep. A refill of huge pages drains them. From the second time on, huge pages
 /// come from the pageset and stay there.
 #[test]
 fn blocks_of_another_order_give_way() {
